@@ -58,4 +58,15 @@ impl BrokenKeys {
             total => format!("{total} keys cannot be read; the first is {key}: {problem}"),
         }
     }
+
+    /// Appends the sentence, if there is one, to what a message says already.
+    pub(crate) fn append_to(&self, message: &mut String) {
+        if self.total == 0 {
+            return;
+        }
+        if !message.is_empty() {
+            message.push_str("; ");
+        }
+        message.push_str(&self.sentence());
+    }
 }

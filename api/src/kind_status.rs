@@ -1,12 +1,13 @@
-//! How far jobs and crons are, as their views say it.
+//! Adds the status of jobs and crons to the views of services.
 
 use common::RedisMillis;
 use common::api::{CronStatus, IndexResultView, JobPhase, JobStatus, ServiceStatus, ServiceView, rfc3339};
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
 use common::spec::Kind;
-use common::store::{IndexResult, JobResults, Store, StoreError};
+use common::store::{BrokenKey, IndexResult, JobResults, Store, StoreError};
 
+use crate::broken::BrokenKeys;
 use crate::pod_counts;
 
 /// Returns a service with its status, read now.
@@ -15,25 +16,26 @@ pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView,
     view_with(store, service, status).await
 }
 
-/// Returns a service with the status of its pods.
+/// Returns a service with the status of its pods. The message names a key of its kind that cannot be read.
 pub(crate) async fn view_with(
     store: &Store,
     service: Service,
     status: ServiceStatus,
 ) -> Result<ServiceView, StoreError> {
+    let mut broken = BrokenKeys::default();
     let (mut job_status, mut cron_status) = (None, None);
     match service.kind() {
         Kind::Service => {}
         Kind::Job => {
-            let succeeded = match store.job_completions(&service.name).await {
-                Err(error) if !error.is_transient() => 0,
-                succeeded => succeeded?,
-            };
+            let succeeded = store.job_completions(&service.name).await;
+            let succeeded = broken.take(succeeded, |error| BrokenKey::done(&service.name, error))?;
             job_status = Some(job(&service, succeeded, &status));
         }
-        Kind::Cron => cron_status = Some(cron(store, &service).await?),
+        Kind::Cron => cron_status = Some(cron(store, &service, &mut broken).await?),
     }
-    Ok(of_parts(service, status, job_status, cron_status))
+    let mut view = of_parts(service, status, job_status, cron_status);
+    broken.append_to(&mut view.status.message);
+    Ok(view)
 }
 
 /// Returns a service that was created just now.
@@ -85,14 +87,17 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
         reason,
         message,
         cron: progress.of_cron.as_ref().map(|(cron, _)| cron.clone()),
+        // The tick 0 means that it was run by hand (`POST …/run`), at no time of the schedule.
         scheduled_at: progress.of_cron.as_ref().filter(|(_, tick)| *tick > 0).map(|(_, tick)| of_tick(*tick)),
     }
 }
 
-async fn cron(store: &Store, service: &Service) -> Result<CronStatus, StoreError> {
+/// Without jobs if their list is unreadable: it is added to `broken`.
+async fn cron(store: &Store, service: &Service, broken: &mut BrokenKeys) -> Result<CronStatus, StoreError> {
     let now = store.redis_now().await?;
-    let runs: Vec<ServiceName> =
-        store.runs_of(&service.name).await?.into_iter().map(|(name, _)| name).collect();
+    let runs = store.runs_of(&service.name).await;
+    let runs = broken.take(runs, |error| BrokenKey::runs(&service.name, error))?;
+    let runs: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
     let (jobs, _) = store.services_each(&runs).await?;
     let active = jobs.iter().filter(|job| job.progress.is_running()).map(|job| job.name.clone()).collect();
     Ok(CronStatus {

@@ -47,7 +47,7 @@ async fn finish(request: Request, next: Next) -> Response {
     let method = method_label(request.method());
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    let response = render(next.run(request).await, &path, &id);
+    let response = render(next.run(request).await, method, &path, &id);
     crate::metrics::count_request(method, route, response.status().as_u16(), started.elapsed());
     response
 }

@@ -10,7 +10,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};
 
 use crate::auth::is_public;
-use crate::problem::PROBLEM_JSON;
+use crate::problem::{PROBLEM_JSON, retry_advice};
 
 const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, coordinated by nothing but \
     Redis. Errors are RFC 9457 problem details; `type` is a path of this API that explains the problem. \
@@ -53,8 +53,8 @@ pub(crate) fn complete(document: OpenApi) -> Value {
         "description": "The token of KUBELEET_TOKEN. An API without a token listens on loopback only.",
     }});
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
-        for (_, operation) in item.as_object_mut().into_iter().flatten() {
-            complete_operation(path, operation);
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            complete_operation(path, method, operation);
         }
     }
     let schemas = &mut document["components"]["schemas"];
@@ -87,7 +87,10 @@ fn patch_schema(schemas: &Value) -> Value {
     patch
 }
 
-fn complete_operation(path: &str, operation: &mut Value) {
+fn complete_operation(path: &str, method: &str, operation: &mut Value) {
+    let retry = retry_advice(&method.to_ascii_uppercase());
+    let unavailable = format!("Redis is unavailable; {retry}");
+    let timed_out = format!("No answer within 30 seconds; {retry}");
     let has_parameters = operation["parameters"].as_array().is_some_and(|list| !list.is_empty());
     let has_body = !operation["requestBody"].is_null();
     let uses_redis = operation["tags"][0] != PROCESS_TAG;
@@ -103,8 +106,8 @@ fn complete_operation(path: &str, operation: &mut Value) {
         (has_body, "413", "The body is larger than 1 MiB"),
         (has_body, "415", "The content type of the body is not supported"),
         (true, "500", "An internal error; the log of the API has the cause under the request id"),
-        (uses_redis, "503", "Redis is unavailable; it is safe to retry the request"),
-        (true, "504", "No answer within 30 seconds; it is safe to retry the request"),
+        (uses_redis, "503", unavailable.as_str()),
+        (true, "504", timed_out.as_str()),
     ];
     let Some(responses) = operation["responses"].as_object_mut() else { return };
     for (_, status, description) in common.into_iter().filter(|(applies, _, _)| *applies) {
@@ -136,9 +139,11 @@ fn name_list_items(schemas: &mut Value) {
     }
 }
 
-/// Generators of clients make a type of each named schema, and fail at an object inside one of several forms.
+/// Moves the inline object `tmpfs` to a named schema: client generators fail on an inline object inside `anyOf`.
 fn name_options_in_memory(schemas: &mut Value) {
-    let options = &mut schemas["VolumeMount"]["anyOf"][1]["properties"]["tmpfs"];
+    let forms = schemas["VolumeMount"]["anyOf"].as_array_mut();
+    let options = forms.into_iter().flatten().find_map(|form| form.pointer_mut("/properties/tmpfs"));
+    let options = options.expect("a form of VolumeMount is an object with tmpfs");
     let named = std::mem::replace(options, json!({"$ref": "#/components/schemas/TmpfsOptions"}));
     schemas["TmpfsOptions"] = named;
 }

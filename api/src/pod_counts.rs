@@ -185,10 +185,7 @@ pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<S
     let mut counter = StatusCounter::new(service);
     for_each_pod(store, &ids, &mut broken, |record| counter.add(record)).await?;
     let mut status = counter.finish(service);
-    if broken.total > 0 {
-        let separator = if status.message.is_empty() { "" } else { "; " };
-        status.message = format!("{}{separator}{}", status.message, broken.sentence());
-    }
+    broken.append_to(&mut status.message);
     Ok(status)
 }
 

@@ -206,10 +206,7 @@ impl ApiProblem {
 
     fn timeout() -> Self {
         let limit = REQUEST_TIMEOUT.as_secs();
-        Self::new(
-            ProblemKind::Timeout,
-            format!("no answer within {limit} s; it is safe to retry the request"),
-        )
+        Self::new(ProblemKind::Timeout, format!("no answer within {limit} s"))
     }
 
     /// The document that is sent.
@@ -248,10 +245,7 @@ impl From<StoreError> for ApiProblem {
         }
         if error.is_transient() {
             tracing::debug!(%error, "Redis is unavailable");
-            return Self::new(
-                ProblemKind::RedisUnavailable,
-                format!("{error}. It is safe to retry the request"),
-            );
+            return Self::new(ProblemKind::RedisUnavailable, error.to_string());
         }
         // Stored data or the configuration is broken: an operator has to look, and only the log says where.
         tracing::error!(%error, "a request failed in the store");
@@ -285,15 +279,33 @@ impl IntoResponse for ApiProblem {
     }
 }
 
+/// Says what to know before a request with this method is repeated that had no answer: it may have been carried out.
+pub(crate) fn retry_advice(method: &str) -> &'static str {
+    match method {
+        "GET" | "HEAD" => "try again",
+        "PUT" | "PATCH" | "DELETE" => {
+            "the change may or may not have been stored; the request can be repeated"
+        }
+        // These three do the same once more. All others end in a conflict, or as they would have the first time.
+        _ => {
+            "the change may or may not have been stored; the request can be repeated, but undo and restart only with \
+             If-Match, run only with `job`"
+        }
+    }
+}
+
 /// Adds the problem document to an error response. Returns any other response unchanged.
-pub(crate) fn render(mut response: Response, path: &str, request_id: &str) -> Response {
+pub(crate) fn render(mut response: Response, method: &str, path: &str, request_id: &str) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<ApiProblem>();
-    let problem = match problem {
+    let mut problem = match problem {
         Some(problem) => problem,
         None if status.is_client_error() || status.is_server_error() => ApiProblem::from_status(status),
         None => return response,
     };
+    if matches!(problem.kind, ProblemKind::RedisUnavailable | ProblemKind::Timeout) {
+        problem.detail = format!("{}; {}", problem.detail, retry_advice(method));
+    }
     let (mut parts, _) = response.into_parts();
     parts.status = problem.kind.status();
     let body = serde_json::to_vec(&problem.into_problem(path, request_id))
@@ -339,7 +351,7 @@ mod tests {
     fn an_error_of_axum_keeps_its_headers() {
         let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
         response.headers_mut().insert("allow", HeaderValue::from_static("GET"));
-        let response = render(response, "/x", "id");
+        let response = render(response, "GET", "/x", "id");
         assert_eq!(response.headers()["allow"], "GET");
         assert_eq!(response.headers()["content-type"], PROBLEM_JSON);
     }

@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
-use common::api::{DeadLetterView, List, QueueView, QueuesView};
+use common::api::{DeadLetterView, List, QueueItem, QueueView, QueuesView};
 use common::ids::{NodeName, SchedulerId};
+use common::payload::MAX_PAYLOAD;
 use common::store::{BrokenKey, DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
 use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
@@ -48,6 +49,16 @@ impl PathName for QueueKey {
             ApiProblem::new(ProblemKind::QueueNotFound, format!("there is no queue {text:.80}; {detail}"))
         })?;
         Ok(Self { text, queue: Some(queue) })
+    }
+}
+
+impl QueueKey {
+    /// Returns the node whose queue it is, if it is one.
+    fn node(&self) -> Option<&NodeName> {
+        match self.queue.as_ref()? {
+            QueueName::Pending(node) | QueueName::Starting(node) | QueueName::Running(node) => Some(node),
+            QueueName::Waiting | QueueName::InFlight(_) => None,
+        }
     }
 }
 
@@ -101,7 +112,8 @@ pub(crate) struct DeadLetterPaging {
     /// Items on the page.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     limit: Option<u32>,
-    /// The `next` of the previous page.
+    /// The `next` of the previous page: how many newer dead letters to pass over. If some of those were requeued or
+    /// dropped meanwhile, the page misses as many; if there are new ones, it repeats as many.
     #[param(pattern = "^[0-9]{1,9}$")]
     after: Option<String>,
 }
@@ -131,7 +143,7 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
 /// and `cs:<node>`.
 #[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
     (status = 200, description = "The first payloads of the queue, at most 4 MiB", body = QueueView),
-    (status = 404, description = "There is no such queue"),
+    (status = 404, description = "There is no such queue, or it is empty and there is no such node"),
 ))]
 pub(crate) async fn peek_queue(
     State(app): State<AppState>,
@@ -139,7 +151,7 @@ pub(crate) async fn peek_queue(
     Params(options): Params<PeekOptions>,
 ) -> Result<Json<QueueView>, ApiProblem> {
     let limit = page_size(options.limit)?;
-    let (items, left_out) = match &key.queue {
+    let (items, left_out): (Vec<QueueItem>, u64) = match &key.queue {
         Some(queue) => {
             let found = app.store.peek(queue, limit).await?;
             (found.items.into_iter().map(views::item).collect(), found.left_out)
@@ -149,7 +161,28 @@ pub(crate) async fn peek_queue(
             (found.items.into_iter().map(views::unschedulable).collect(), found.left_out)
         }
     };
-    Ok(Json(QueueView { queue: key.text, items, left_out }))
+    let view = QueueView { items, left_out, queue: key.text.clone() };
+    if view.items.is_empty()
+        && view.left_out == 0
+        && let Some(node) = key.node()
+    {
+        check_node(&app, node, &key.text).await?;
+    }
+    Ok(Json(view))
+}
+
+/// Refuses the empty queue of a node that does not exist: its name is probably mistyped.
+async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), ApiProblem> {
+    match app.store.node_names().await {
+        Ok(names) if !names.contains(node) => {
+            let detail = format!("there is no node {node}, and {queue} is empty; GET /node lists the nodes");
+            Err(ApiProblem::new(ProblemKind::NodeNotFound, detail))
+        }
+        Ok(_) => Ok(()),
+        // The names of the nodes are unknown.
+        Err(error) if error.is_broken_key() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Lists dead letters, newest first.
@@ -180,8 +213,8 @@ pub(crate) async fn list_dead_letters(
 
 /// Requeues a dead letter: its payload returns to the queue it came from.
 ///
-/// A body replaces the payload: its bytes are queued as they are. What would come to nothing is refused, and
-/// the dead letter stays.
+/// If that is the queue of a node that is gone, the payload returns to `sq`. A body replaces the payload: its bytes
+/// are queued as they are. What would come to nothing is refused, and the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
     request_body(content = Option<String>, content_type = "application/octet-stream",
@@ -189,7 +222,8 @@ pub(crate) async fn list_dead_letters(
     responses(
         (status = 204, description = "The payload is queued again"),
         (status = 404, description = "There is no such dead letter, or it came through no queue of kubeleet"),
-        (status = 409, description = "The pod has ended, exists already, or belongs to a service"),
+        (status = 409, description = "The pod has ended, exists, or belongs to a service, or of its payload only the \
+         first KiB was kept"),
         (status = 422, description = "The body cannot be a pod"),
     )
 )]
@@ -202,7 +236,7 @@ pub(crate) async fn requeue_dead_letter(
     if !dead_letter.can_be_requeued() {
         let detail = format!(
             "dead letter {id} names {:.80?}, which is neither sq nor the pq: of a node; push its payload to sq, or \
-             discard it",
+             drop it",
             dead_letter.queue
         );
         return Err(ApiProblem::new(ProblemKind::QueueNotFound, detail));
@@ -228,6 +262,13 @@ pub(crate) async fn requeue_dead_letter(
         DeadLetterRequeue::PodOfService => {
             conflict(format!("{pod} belongs to a service; change the service instead, or change the uuid"))
         }
+        DeadLetterRequeue::Truncated => {
+            let limit = MAX_PAYLOAD / 1024;
+            conflict(format!(
+                "only its first KiB was kept, because it was too large: send the payload as the body, with at most \
+                 {limit} KiB, or drop the dead letter"
+            ))
+        }
     }
 }
 
@@ -250,11 +291,11 @@ impl<S: Send + Sync> FromRequest<S> for EditedBody {
     }
 }
 
-/// Deletes a dead letter for good.
+/// Drops a dead letter for good.
 #[utoipa::path(
     delete, path = "/queue/dq/{id}", tag = "queue", params(InPath<DeadLetterId>),
     responses(
-        (status = 204, description = "The dead letter is deleted"),
+        (status = 204, description = "The dead letter is dropped"),
         (status = 404, description = "There is no such dead letter"),
     )
 )]
@@ -271,14 +312,23 @@ fn no_content_if(existed: bool, id: &str) -> Result<StatusCode, ApiProblem> {
 }
 
 async fn find(app: &AppState, id: &str) -> Result<DeadLetter, ApiProblem> {
+    // When others are removed between two pages, the one that is looked for can move to a page that was read.
+    for _ in 0..2 {
+        if let Some(dead_letter) = search(app, id).await? {
+            return Ok(dead_letter);
+        }
+    }
+    Err(not_found(id))
+}
+
+async fn search(app: &AppState, id: &str) -> Result<Option<DeadLetter>, ApiProblem> {
     let mut offset = 0;
     loop {
         let (page, has_more) = app.store.dead_letter_page(offset, CHUNK_SIZE).await?;
         offset += page.len();
-        match page.into_iter().find(|dead_letter| dead_letter.id == id) {
-            Some(dead_letter) => return Ok(dead_letter),
-            None if !has_more => return Err(not_found(id)),
-            None => {}
+        let found = page.into_iter().find(|dead_letter| dead_letter.id == id);
+        if found.is_some() || !has_more {
+            return Ok(found);
         }
     }
 }

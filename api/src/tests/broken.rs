@@ -241,3 +241,29 @@ async fn a_count_goes_on_when_its_client_gives_up() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_cron_or_job_with_a_broken_key_of_its_own_is_listed_and_its_message_names_the_key() {
+    let Some(api) = Api::start() else { return };
+    for body in [
+        r#"{"kind":"cron","name":"night","image":"nginx","cron":{"schedule":"* * * * *"}}"#,
+        r#"{"kind":"job","name":"once","image":"nginx"}"#,
+        r#"{"name":"web","image":"nginx"}"#,
+    ] {
+        api.post("/service", body).await.expect(201);
+    }
+    let keys = ["runs:night", "done:once"];
+    for key in keys {
+        write(&api, key, Type).await;
+    }
+    let list = api.get("/service").await.expect(200);
+    assert_eq!(all(&list, "name"), ["night", "once", "web"]);
+    for (item, key) in list["items"].as_array().unwrap().iter().zip(keys) {
+        let message = item["status"]["message"].as_str().unwrap();
+        assert!(message.contains(&format!("the key {key} cannot be read")), "{item}");
+    }
+    let [cron, job] = [&list["items"][0]["cron_status"], &list["items"][1]["job_status"]];
+    assert_eq!((&cron["jobs"], &job["succeeded"]), (&0.into(), &0.into()));
+    assert!(cron["next_at"].is_string(), "{cron}");
+    api.get("/service/night").await.expect(200);
+}

@@ -21,6 +21,14 @@ async fn without_redis_requests_fail_fast_with_503() {
         assert_eq!(answer.header("retry-after"), "2");
     }
     assert!(started.elapsed() < crate::problem::REQUEST_TIMEOUT, "{:?}", started.elapsed());
+    for (method, path, advice) in [
+        ("GET", "/service", "; try again"),
+        ("DELETE", "/service/web", "the change may or may not have been stored; the request can be repeated"),
+        ("POST", "/service/web/undo", "undo and restart only with If-Match, run only with `job`"),
+    ] {
+        let problem = api.send(method, path, &[], "").await.problem(503, "redis-unavailable");
+        assert!(problem["detail"].as_str().unwrap().ends_with(advice), "{problem}");
+    }
     let ready = api.get("/readyz").await.problem(503, "redis-unavailable");
     assert_eq!(ready["errors"][0]["pointer"], "/redis");
     assert_eq!(api.get("/healthz").await.status, 200, "the process itself is healthy");

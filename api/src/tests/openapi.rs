@@ -76,6 +76,19 @@ async fn the_document_lists_the_routes_there_are() {
 }
 
 #[tokio::test]
+async fn an_outage_is_described_with_what_a_repeated_request_does() {
+    let Some(api) = Api::start() else { return };
+    let document = api.get("/openapi.json").await.expect(200);
+    for (method, text) in [("get", "try again"), ("put", "can be repeated"), ("post", "only with If-Match")] {
+        let path = if method == "post" { "/service/{name}/restart" } else { "/service/{name}" };
+        for status in ["503", "504"] {
+            let description = &document["paths"][path][method]["responses"][status]["description"];
+            assert!(description.as_str().unwrap().contains(text), "{method} {status}: {description}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_operation_has_an_id_and_describes_all_its_responses() {
     let Some(api) = Api::start() else { return };
     let document = api.get("/openapi.json").await.expect(200);

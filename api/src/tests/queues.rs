@@ -21,7 +21,14 @@ async fn queues_are_peeked() {
     assert_eq!(pq["items"].as_array().unwrap().len(), 2);
     assert_eq!(pq["items"][0]["payload"], "a");
     assert_eq!(api.get("/queue/cs:worker1").await.expect(200)["items"][0]["payload"], "d");
-    assert_eq!(api.get("/queue/rq:unknown").await.expect(200)["items"], serde_json::json!([]));
+    api.redis.cli::<()>(&["SADD", "nodes", "worker2"]).await;
+    for key in ["pq:worker2", "rq:worker2", "cs:worker2"] {
+        assert_eq!(api.get(&format!("/queue/{key}")).await.expect(200)["items"], serde_json::json!([]));
+    }
+    for key in ["pq:wroker1", "rq:wroker1", "cs:wroker1"] {
+        let problem = api.get(&format!("/queue/{key}")).await.problem(404, "node-not-found");
+        assert!(problem["detail"].as_str().unwrap().starts_with("there is no node wroker1"), "{problem}");
+    }
     for none in ["up", "pq:", "xq:worker1", "pq:-", "service:web"] {
         api.get(&format!("/queue/{none}")).await.problem(404, "queue-not-found");
     }
@@ -126,6 +133,7 @@ async fn a_dead_letter_goes_back_to_no_key_that_is_no_queue() {
     for key in ["mine", "rq:w1", "node:w1", "dq"] {
         assert_eq!(api.redis.cli::<u64>(&["EXISTS", key]).await, 0, "{key} was not written");
     }
+    api.redis.cli::<u64>(&["SADD", "nodes", "w1"]).await;
     api.redis.cli::<u64>(&["LPUSH", "dq", r#"{"queue":"pq:w1","payload":"x","reason":"r","at":1}"#]).await;
     let dead_letter = api.get("/queue/dq").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(api.post(&format!("/queue/dq/{dead_letter}/requeue"), "").await.status, 204);
@@ -155,4 +163,21 @@ async fn a_dead_letter_is_edited_and_requeued() {
     assert_eq!(api.post(&path, corrected).await.status, 204);
     assert_eq!(api.get("/queue/sq").await.expect(200)["items"][0]["payload"], corrected);
     assert_eq!(api.get("/queue").await.expect(200)["dead"], 0);
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_which_only_the_beginning_is_kept_is_requeued_with_a_body_only() {
+    let Some(api) = Api::start() else { return };
+    let entry =
+        r#"{"queue":"sq","payload":"7b","encoding":"hex","bytes":600000,"reason":"too large","at":1}"#;
+    api.redis.cli::<u64>(&["LPUSH", "dq", entry]).await;
+    let id = api.get("/queue/dq").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/queue/dq/{id}/requeue");
+    let problem = api.post(&path, "").await.problem(409, "dead-letter-conflict");
+    assert!(problem["detail"].as_str().unwrap().contains("only its first KiB"), "{problem}");
+    let lengths = api.get("/queue").await.expect(200);
+    assert_eq!((&lengths["dead"], &lengths["waiting"]), (&1.into(), &0.into()), "nothing was changed");
+    let whole = r#"{"name":"test","uuid":"one","image":"x","replica":0}"#;
+    assert_eq!(api.post(&path, whole).await.status, 204);
+    assert_eq!(api.get("/queue/sq").await.expect(200)["items"][0]["payload"], whole);
 }

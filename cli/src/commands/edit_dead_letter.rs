@@ -71,7 +71,7 @@ pub(super) async fn requeue_from_file(
 async fn requeue(id: &str, edited: Vec<u8>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if edited.is_empty() {
         return Err(CommandError::Usage(format!(
-            "the payload is empty; to delete the dead letter: kubeleet queue drop {id}"
+            "the payload is empty; to drop the dead letter: kubeleet queue drop {id}"
         )));
     }
     context.client.requeue_dead_letter(id, Some(edited)).await?;

@@ -55,7 +55,7 @@ pub(crate) enum QueueCommand {
         #[arg(value_name = "DEAD_LETTER")]
         id: String,
     },
-    /// Delete dead letters permanently.
+    /// Drop dead letters for good.
     #[command(visible_alias = "rm")]
     Drop(DeadLetterArgs),
 }

@@ -70,7 +70,7 @@ pub struct DeadLetterView {
     pub id: String,
     /// Queue that the payload was taken from.
     pub queue: String,
-    /// The payload, byte for byte.
+    /// The payload, byte for byte; of one of more than 512 KiB only the first KiB.
     pub payload: String,
     /// `base64` if the payload is not UTF-8 and is therefore encoded; otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -67,6 +67,16 @@ impl BrokenKey {
         Self::new(keys::slots(name), error)
     }
 
+    /// Describes the unreadable list of the jobs of a cron.
+    pub fn runs(cron: &ServiceName, error: &StoreError) -> Self {
+        Self::new(keys::runs(cron), error)
+    }
+
+    /// Describes the unreadable completions of a job.
+    pub fn done(job: &ServiceName, error: &StoreError) -> Self {
+        Self::new(keys::done(job), error)
+    }
+
     /// Describes the unreadable history of a service.
     pub fn history(name: &ServiceName, error: &StoreError) -> Self {
         Self::new(keys::history(name), error)

@@ -47,6 +47,8 @@ pub struct DeadLetter {
     pub queue: String,
     /// The payload, byte for byte; of a giant (more than 512 KiB) only its first KiB.
     pub payload: Vec<u8>,
+    /// Whether the payload was a giant, of which only the first KiB is kept.
+    pub is_truncated: bool,
     /// Why it cannot be a pod.
     pub reason: String,
     /// When it was rejected.
@@ -91,6 +93,8 @@ pub enum DeadLetterRequeue {
     PodExists,
     /// An edited payload names a pod of a service.
     PodOfService,
+    /// The payload was a giant, of which only the first KiB is kept, and none was given in its place.
+    Truncated,
 }
 
 impl DeadLetter {
@@ -116,7 +120,9 @@ impl DeadLetter {
             Some("base64") => STANDARD.decode(&file.payload).unwrap_or_else(|_| file.payload.into_bytes()),
             _ => file.payload.into_bytes(),
         };
-        Self { id, queue: file.queue, payload, reason: file.reason, at: file.at, entry }
+        // Only the script that rejects giants writes hex.
+        let is_truncated = file.encoding.as_deref() == Some("hex");
+        Self { id, queue: file.queue, payload, is_truncated, reason: file.reason, at: file.at, entry }
     }
 }
 
@@ -226,7 +232,8 @@ impl Store {
         Ok((found, true))
     }
 
-    /// Requeues the payload of a dead letter, or `edited` in its place.
+    /// Requeues the payload of a dead letter, or `edited` in its place: to `sq` if the node of its queue is no
+    /// member any more.
     ///
     /// # Errors
     /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
@@ -239,6 +246,10 @@ impl Store {
         if !dead_letter.can_be_requeued() {
             return Err(StoreError::Refused(format!("{:?} is no queue of kubeleet", dead_letter.queue)));
         }
+        if dead_letter.is_truncated && edited.is_none() {
+            return Ok(DeadLetterRequeue::Truncated);
+        }
+        let node = dead_letter.queue.strip_prefix("pq:").and_then(|node| NodeName::new(node).ok());
         let parsed = match edited {
             Some(edited) => Some(edited.payload.clone()),
             None => Payload::parse(dead_letter.payload.clone().into()).ok(),
@@ -250,9 +261,11 @@ impl Store {
             source_queue: &dead_letter.queue,
             sq: keys::SQ,
             pod_key: pod.map_or_else(|| "pod:".to_owned(), |pod| keys::pod(&pod.id)),
+            nodes: keys::NODES,
             dead_letter: &dead_letter.entry[..],
             payload: edited.map_or(&dead_letter.payload[..], |edited| &edited.payload.raw[..]),
             uuid: pod.map(|pod| &pod.id),
+            node: node.as_ref(),
             is_edited: edited.is_some(),
             name: pod.map(|pod| &pod.name),
             image: pod.map_or("", |pod| &pod.image),

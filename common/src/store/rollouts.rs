@@ -25,7 +25,7 @@ pub struct ValueRollout {
 }
 
 /// A note about a change, as it is in Redis.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RolloutNote {
     value: String,
     seen: String,

@@ -4,12 +4,13 @@
 //! became of the API that stored it. A lease lets one scheduler at a time do this, to save work. Two at a time restart
 //! a service once, because the script compares times.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use common::control_loop::{Loop, Next};
-use common::ids::SchedulerId;
+use common::ids::{SchedulerId, ServiceName};
 use common::service::{Service, ServiceState};
-use common::spec::{ContainerSpec, OnChange, RestartPolicy};
+use common::spec::{ContainerSpec, OnChange};
 use common::store::{RestartOutcome, RolloutNote, Store, StoreError, ValueRollout};
 use common::value::ValueKind;
 
@@ -22,6 +23,9 @@ const LEASE_TIME: Duration = Duration::from_secs(8);
 pub(crate) struct RolloutLoop {
     store: Store,
     id: SchedulerId,
+    /// For each note that stays, the services that cannot be restarted yet, because a key of theirs is broken.
+    /// The others are not restarted once more: after a failover to a clock that is behind, the script would.
+    unfinished: HashMap<RolloutNote, BTreeSet<ServiceName>>,
 }
 
 impl Loop for RolloutLoop {
@@ -30,14 +34,14 @@ impl Loop for RolloutLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         // Usually there is none, and this one command is all.
         let notes = self.store.rollout_notes().await?;
+        self.unfinished.retain(|note, _| notes.contains(note));
         if notes.is_empty() || !self.store.lease(Self::NAME, &self.id, LEASE_TIME).await? {
             return Ok(Next::Rest);
         }
-        let names = self.store.service_names().await?;
-        // One whose record cannot be read is left as it is until it is repaired.
-        let (services, _unreadable) = self.store.services_each(&names).await?;
+        let names = self.names_to_read(&notes).await?;
+        let (services, unreadable) = self.store.services_each(&names).await?;
         for note in &notes {
-            self.roll_out(note, &services).await?;
+            self.roll_out(note, &services, &unreadable).await?;
         }
         Ok(Next::Rest)
     }
@@ -50,27 +54,59 @@ impl Loop for RolloutLoop {
 
 impl RolloutLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
-        Self { store: context.store.clone(), id: context.id.clone() }
+        Self { store: context.store.clone(), id: context.id.clone(), unfinished: HashMap::new() }
     }
 
-    /// The note is forgotten last: a scheduler that dies before leaves it to the next one.
-    async fn roll_out(&self, note: &RolloutNote, services: &[Service]) -> Result<(), StoreError> {
-        if let Some(rollout) = note.rollout() {
-            for service in services.iter().filter(|service| is_restarted(service, &rollout)) {
-                let (name, ValueRollout { kind, name: value, version, .. }) = (&service.name, &rollout);
-                match self.store.restart_for(name, &rollout).await {
-                    Ok(RestartOutcome::Restarted { generation }) => {
-                        tracing::info!(service = %name, generation, "{kind} {value} has version {version}: pods are replaced");
-                    }
-                    Ok(_) => {}
-                    Err(error) if error.is_broken_key() => {
-                        tracing::warn!(service = %name, %error, "{kind} {value} has version {version}, but the service cannot be restarted");
-                    }
-                    Err(error) => return Err(error),
+    /// Returns the services to look at: all of them if one of the notes is new.
+    async fn names_to_read(&self, notes: &[RolloutNote]) -> Result<Vec<ServiceName>, StoreError> {
+        if notes.iter().any(|note| !self.unfinished.contains_key(note)) {
+            return self.store.service_names().await;
+        }
+        let names: BTreeSet<&ServiceName> = self.unfinished.values().flatten().collect();
+        Ok(names.into_iter().cloned().collect())
+    }
+
+    /// The note is forgotten last: a scheduler that dies before leaves it to the next one. It stays while a key of a
+    /// service is broken that may use the value.
+    async fn roll_out(
+        &mut self,
+        note: &RolloutNote,
+        services: &[Service],
+        unreadable: &[(ServiceName, StoreError)],
+    ) -> Result<(), StoreError> {
+        let Some(rollout) = note.rollout() else { return self.store.forget_rollout(note).await };
+        let ValueRollout { kind, name: value, version, .. } = &rollout;
+        let before = self.unfinished.get(note);
+        let is_due = |name: &ServiceName| before.is_none_or(|names| names.contains(name));
+        let unreadable = unreadable.iter().filter(|(name, _)| is_due(name));
+        let mut broken: Vec<(&ServiceName, String)> =
+            unreadable.map(|(name, error)| (name, error.to_string())).collect();
+        for service in services.iter().filter(|one| is_due(&one.name) && is_restarted(one, &rollout)) {
+            let name = &service.name;
+            match self.store.restart_for(name, &rollout).await {
+                Ok(RestartOutcome::Restarted { generation }) => {
+                    tracing::info!(service = %name, generation, "{kind} {value} has version {version}: pods are replaced");
                 }
+                Ok(_) => {}
+                Err(error) if error.is_broken_key() => broken.push((name, error.to_string())),
+                Err(error) => return Err(error),
             }
         }
-        self.store.forget_rollout(note).await
+        if broken.is_empty() {
+            return self.store.forget_rollout(note).await;
+        }
+        if before.is_none() {
+            for (service, error) in &broken {
+                tracing::warn!(
+                    %service,
+                    "{kind} {value} has version {version}, but this service cannot be restarted: {error}; \
+                     fix the key, and it is restarted if it uses the {kind}"
+                );
+            }
+        }
+        let names = broken.into_iter().map(|(name, _)| name.clone()).collect();
+        self.unfinished.insert(note.clone(), names);
+        Ok(())
     }
 }
 
@@ -86,7 +122,7 @@ fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
         files.iter().any(|file| file.source == rollout.name && file.on_change() == OnChange::Restart)
     };
     service.state == ServiceState::Active
-        && containers.iter().any(|container| container.restart == RestartPolicy::Always)
+        && service.pod.restarts_always().is_some()
         && containers.iter().any(uses)
 }
 
@@ -125,6 +161,21 @@ mod tests {
             );
             service.state = ServiceState::Deleting;
             assert!(!is_restarted(&service, &secret) && !is_restarted(&service, &config), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_sidecar_does_not_have_a_finite_container_run_again() {
+        let change =
+            ValueRollout { kind: ValueKind::Config, name: ValueName::new("db").unwrap(), version: 2, at: 1 };
+        for (restart, expected) in [("never", false), ("on-failure", false), ("always", true)] {
+            let mut service = fixtures::service();
+            let containers = json!([
+                {"name": "main", "image": "web", "restart": restart, "configs": ["db"]},
+                {"name": "log", "image": "log", "sidecar": true, "configs": ["db"]},
+            ]);
+            service.pod.containers = serde_json::from_value(containers).unwrap();
+            assert_eq!(is_restarted(&service, &change), expected, "{restart}");
         }
     }
 }

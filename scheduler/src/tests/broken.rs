@@ -1,8 +1,9 @@
 //! Broken input and broken keys hold up nothing else (invariants 7 and 13).
 
-use common::ids::{PodId, SpecId};
+use common::ids::{PodId, SpecId, ValueName};
 use common::payload::Payload;
 use common::store::QueueName;
+use common::value::{StoredValue, ValueBytes, ValueKind};
 
 use super::cluster::{Cluster, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
@@ -255,4 +256,35 @@ async fn a_broken_key_of_one_silent_node_does_not_keep_the_others_alive() {
         if is_dead { Ok(()) } else { Err(format!("{node:?}")) }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_whose_record_is_broken_when_its_config_changes_is_restarted_once_the_record_is_repaired() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
+    for name in ["bad", "good"] {
+        let service = format!(r#"{{"name":"{name}","image":"nginx","replicas":1,"configs":["db"]}}"#);
+        cluster.post(&service, None).await;
+    }
+    for version in 1..=2 {
+        let (name, content) = (ValueName::new("db").unwrap(), ValueBytes::new(vec![version]));
+        let value = StoredValue::seal(ValueKind::Config, name, version.into(), &content, None).unwrap();
+        cluster.store.put_value(&value, 10, None).await.unwrap();
+    }
+    let text: String = cluster.server.cli(&["HGET", "service:bad", "spec_text"]).await;
+    let _: u64 = cluster.server.cli(&["HSET", "service:bad", "spec_text", "{"]).await;
+    let _scheduler = cluster.scheduler();
+    let has_generation_two = async |name: &str| {
+        let generation: u64 = cluster.server.cli(&["HGET", &format!("service:{name}"), "generation"]).await;
+        if generation == 2 { Ok(()) } else { Err(generation) }
+    };
+    eventually("the other service is restarted", async || has_generation_two("good").await).await;
+    let _: u64 = cluster.server.cli(&["HSET", "service:bad", "spec_text", &text]).await;
+    eventually("the repaired service is restarted", async || has_generation_two("bad").await).await;
+    eventually("the change is forgotten", async || {
+        let left: u64 = cluster.server.cli(&["HLEN", "rollouts"]).await;
+        if left == 0 { Ok(()) } else { Err(left) }
+    })
+    .await;
+    assert_eq!(has_generation_two("good").await, Ok(()), "it is restarted once");
 }

@@ -26,8 +26,14 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             let second: Result<redis::Value, _> = stack.trio.redis[(master + 2) % 3].ask(&["ROLE"]).await;
             stack.trio.redis[master].thaw();
             for role in [first, second] {
-                if !format!("{role:?}").contains("slave") {
-                    wrong.push(format!("a single Sentinel made another Redis the master: {role:?}"));
+                match role.map(|role| format!("{role:?}")) {
+                    Err(error) => {
+                        wrong.push(format!("a Redis that should answer did not tell its role: {error}"))
+                    }
+                    Ok(role) if role.contains("master") => {
+                        wrong.push(format!("a single Sentinel made another Redis the master: {role}"));
+                    }
+                    Ok(_) => {}
                 }
             }
             tokio::time::sleep(Duration::from_millis(500)).await;

@@ -88,6 +88,22 @@ async fn an_unknown_pushed_pod_is_requeued_to_its_node() {
     assert_eq!(queued, [payload.raw.to_vec()]);
 }
 
+#[tokio::test]
+async fn a_dead_letter_of_a_node_that_is_no_member_any_more_is_requeued_to_sq() {
+    let fixture = Fixture::new().await;
+    let payload = pushed("test", "mine");
+    let entry = serde_json::json!({
+        "queue": "pq:gone", "payload": String::from_utf8_lossy(&payload.raw), "reason": "no", "at": 1
+    });
+    push(&fixture, "dq", entry.to_string().as_bytes()).await;
+    let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+    let requeued = fixture.store.requeue_dead_letter(&dead_letter, None).await.unwrap();
+    assert_eq!(requeued, DeadLetterRequeue::Queued);
+    assert_eq!(fixture.redis.cli::<usize>(&["EXISTS", "pq:gone"]).await, 0, "no worker takes from it");
+    let queued: Vec<Vec<u8>> = fixture.redis.cli(&["LRANGE", "sq", "0", "-1"]).await;
+    assert_eq!(queued, [payload.raw.to_vec()]);
+}
+
 fn edited(text: &str) -> EditedPayload {
     EditedPayload::parse(text.as_bytes().to_vec().into()).unwrap()
 }
@@ -346,4 +362,7 @@ async fn a_giant_in_sq_becomes_a_dead_letter_and_the_others_are_taken() {
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
     assert_eq!((dead_letter.queue.as_str(), dead_letter.payload.len()), ("sq", 1024));
     assert!(dead_letter.reason.contains("2097152 bytes"), "{}", dead_letter.reason);
+    let requeue = fixture.store.requeue_dead_letter(&dead_letter, None);
+    let outcome = changing_nothing(&fixture, requeue).await.unwrap();
+    assert_eq!(outcome, DeadLetterRequeue::Truncated);
 }

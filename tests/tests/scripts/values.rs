@@ -1,8 +1,9 @@
-//! Secrets and configs: versions, limits, and what of them is in Redis.
+//! Secrets, configs and logins for registries: versions, limits, and what of them is in Redis.
 
-use common::ids::{AppName, ValueName};
+use common::ids::{AppName, RegistryHost, ValueName};
+use common::registry::{RegistryLogin, StoredLogin};
 use common::secret_key::SecretKey;
-use common::store::{PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
+use common::store::{PutLoginOutcome, PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
 use common::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::keyspace::Entry;
@@ -143,4 +144,22 @@ async fn a_change_of_a_value_restarts_a_service_once_and_not_one_that_is_newer()
     assert_eq!(again[0].rollout().unwrap().version, 3, "it has changed again meanwhile");
     fixture.store.forget_rollout(&again[0]).await.unwrap();
     assert!(fixture.store.rollout_notes().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_login_that_lost_its_password_can_be_stored_again_at_the_limit_of_registries() {
+    let fixture = Fixture::new().await;
+    let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+    let put = async |host: &str| {
+        let password = ValueBytes::new(b"hunter2".to_vec());
+        let login = RegistryLogin { user: "bob".to_owned(), password };
+        let login = StoredLogin::seal(RegistryHost::new(host).unwrap(), &login, &key).unwrap();
+        fixture.store.put_login(&login, 1).await.unwrap().0
+    };
+    assert_eq!(put("a.example").await, PutLoginOutcome::Stored);
+    for lose in [&["HDEL", "registry:a.example", "password"][..], &["DEL", "registry:a.example"]] {
+        let _: u64 = fixture.redis.cli(lose).await;
+        assert_eq!(put("a.example").await, PutLoginOutcome::Stored, "{lose:?}: it counts already");
+    }
+    assert_eq!(put("b.example").await, PutLoginOutcome::Full { count: 1 });
 }

@@ -1,14 +1,17 @@
 -- Requeues the payload of a dead letter, or an edited payload in its place: to the queue it came through, or to
--- sq if its pod is known. What would come to nothing is refused, and the dead letter stays.
+-- sq if its pod is known or the node of that queue is no member any more: no worker would take it from there. What
+-- would come to nothing is refused, and the dead letter stays.
 -- Reply: 'OK' | 'GONE'
 --   'ENDED'       the pod has ended: a worker would drop the payload
 --   'EXISTS'      an edited payload names another pod that has not ended
 --   'IN_SERVICE'  the pod belongs to a service, from which its payload is built: an edited one cannot last
-local dq, source_queue, sq, pod_key = head_keys()
--- The uuid is '' when the payload is unreadable. `is_edited` is '1' or '0'; only then the fields after it count.
-local dead_letter, payload, uuid, is_edited, name, image, replica = head_args()
+local dq, source_queue, sq, pod_key, nodes = head_keys()
+-- The uuid is '' when the payload is unreadable, and the node is '' if it came through sq. `is_edited` is '1' or '0';
+-- only then the fields after it count.
+local dead_letter, payload, uuid, node, is_edited, name, image, replica = head_args()
 redis.call('LLEN', source_queue)
 redis.call('LLEN', sq)
+local is_taken_from = node == '' or redis.call('SISMEMBER', nodes, node) == 1
 local phase, reason, service
 if uuid ~= '' then
   phase, reason, service = unpack(redis.call('HMGET', pod_key, 'phase', 'reason', 'service'), 1, 3)
@@ -20,7 +23,7 @@ if is_edited == '1' and phase and service then return 'IN_SERVICE' end
 if is_edited == '1' and phase and not is_dead then return 'EXISTS' end
 
 redis.call('LREM', dq, 1, dead_letter)
-local target = source_queue
+local target = is_taken_from and source_queue or sq
 if is_dead then
   return_to_pending(pod_key, '', '')
   if is_edited == '1' then

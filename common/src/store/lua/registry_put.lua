@@ -4,11 +4,13 @@ local registry_key, registries = head_keys()
 -- `password` is encrypted.
 local host, user, password, max_count = head_args()
 local current = redis.call('HGET', registry_key, 'password')
+-- A record without a password is broken and not new: it can be repaired at the limit as well.
+local is_new = redis.call('EXISTS', registry_key) == 0 and redis.call('SISMEMBER', registries, host) == 0
 local count = redis.call('SCARD', registries)
 
 -- The reply to this very call was lost.
 if current == password then return { 'OK' } end
-if not current and count >= tonumber(max_count) then return { 'FULL', count } end
+if is_new and count >= tonumber(max_count) then return { 'FULL', count } end
 
 redis.call('HSET', registry_key, 'user', user, 'password', password, 'updated_at', STAMP)
 redis.call('SADD', registries, host)

@@ -224,8 +224,8 @@ scripts! {
     dead_letter_requeue {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [dq, source_queue, sq, pod_key],
-        args: [dead_letter, payload, uuid, is_edited, name, image, replica, resources],
+        keys: [dq, source_queue, sq, pod_key, nodes],
+        args: [dead_letter, payload, uuid, node, is_edited, name, image, replica, resources],
         moves: [Requeue],
     }
     declare_dead {

@@ -26,20 +26,32 @@ pub(super) enum Host {
 
 impl Host {
     fn parse(text: &str) -> Result<Self, RuntimeError> {
-        if let Some(path) = text.strip_prefix("unix://") {
-            return Ok(Self::Unix(path.to_owned()));
-        }
-        if text.starts_with('/') {
-            return Ok(Self::Unix(text.to_owned()));
-        }
-        let Some(rest) = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")) else {
-            let detail = format!("invalid DOCKER_HOST {text:?}: write unix:///path or tcp://host:port");
-            return Err(RuntimeError::Engine(detail));
+        let path = text.strip_prefix("unix://").or_else(|| text.starts_with('/').then_some(text));
+        let address = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
+        let host = match (path, address) {
+            (Some(path), _) => (!path.is_empty()).then(|| Self::Unix(path.to_owned())),
+            (None, Some(address)) => with_port(address.trim_end_matches('/')).map(Self::Tcp),
+            (None, None) => None,
         };
-        let address = rest.trim_end_matches('/');
-        // A colon inside the brackets of an IPv6 address is not a port.
-        let has_port = address.rsplit(']').next().is_some_and(|tail| tail.contains(':'));
-        Ok(Self::Tcp(if has_port { address.to_owned() } else { format!("{address}:2375") }))
+        host.ok_or_else(|| {
+            let detail = format!("invalid DOCKER_HOST {text:?}: write unix:///path or tcp://host:port");
+            RuntimeError::Engine(detail)
+        })
+    }
+}
+
+/// Returns an address with its port, or with the default one; `None` if it is no host with or without a port. An
+/// IPv6 address stands in brackets: otherwise its last part would be taken for the port.
+fn with_port(address: &str) -> Option<String> {
+    let (host, rest) = match address.strip_prefix('[') {
+        Some(inner) => inner.split_once(']')?,
+        None => address.split_at(address.find(':').unwrap_or(address.len())),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    match rest.strip_prefix(':') {
+        _ if host.is_empty() => None,
+        Some(port) => is_port(port).then(|| address.to_owned()),
+        None => rest.is_empty().then(|| format!("{address}:2375")),
     }
 }
 
@@ -74,6 +86,9 @@ impl Client {
     }
 
     /// `None` means `DOCKER_HOST`, or the default socket if that is not set either.
+    ///
+    /// # Errors
+    /// If the address is invalid, or TLS is asked for, which is not supported.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
@@ -96,8 +111,9 @@ impl Client {
         if let Some(docker) = self.docker.get() {
             return Ok(docker);
         }
-        // Without a version in the path each engine answers with its newest API. Engines that have dropped
-        // 1.41 would refuse it by name.
+        // The version that bollard is given here reaches no engine: it puts `/v1.53` before the path and then joins
+        // both with `Url::join`, which drops what is before an absolute path. Without a version in the path each
+        // engine answers with its newest API; one that had dropped the version would refuse the request.
         let connected = match &self.host {
             Host::Unix(path) if !Path::new(path).exists() => {
                 let detail = format!(
@@ -152,7 +168,22 @@ mod tests {
         for (text, host) in cases {
             assert_eq!(Host::parse(text).unwrap(), host, "{text}");
         }
-        for bad in ["ssh://me@there", "npipe:////./pipe/docker_engine", "docker"] {
+        for bad in [
+            "ssh://me@there",
+            "npipe:////./pipe/docker_engine",
+            "docker",
+            "unix://",
+            "tcp://",
+            "tcp:///",
+            "tcp://:2375",
+            "http://[]:2375",
+            "tcp://::1",
+            "tcp://fe80::1",
+            "tcp://[::1",
+            "tcp://[::1]2375",
+            "tcp://engine:",
+            "tcp://engine:docker",
+        ] {
             assert!(matches!(Host::parse(bad), Err(RuntimeError::Engine(_))), "{bad}");
         }
     }
