@@ -2,10 +2,13 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::handover::LocalPod;
 use common::lifecycle::Phase;
+use common::spec::OnDisconnect;
+use futures_util::FutureExt;
 use proxy::LocalServer;
 use proxy::gate::{EnterError, Gates, Pass};
 use tokio::net::UnixListener;
@@ -14,7 +17,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, RunningWorker, eventually, id, payload, payload_with};
+use crate::handover::close_all::drain_and_stop;
+use crate::handover::socket::ProxySocket;
 use crate::runtime::sim::SimOptions;
+use crate::runtime::testing::identity;
+use crate::runtime::{Container, ContainerState, Identity};
 
 const STOP: &str = r#""on_disconnect":"stop""#;
 
@@ -276,7 +283,8 @@ async fn a_pod_that_belongs_to_another_node_is_drained_unless_it_must_not_run_tw
 #[tokio::test]
 async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_pod() {
     let Some(mut rig) = rig("the_fence_closes_the_gate_and_cuts_before_another_node") else { return };
-    // Of the 9 s from the fence until the death of the node, 2 are kept free, and half of the rest is for requests.
+    // Of the 9 s from the fence until the death of the node, 2 are kept free, and half of the rest is for
+    // requests.
     rig.config.timing.dead_after = Duration::from_secs(10);
     let host = Host::start(&rig).await;
     let (worker, pass) = with_request(&rig, &host, STOP).await;
@@ -326,4 +334,42 @@ async fn a_stop_that_a_failover_has_lost_opens_the_gate_again() {
     let cut = tokio::time::timeout(Duration::from_millis(200), pass.cut()).await;
     assert!(cut.is_err(), "a revoked stop cut a request");
     worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests() {
+    let Some(rig) = rig("stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests") else { return };
+    let host = Host::start(&rig).await;
+    let containers = [OnDisconnect::Keep, OnDisconnect::Stop].map(|on_disconnect| {
+        let name = format!("{on_disconnect:?}").to_lowercase();
+        let identity = Identity { on_disconnect, ..identity("n", &name, &name) };
+        Container::new(name, &identity, ContainerState::Running)
+    });
+    let passes = containers.each_ref().map(|container| {
+        let (pod, assignment) = (container.pod.clone(), container.assignment.clone());
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let (start, service, replica, open, ready) = (1, None, 0, true, true);
+        host.gates.set(LocalPod { pod, assignment, start, service, replica, address, open, ready });
+        host.gates.enter(&container.pod, &container.assignment).unwrap()
+    });
+    let stopped = Mutex::new(Vec::new());
+    let stop = |containers: Vec<Container>| {
+        stopped.lock().unwrap().extend(containers.into_iter().map(|container| container.handle));
+        std::future::ready(Ok(())).boxed()
+    };
+    let (socket, containers) = (socket(&rig), containers.each_ref());
+    let within = Duration::from_secs(60);
+    let stopping = drain_and_stop(Some(&socket as &dyn ProxySocket), &containers, within, stop);
+    let requests = async {
+        let [keep, stop] = passes;
+        // It is cut, and its pod was stopped without waiting for that.
+        stop.cut().await;
+        assert_eq!(*stopped.lock().unwrap(), ["stop"]);
+        drop(stop);
+        eventually("the gate is closed", || async { !keep.is_open() }).await;
+        assert_eq!(*stopped.lock().unwrap(), ["stop"]);
+        drop(keep);
+    };
+    tokio::join!(stopping, requests).0.unwrap();
+    assert_eq!(*stopped.lock().unwrap(), ["stop", "keep"]);
 }
