@@ -166,9 +166,9 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
     while let Some(Ok(line)) = worker.next().await {
         let message = match (ablation, serde_json::from_str(&line).unwrap()) {
             (_, FromWorker::Close { pod, assignment, within_ms }) => {
-                let (of, at) = (pod.clone(), assignment.clone());
-                let drained = FromProxy::Drained { pod: of, assignment: at, after_ms: 0, cut: 0 };
-                worker.send(to_line(&drained)).await.unwrap();
+                for answer in at_once(&pod, &assignment) {
+                    worker.send(to_line(&answer)).await.unwrap();
+                }
                 if ablation == Ablation::NoLook {
                     continue;
                 }
@@ -181,6 +181,13 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
         };
         proxy.send(to_line(&message)).await.unwrap();
     }
+}
+
+/// What a proxy answers that has nothing in flight to this pod.
+fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
+    let (pod, assignment) = (pod.clone(), assignment.clone());
+    let closed = FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 0 };
+    [closed, FromProxy::Drained { pod, assignment, after_ms: 0, cut: 0 }]
 }
 
 /// How many requests were answered, and how many failed.
