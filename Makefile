@@ -8,8 +8,8 @@ PROFILE ?= release
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 # The one binary that run, ha, images and sample-image use.
 KUBELEET = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/kubeleet
-# In the dev profile everything is built at once, tests and benches included: one set of features, so that no crate is
-# compiled twice for different targets of this file.
+# In the dev profile everything is built at once, tests and benches included: one set of features, so that no
+# crate is compiled twice for different targets of this file.
 ONE_BUILD = $(filter dev,$(PROFILE))
 BUILD = $(CARGO) build --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace --all-targets,--package kubeleet)
 # The same for targets that always use the dev profile; they start the binary that this builds.
@@ -106,9 +106,10 @@ failovers:           ## FAILOVERS=20 failovers under 50 POST/s: no 201 may be lo
 	$(DEV_BUILD)
 	$(CHAOS) failovers --failovers $(or $(FAILOVERS),20)
 
-# About three hours on two cores, of which the schedules take more than one: 110 failovers, 535 kills and aborts, 130 updates, ten
-# minutes without Redis, the ablations, a million random writes, ten minutes of each mistake, and then 20,000 schedules.
-# Four stacks run at a time. Each part is printed, and left in target/chaos, as it ends.
+# About three hours on two cores, of which the schedules take more than one: 110 failovers, 535 kills and
+# aborts, 130 updates, ten minutes without Redis, the ablations, a million random writes, ten minutes of each
+# mistake, and then 20,000 schedules. Four stacks run at a time. Each part is printed, and left in
+# target/chaos, as it ends.
 SOAK_TIMES ?= 10
 SOAK_KILLS ?= 75
 SOAK_FAILOVERS ?= 70

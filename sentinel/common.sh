@@ -1,5 +1,5 @@
-# Shared by the scripts here. For any POSIX shell: the official image has Debian's or Alpine's, ours has busybox.
-# shellcheck shell=sh
+# Shared by the scripts here. For any POSIX shell: the official image has Debian's or Alpine's, ours has
+# busybox. shellcheck shell=sh
 
 umask 077
 
@@ -43,7 +43,8 @@ master_by() {
     sed -n '1{/^[0-9][0-9.]*$/p;}'
 }
 
-# The master's address according to at least two of the three Sentinels: a Sentinel that was cut off names an old master.
+# The master's address according to at least two of the three Sentinels: a Sentinel that was cut off names an
+# old master.
 master() {
   for sentinel in $SENTINELS; do
     master_by "$sentinel"

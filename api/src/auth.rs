@@ -97,8 +97,8 @@ pub(crate) fn is_public(path: &str) -> bool {
         || path.starts_with("/problems/")
 }
 
-/// Whether a request changes nothing, reaches into no pod, and gets nothing that is secret: a channel to a pod is a GET
-/// too, and a backup has encrypted secrets.
+/// Whether a request changes nothing, reaches into no pod, and gets nothing that is secret: a channel to a
+/// pod is a GET too, and a backup has encrypted secrets.
 fn only_reads(method: &Method, path: &str) -> bool {
     let path = path.trim_end_matches('/');
     matches!(*method, Method::GET | Method::HEAD)

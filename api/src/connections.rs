@@ -1,8 +1,8 @@
 //! The accept loop: a bound on connections, and on the time that a silent one may take.
 //!
-//! A client needs no token to open a connection. So at the limit an idle connection makes way for a new one, first
-//! of all one that never sent a request: silent sockets never keep out a client that asks. If all are busy, the
-//! new one is closed.
+//! A client needs no token to open a connection. So at the limit an idle connection makes way for a new one,
+//! first of all one that never sent a request: silent sockets never keep out a client that asks. If all are
+//! busy, the new one is closed.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -37,7 +37,8 @@ pub(crate) struct ClientAddress(pub(crate) IpAddr);
 /// What is left of the files of this process for Redis, streams and itself.
 const OTHER_FILES: u64 = 128;
 
-/// Returns the number of connections to take, at most as many as the operator wants, with this limit of open files.
+/// Returns the number of connections to take, at most as many as the operator wants, with this limit of open
+/// files.
 pub(crate) fn most(wanted: usize, files: u64) -> usize {
     let possible = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
@@ -182,8 +183,8 @@ impl OpenConnections {
 }
 
 impl Table {
-    /// Closes an idle connection: one without any request first, then the one that is idle for longest. Returns
-    /// false if all are busy.
+    /// Closes an idle connection: one without any request first, then the one that is idle for longest.
+    /// Returns false if all are busy.
     fn close_idlest(&mut self) -> bool {
         let idle = self.open.iter().filter_map(|(id, handle)| Some((handle.activity.idle_rank()?, *id)));
         match idle.min().and_then(|(_, id)| self.open.remove(&id)) {

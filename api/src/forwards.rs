@@ -1,4 +1,5 @@
-//! Which ports of pods are being forwarded: a use of `port-forward` is one event, however many connections it has.
+//! Which ports of pods are being forwarded: a use of `port-forward` is one event, however many connections it
+//! has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -93,8 +93,9 @@ pub(crate) struct GrowthGate {
 }
 
 impl GrowthGate {
-    /// Admits `growth`, or says why not. What adds neither a service, a pod nor a value is always admitted: Redis
-    /// itself refuses it if nothing more fits. So is everything while Redis does not say how full it is.
+    /// Admits `growth`, or says why not. What adds neither a service, a pod nor a value is always admitted:
+    /// Redis itself refuses it if nothing more fits. So is everything while Redis does not say how full it
+    /// is.
     pub(crate) async fn admit(
         &self,
         store: &Store,

@@ -1,5 +1,5 @@
-//! The logs of several pods, merged in order of time. Each node merges those of its own pods (see the lines of
-//! `common::store`); here the answers of the nodes become one.
+//! The logs of several pods, merged in order of time. Each node merges those of its own pods (see the lines
+//! of `common::store`); here the answers of the nodes become one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -135,8 +135,8 @@ impl MergedLogs {
         Ok(places)
     }
 
-    /// Asks the nodes that were not asked yet, and again those with other pods: of a service a worker finds new ones
-    /// by itself.
+    /// Asks the nodes that were not asked yet, and again those with other pods: of a service a worker finds
+    /// new ones by itself.
     async fn ask(&mut self, places: Places) -> Result<(), StoreError> {
         for (node, pods) in places {
             let known = self.nodes.get(&node);
@@ -189,7 +189,8 @@ impl MergedLogs {
         Some(items)
     }
 
-    /// Returns whether nothing more will come although logs are followed: only pods were named, and all have ended.
+    /// Returns whether nothing more will come although logs are followed: only pods were named, and all have
+    /// ended.
     fn is_over(&self) -> bool {
         self.selection.services.is_empty()
             && self.marks.is_empty()

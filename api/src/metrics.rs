@@ -201,8 +201,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served, to clients with
-    /// either token if there is one.
+    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served, to
+    /// clients with either token if there is one.
     ///
     /// # Errors
     /// The error of the system, e.g. that the address is in use.

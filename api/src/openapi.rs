@@ -139,7 +139,8 @@ fn name_list_items(schemas: &mut Value) {
     }
 }
 
-/// Moves the inline object `tmpfs` to a named schema: client generators fail on an inline object inside `anyOf`.
+/// Moves the inline object `tmpfs` to a named schema: client generators fail on an inline object inside
+/// `anyOf`.
 fn name_options_in_memory(schemas: &mut Value) {
     let forms = schemas["VolumeMount"]["anyOf"].as_array_mut();
     let options = forms.into_iter().flatten().find_map(|form| form.pointer_mut("/properties/tmpfs"));

@@ -98,8 +98,8 @@ impl PodCounts {
     }
 }
 
-/// Starts a count in a task of its own: it goes on when the client gives up, and the next one gets its result.
-/// Otherwise a client with a short timeout would never get one of a large cluster.
+/// Starts a count in a task of its own: it goes on when the client gives up, and the next one gets its
+/// result. Otherwise a client with a short timeout would never get one of a large cluster.
 fn start_count(store: Store) -> SharedCount {
     let task = tokio::spawn(async move { count_all(&store).await.map(Arc::new) });
     let aborted = |_| StoreError::Corrupt { what: "counting pods".into(), why: "the count failed".into() };

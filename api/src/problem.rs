@@ -279,14 +279,16 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// Says what to know before a request with this method is repeated that had no answer: it may have been carried out.
+/// Says what to know before a request with this method is repeated that had no answer: it may have been
+/// carried out.
 pub(crate) fn retry_advice(method: &str) -> &'static str {
     match method {
         "GET" | "HEAD" => "try again",
         "PUT" | "PATCH" | "DELETE" => {
             "the change may or may not have been stored; the request can be repeated"
         }
-        // These three do the same once more. All others end in a conflict, or as they would have the first time.
+        // These three do the same once more. All others end in a conflict, or as they would have the first
+        // time.
         _ => {
             "the change may or may not have been stored; the request can be repeated, but undo and restart only with \
              If-Match, run only with `job`"

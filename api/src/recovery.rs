@@ -78,8 +78,8 @@ pub(crate) async fn restore(
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
 }
 
-/// Expects the nodes of the saved state to say which volumes they have, before pods are recorded that need some. A Redis
-/// that knows the cluster already knows its nodes: an operator may have removed one since.
+/// Expects the nodes of the saved state to say which volumes they have, before pods are recorded that need
+/// some. A Redis that knows the cluster already knows its nodes: an operator may have removed one since.
 async fn expect_nodes(
     store: &Store,
     cluster: &ClusterId,
@@ -100,8 +100,8 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     Ok(records.iter().filter(|record| matches!(record, Ok(None))).count())
 }
 
-/// Finds out which secrets, configs and logins of a backup are missing, and with `apply` writes them. They are
-/// encrypted as they were: with another key they are there, but cannot be read.
+/// Finds out which secrets, configs and logins of a backup are missing, and with `apply` writes them. They
+/// are encrypted as they were: with another key they are there, but cannot be read.
 ///
 /// # Errors
 /// As for [`restore`].
@@ -163,8 +163,8 @@ pub(crate) struct Collected {
     problems: Vec<String>,
 }
 
-/// Asks the workers, and waits up to `wait` for their answers. Without `cluster` it must be clear which one is
-/// to be recovered.
+/// Asks the workers, and waits up to `wait` for their answers. Without `cluster` it must be clear which one
+/// is to be recovered.
 ///
 /// # Errors
 /// If no worker answers, if it is not clear which cluster is meant, or if Redis is in use by another one.

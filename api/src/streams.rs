@@ -1,5 +1,5 @@
-//! A bound on streams (events, logs that are followed), in all and for each client: each costs Redis work for as
-//! long as it lasts.
+//! A bound on streams (events, logs that are followed), in all and for each client: each costs Redis work for
+//! as long as it lasts.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -29,7 +29,8 @@ impl UsageSnapshot {
         Self { view, json: OnceLock::new() }
     }
 
-    /// Returns all of it as JSON, made once however many ask: with thousands of pods that is most of the work.
+    /// Returns all of it as JSON, made once however many ask: with thousands of pods that is most of the
+    /// work.
     pub(crate) fn json(&self) -> Bytes {
         self.json.get_or_init(|| serde_json::to_vec(&self.view).unwrap_or_default().into()).clone()
     }

@@ -59,8 +59,8 @@ pub(crate) enum Command {
 /// Arguments of `proxy`.
 #[derive(Args)]
 pub(crate) struct ProxyOptions {
-    /// Take the place of the proxy that runs, whose connections go on until they end; SIGHUP makes a proxy start its
-    /// program again with this option
+    /// Take the place of the proxy that runs, whose connections go on until they end; SIGHUP makes a proxy
+    /// start its program again with this option
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]

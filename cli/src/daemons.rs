@@ -1,5 +1,5 @@
-//! `kubeleet api`, `kubeleet scheduler`, `kubeleet worker` and `kubeleet proxy`: one daemon in this process, until SIGTERM or
-//! SIGINT.
+//! `kubeleet api`, `kubeleet scheduler`, `kubeleet worker` and `kubeleet proxy`: one daemon in this process,
+//! until SIGTERM or SIGINT.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -141,8 +141,8 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
     .await
 }
 
-/// Logs what an operator should change about the Redis server. Without an answer, nothing is known and nothing
-/// is wrong.
+/// Logs what an operator should change about the Redis server. Without an answer, nothing is known and
+/// nothing is wrong.
 ///
 /// # Errors
 /// If kubeleet cannot work with this Redis.

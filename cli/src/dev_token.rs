@@ -1,5 +1,5 @@
-//! The token of the API of a `dev` cluster without a container engine, as a file that the commands of the same
-//! user find by themselves.
+//! The token of the API of a `dev` cluster without a container engine, as a file that the commands of the
+//! same user find by themselves.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -33,7 +33,8 @@ pub(crate) struct NetOptions {
 
 #[derive(Subcommand)]
 enum NetCommand {
-    /// Set the rules of this host that lead from pods to its proxy, and close the host to pods. Takes the right of root.
+    /// Set the rules of this host that lead from pods to its proxy, and close the host to pods. Takes the
+    /// right of root.
     Rules(Box<RulesOptions>),
     /// Say what is in the way of pods of this host that reach services by name.
     Check(Box<CheckOptions>),
@@ -138,8 +139,8 @@ async fn check_target(target: &str) -> Result<String, String> {
     }
 }
 
-/// Asks as HTTP does. Every answer is one, also the end of the connection by a program that speaks something else. The proxy
-/// accepts before it has found a pod, and resets the connection if it finds none for 10 s.
+/// Asks as HTTP does. Every answer is one, also the end of the connection by a program that speaks something
+/// else. The proxy accepts before it has found a pod, and resets the connection if it finds none for 10 s.
 async fn ask_pod(address: Ipv4Addr, port: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect((address, port)).await?;
     stream.write_all(b"HEAD / HTTP/1.0\r\n\r\n").await?;

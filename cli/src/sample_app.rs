@@ -1,5 +1,5 @@
-//! The program in the containers of the `hello` service: prints a line, answers requests with it, and waits to be
-//! stopped.
+//! The program in the containers of the `hello` service: prints a line, answers requests with it, and waits
+//! to be stopped.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 /// The port on which it answers requests.
 pub(crate) const PORT: u16 = 8000;
 
-/// Prints one line and answers requests until SIGTERM or SIGINT. It handles both itself because, as PID 1 of a
-/// container, it has no default signal handlers.
+/// Prints one line and answers requests until SIGTERM or SIGINT. It handles both itself because, as PID 1 of
+/// a container, it has no default signal handlers.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -33,8 +33,8 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     served
 }
 
-/// Answers each request with `greeting`. Only in a container, which has its own ports: plain processes of one machine
-/// would take this port from each other.
+/// Answers each request with `greeting`. Only in a container, which has its own ports: plain processes of one
+/// machine would take this port from each other.
 async fn serve(greeting: String, stop: CancellationToken) -> anyhow::Result<()> {
     if std::process::id() != 1 {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The program in the sandbox of a pod with several containers: it holds their network and waits to be stopped.
+//! The program in the sandbox of a pod with several containers: it holds their network and waits to be
+//! stopped.
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};

@@ -20,8 +20,8 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// Finds the program now: a later version is put in its place, and then this process no longer has its path. That may
-    /// be a link to the version of the day, so it is taken as it was called.
+    /// Finds the program now: a later version is put in its place, and then this process no longer has its
+    /// path. That may be a link to the version of the day, so it is taken as it was called.
     ///
     /// # Errors
     /// If the program has no path, or the signal cannot be listened for.

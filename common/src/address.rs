@@ -1,5 +1,5 @@
-//! Addresses of services and of their slots. They exist in no network: packets for one are redirected to the proxy of the
-//! host that they come from, which finds out by the address where they are to go.
+//! Addresses of services and of their slots. They exist in no network: packets for one are redirected to the
+//! proxy of the host that they come from, which finds out by the address where they are to go.
 
 use std::fmt;
 use std::net::Ipv4Addr;

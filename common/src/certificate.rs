@@ -18,8 +18,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest wait that the server of the authority can ask for.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// A certificate is never renewed earlier after its order than this, or than half of its life: a clock of Redis that is
-/// wrong by years must not make one order after the other.
+/// A certificate is never renewed earlier after its order than this, or than half of its life: a clock of
+/// Redis that is wrong by years must not make one order after the other.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An ordered certificate as it is stored, in Redis and by each proxy on its disk: its key is encrypted.
@@ -157,8 +157,8 @@ pub struct OrderFailure {
 }
 
 impl CertificateStatus {
-    /// Returns how long it is until a certificate is to be ordered from this directory; zero if it is now. `now` is the
-    /// time of Redis. A stored time in the future counts as now.
+    /// Returns how long it is until a certificate is to be ordered from this directory; zero if it is now.
+    /// `now` is the time of Redis. A stored time in the future counts as now.
     pub fn wait(&self, directory: &str, now: RedisMillis) -> Duration {
         let due = |since: RedisMillis, wait: Duration| since.min(now).saturating_add(millis(wait));
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {

@@ -1,5 +1,5 @@
-//! Session channels: what a client and a worker send each other while `exec`, `attach`, `port-forward` or `cp`
-//! runs. Pure: how frames become bytes, and how much may be unread.
+//! Session channels: what a client and a worker send each other while `exec`, `attach`, `port-forward` or
+//! `cp` runs. Pure: how frames become bytes, and how much may be unread.
 //!
 //! The same frames travel in WebSocket messages between client and API, and in Redis between API and worker.
 
@@ -248,8 +248,8 @@ impl Frame {
         })
     }
 
-    /// Returns how much of the window the frame takes. Those that tell how much was read take nothing: otherwise two
-    /// full windows would wait for each other.
+    /// Returns how much of the window the frame takes. Those that tell how much was read take nothing:
+    /// otherwise two full windows would wait for each other.
     pub fn cost(&self) -> u64 {
         let bytes = match self {
             Self::Input(data) | Self::Output(data) | Self::ErrorOutput(data) => data.len(),

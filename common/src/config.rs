@@ -198,7 +198,8 @@ pub struct AcmeSettings {
     pub directory: String,
     /// Address for mail of the authority, if it is to have one.
     pub email: Option<String>,
-    /// File with the authorities that the directory's own HTTPS is trusted by; those of this machine if there is none.
+    /// File with the authorities that the directory's own HTTPS is trusted by; those of this machine if there
+    /// is none.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -316,8 +317,8 @@ pub struct Config {
     pub proxy_socket: Option<PathBuf>,
     /// Address on which the proxy takes HTTP requests from outside; `None` for no ingress.
     pub ingress_listen: Option<SocketAddr>,
-    /// Address on which the proxy takes HTTPS requests from outside; `None` for no HTTPS. Unless one is set there is
-    /// none without a directory of certificates.
+    /// Address on which the proxy takes HTTPS requests from outside; `None` for no HTTPS. Unless one is set
+    /// there is none without a directory of certificates.
     pub ingress_tls_listen: Option<SocketAddr>,
     /// Directory with the certificates of the ingress and their keys.
     pub certificates: Option<PathBuf>,
@@ -772,8 +773,8 @@ impl Sources<'_> {
         self.read(problems, "KUBELEET_NODE", host, |text| NodeName::new(text).map_err(|e| e.to_string()))
     }
 
-    /// Reads a token from one of these two settings. A flag wins over the environment, and the environment over the file, whichever of the
-    /// two it is; within one source the token wins over the name of its file.
+    /// Reads a token from one of these two settings. A flag wins over the environment, and the environment
+    /// over the file, whichever of the two it is; within one source the token wins over the name of its file.
     fn token(&self, problems: &mut Vec<ConfigError>, [own, of_file]: [&str; 2]) -> Option<Secret> {
         let (token, file) = (self.find(own), self.find(of_file));
         let is_overridden = |origin: Origin| file.as_ref().is_some_and(|(_, other)| *other < origin);

@@ -58,8 +58,8 @@ pub trait Loop<E = StoreError>: Send + 'static {
         Backoff::starting_at(FIRST_BACKOFF)
     }
 
-    /// Returns whether a failure is worth a warning; `failures` counts consecutive ones, 1 for the first. Only the
-    /// first warning of a series is logged, and the recovery after it.
+    /// Returns whether a failure is worth a warning; `failures` counts consecutive ones, 1 for the first.
+    /// Only the first warning of a series is logged, and the recovery after it.
     fn is_logged(&self, _error: &E, _failures: u32) -> bool {
         true
     }

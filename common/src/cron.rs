@@ -1,5 +1,5 @@
-//! The schedule of a cron: its fields, the times that it means in a time zone, and which of them are due. Pure: time is
-//! given.
+//! The schedule of a cron: its fields, the times that it means in a time zone, and which of them are due.
+//! Pure: time is given.
 //!
 //! A time of the schedule is called a *tick*. It is an instant, in whole seconds since 1970.
 
@@ -16,16 +16,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::ticks::{Due, MAX_MADE_UP, MAX_RANGES, Ticks};
 pub use self::zone::Zone;
 
-/// A schedule that has no time within this many years has none at all: the 29th of February on a Monday is at most 40
-/// years away.
+/// A schedule that has no time within this many years has none at all: the 29th of February on a Monday is at
+/// most 40 years away.
 const MAX_YEARS: i16 = 41;
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// When something happens again and again, as crontab(5) writes it: minute, hour, day of the month, month and day of the
-/// week, perhaps with seconds before them.
+/// When something happens again and again, as crontab(5) writes it: minute, hour, day of the month, month and
+/// day of the week, perhaps with seconds before them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
@@ -205,16 +205,17 @@ impl Schedule {
         }
     }
 
-    /// Returns why it is no schedule, if it was read from a document and is none. Such a schedule has no tick.
+    /// Returns why it is no schedule, if it was read from a document and is none. Such a schedule has no
+    /// tick.
     pub fn problem(&self) -> Option<String> {
         self.text.parse::<Self>().err()
     }
 
     /// Returns the first tick after this instant; both are seconds since 1970.
     ///
-    /// A time that a change of the clock leaves out is at the moment after the gap, once, however many there are in it.
-    /// One that happens twice is the first of the two. A schedule of every hour knows no such times: it goes on through
-    /// gaps and repetitions.
+    /// A time that a change of the clock leaves out is at the moment after the gap, once, however many there
+    /// are in it. One that happens twice is the first of the two. A schedule of every hour knows no such
+    /// times: it goes on through gaps and repetitions.
     pub fn next_after(&self, zone: &Zone, after: i64) -> Option<i64> {
         let zone = zone.time_zone();
         let after = Timestamp::from_second(after).ok()?;

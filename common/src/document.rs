@@ -57,8 +57,8 @@ pub fn read<T: DeserializeOwned>(document: &Node, vocabulary: Vocabulary) -> Rea
 
 /// Reads a document into what `reader` makes of it, and collects up to 20 mistakes.
 ///
-/// What has a mistake is taken out of the document, and the rest is read again: so the types themselves remain
-/// the only description of what a document may say.
+/// What has a mistake is taken out of the document, and the rest is read again: so the types themselves
+/// remain the only description of what a document may say.
 pub(crate) fn read_with<T>(
     document: &Node,
     vocabulary: Vocabulary,

@@ -1,5 +1,6 @@
-//! The endpoints of a service: which pods serve it, and where. An endpoint names a pod, never an address: only the
-//! proxy of the pod's own node knows that, so that no address that changed hands can be reached by mistake.
+//! The endpoints of a service: which pods serve it, and where. An endpoint names a pod, never an address:
+//! only the proxy of the pod's own node knows that, so that no address that changed hands can be reached by
+//! mistake.
 
 use std::fmt;
 use std::str::FromStr;

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit to the highest that this process may set itself, and returns it. The usual one, 1024, is for programs
-/// that use `select`. Processes that are started later inherit it.
+/// Raises the limit to the highest that this process may set itself, and returns it. The usual one, 1024, is
+/// for programs that use `select`. Processes that are started later inherit it.
 pub fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: maximum, maximum };

@@ -1,8 +1,9 @@
-//! What a worker and the proxy of its host say to each other over a local socket, one JSON document per line: which
-//! pods are here, that a pod is about to be stopped, and whether pods reach services by name. Repeating a message
-//! changes nothing.
+//! What a worker and the proxy of its host say to each other over a local socket, one JSON document per line:
+//! which pods are here, that a pod is about to be stopped, and whether pods reach services by name. Repeating
+//! a message changes nothing.
 //!
-//! A message of a kind that the receiver does not know is skipped: worker and proxy may be of different versions.
+//! A message of a kind that the receiver does not know is skipped: worker and proxy may be of different
+//! versions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -42,7 +43,8 @@ pub struct LocalPod {
     pub pod: PodId,
     /// Its assignment. A pod that is assigned anew is another row.
     pub assignment: AssignmentId,
-    /// Counts the starts of its containers: connections to a container before its restart are of no use after it.
+    /// Counts the starts of its containers: connections to a container before its restart are of no use after
+    /// it.
     pub start: u64,
     /// The service that it belongs to; `None` for a pushed pod.
     #[serde(default)]
@@ -106,7 +108,8 @@ pub enum FromWorker {
     },
     /// Asks whether the proxy answers.
     Ping,
-    /// From the next proxy process of this host: hand me your sockets. From then on the connection is between the two.
+    /// From the next proxy process of this host: hand me your sockets. From then on the connection is between
+    /// the two.
     TakeOver,
     /// The next process has the sockets, and listens for workers: end what you have accepted.
     Taken,

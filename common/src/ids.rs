@@ -129,16 +129,16 @@ name!(
 );
 
 name!(
-    /// The host of an image registry, with its port if it has one. A name without dot and port is none: an engine
-    /// would look for its images on Docker Hub.
+    /// The host of an image registry, with its port if it has one. A name without dot and port is none: an
+    /// engine would look for its images on Docker Hub.
     RegistryHost, "registry",
     "a host name with a dot, an address or `localhost`, in lower case, with a port if it has one: `registry.example:5000`",
     |s| is_registry_host(s)
 );
 
 name!(
-    /// A volume that stays: the service, the name in the service and the replica, as in `web_data_0`, or the owner, the
-    /// name and how it is shared, as in `web_data_shared` and `shop_data_app`.
+    /// A volume that stays: the service, the name in the service and the replica, as in `web_data_0`, or the
+    /// owner, the name and how it is shared, as in `web_data_shared` and `shop_data_app`.
     VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
         && s.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -146,8 +146,8 @@ name!(
 );
 
 impl VolumeName {
-    /// Returns the name of a volume. No two have the same: the owner, a service or an app, has no `_` in its name, and
-    /// what follows the last `_` tells which of the two it is.
+    /// Returns the name of a volume. No two have the same: the owner, a service or an app, has no `_` in its
+    /// name, and what follows the last `_` tells which of the two it is.
     ///
     /// # Errors
     /// If `source` cannot be the name of a volume.

@@ -17,8 +17,8 @@ const MAX_HOST: usize = 253;
 /// The longest path.
 const MAX_PATH: usize = 1024;
 
-/// One rule of a service's `ingress`: requests for a host and path, or connections to a port of every node, go to a port
-/// of the service's pods.
+/// One rule of a service's `ingress`: requests for a host and path, or connections to a port of every node,
+/// go to a port of the service's pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum IngressRule {
@@ -32,7 +32,8 @@ pub enum IngressRule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRule {
-    /// Host of the request, in lower case: a name, or `*.` and a name for all names below it. Empty for any host.
+    /// Host of the request, in lower case: a name, or `*.` and a name for all names below it. Empty for any
+    /// host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(
         example = "web.example",
@@ -54,8 +55,8 @@ pub struct HttpRule {
     /// How the pods are spoken to.
     #[serde(default)]
     pub protocol: HttpProtocol,
-    /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without it by
-    /// HTTP, and by HTTPS where a proxy has a certificate for the host.
+    /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without
+    /// it by HTTP, and by HTTPS where a proxy has a certificate for the host.
     // Absent and not null: stored rules of versions before stay equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -90,7 +91,8 @@ pub enum HttpProtocol {
 pub enum Tls {
     /// From the files of each proxy, `KUBELEET_CERTIFICATES`.
     Files,
-    /// Ordered by ACME, as from Let's Encrypt, and renewed. The host is one name, which leads to the proxies by port 80.
+    /// Ordered by ACME, as from Let's Encrypt, and renewed. The host is one name, which leads to the proxies
+    /// by port 80.
     Auto,
 }
 
@@ -148,15 +150,17 @@ impl<'de> Deserialize<'de> for IngressRule {
 /// What the field of `routes` begins with that says who reaches a service.
 const CALLERS: &str = "from:";
 
-/// Returns the field of `routes` that says who reaches a service by name, and its value: `from:<service> <service> <names>`,
-/// the names separated by commas, `-` if there are none. Proxies of versions before leave it out: there all reach it.
+/// Returns the field of `routes` that says who reaches a service by name, and its value: `from:<service>
+/// <service> <names>`, the names separated by commas, `-` if there are none. Proxies of versions before leave
+/// it out: there all reach it.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
     format!("{CALLERS}{service} {service} {names}")
 }
 
-/// Reads such a field and its value. A value that is none lets only the service's own pods in; `None` if it is another field.
+/// Reads such a field and its value. A value that is none lets only the service's own pods in; `None` if it
+/// is another field.
 pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet<ServiceName>)> {
     let service = ServiceName::new(route.strip_prefix(CALLERS)?).ok()?;
     let names = target.split_once(' ').map_or("", |(_, names)| names);
@@ -167,8 +171,8 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
 /// What the field of `routes` begins with that leads an alias to its service.
 const ALIAS: &str = "alias:";
 
-/// Returns the fields of `routes` that lead the aliases of a service to it, and their value: `alias:<app>/<name> <service>`.
-/// Proxies of versions before leave them out, and do not know these names.
+/// Returns the fields of `routes` that lead the aliases of a service to it, and their value:
+/// `alias:<app>/<name> <service>`. Proxies of versions before leave them out, and do not know these names.
 pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
     aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
 }
@@ -204,8 +208,8 @@ impl IngressRule {
         }
     }
 
-    /// Returns what the rule matches, which belongs to one service only: `<host><path>`, or `tcp:<port>`. The field of
-    /// `routes` in Redis.
+    /// Returns what the rule matches, which belongs to one service only: `<host><path>`, or `tcp:<port>`. The
+    /// field of `routes` in Redis.
     pub fn route(&self) -> String {
         match self {
             Self::Http(rule) => format!("{}{}", rule.host, rule.path),
@@ -213,11 +217,11 @@ impl IngressRule {
         }
     }
 
-    /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it, and
-    /// `tls` or `tls=auto` if clients are spoken to by HTTPS only.
+    /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it,
+    /// and `tls` or `tls=auto` if clients are spoken to by HTTPS only.
     ///
-    /// Proxies of versions before one of these words do not understand a route that has it, and leave it out: they answer 404
-    /// and not by plain HTTP.
+    /// Proxies of versions before one of these words do not understand a route that has it, and leave it out:
+    /// they answer 404 and not by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
         let words = match self {
             Self::Http(HttpRule { protocol, tls, .. }) => {

@@ -1,10 +1,10 @@
 //! The library that all kubeleet processes share: the domain types, the shapes of the API, and the access to
 //! Redis.
 //!
-//! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
-//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`channel`],
-//!   [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`]; and the JSON documents of the
-//!   API: [`api`].
+//! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`],
+//!   [`node`], [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`],
+//!   [`event`], [`channel`], [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`];
+//!   and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].

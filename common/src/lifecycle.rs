@@ -42,7 +42,8 @@ pub enum PodEvent {
     Lost,
     /// Its node was declared dead: back to the queue. Owner: scheduler.
     NodeDied,
-    /// Its node returned it to the schedulers, because another program has a port that it needs. Owner: worker.
+    /// Its node returned it to the schedulers, because another program has a port that it needs. Owner:
+    /// worker.
     GiveBack,
     /// It is surplus, or a user stopped it. Owner: reconcile loop and api.
     Stop,

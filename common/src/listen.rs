@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// How many connections may wait to be accepted; the kernel lowers it to `net.core.somaxconn`. The usual 128 are
-/// used up by a burst of connections, and the next one waits a second until its kernel asks again.
+/// How many connections may wait to be accepted; the kernel lowers it to `net.core.somaxconn`. The usual 128
+/// are used up by a burst of connections, and the next one waits a second until its kernel asks again.
 const BACKLOG: u32 = 4096;
 
 /// Listens on an address; port 0 means any free port.

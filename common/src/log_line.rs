@@ -1,5 +1,5 @@
-//! A line that a container wrote, with its time and where it comes from; and how lines of several pods are sent in
-//! one stream.
+//! A line that a container wrote, with its time and where it comes from; and how lines of several pods are
+//! sent in one stream.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -50,7 +50,8 @@ pub struct LineSplitter {
 }
 
 impl LineSplitter {
-    /// Returns the lines that are complete now, without their line feeds. The beginning of a line waits for its end.
+    /// Returns the lines that are complete now, without their line feeds. The beginning of a line waits for
+    /// its end.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Bytes> {
         self.rest.extend_from_slice(bytes);
         let mut lines = Vec::new();

@@ -1,8 +1,8 @@
 //! Merges logs in order of time, pure: several sources, each in its own order, become one.
 //!
-//! A line is passed on when no source can have an older one: each has a line waiting, or has ended. While logs are
-//! followed a source may be quiet forever, so a line waits for the others only for a while; what comes later than
-//! that is passed on late rather than not at all.
+//! A line is passed on when no source can have an older one: each has a line waiting, or has ended. While
+//! logs are followed a source may be quiet forever, so a line waits for the others only for a while; what
+//! comes later than that is passed on late rather than not at all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -56,7 +56,8 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         }
     }
 
-    /// Returns the next line, if it need not wait any longer: the oldest, of equal ones that of the first source.
+    /// Returns the next line, if it need not wait any longer: the oldest, of equal ones that of the first
+    /// source.
     pub fn pop(&mut self, now: Instant) -> Option<T> {
         self.sources.retain(|_, source| !source.ended || !source.waiting.is_empty());
         let (key, first) = self.oldest()?;

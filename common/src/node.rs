@@ -71,8 +71,8 @@ pub struct NodeInfo {
     pub runtime: String,
     /// Name and version that the container engine reports.
     pub engine_version: String,
-    /// The lasting id of the container engine, which changes when the machine is another one, or was set up anew; empty
-    /// if the engine has none.
+    /// The lasting id of the container engine, which changes when the machine is another one, or was set up
+    /// anew; empty if the engine has none.
     #[serde(default)]
     pub engine_id: String,
     /// Version of kubeleet on the node.

@@ -145,7 +145,8 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     Ok((pod, unknown))
 }
 
-/// Parses JSON. The error names the field, and no values: they can be secrets, and reasons go to logs and events.
+/// Parses JSON. The error names the field, and no values: they can be secrets, and reasons go to logs and
+/// events.
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, InvalidPayload> {
     serde_json::from_slice(json).map_err(|_| {
         let document = match document::json(json) {

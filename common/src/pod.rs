@@ -59,8 +59,8 @@ pub struct PodRecord {
     /// Time since which the pod is ready; `None` if it is not.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Time at which it was given a later generation of its service, whose specification it had already; `None` if it has
-    /// the one that it was created from.
+    /// Time at which it was given a later generation of its service, whose specification it had already;
+    /// `None` if it has the one that it was created from.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
     /// Each of several containers, as the pod's node last reported it; empty for a pod with one container.
@@ -137,7 +137,8 @@ impl EndedRun {
     /// The most bytes of output that are kept of a run.
     pub const MAX_OUTPUT: usize = 512;
 
-    /// Adds to a message what a container wrote at last: what an engineer would look at first. It is added once.
+    /// Adds to a message what a container wrote at last: what an engineer would look at first. It is added
+    /// once.
     pub fn explain(message: String, last_output: &str) -> String {
         let addition = format!("; it wrote at last: {}", last_output.trim());
         if last_output.trim().is_empty() || message.contains(&addition) {

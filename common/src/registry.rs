@@ -1,4 +1,5 @@
-//! Image registries: which one an image is pulled from, and the credentials that `kubeleet registry login` stores.
+//! Image registries: which one an image is pulled from, and the credentials that `kubeleet registry login`
+//! stores.
 
 use std::fmt;
 
@@ -122,8 +123,8 @@ impl fmt::Debug for StoredLogin {
     }
 }
 
-/// Returns what a password is bound to: stored for another registry it cannot be decrypted, so that a client that
-/// can write to Redis cannot have it sent to a registry of his own.
+/// Returns what a password is bound to: stored for another registry it cannot be decrypted, so that a client
+/// that can write to Redis cannot have it sent to a registry of his own.
 fn context(host: &RegistryHost, user: &str) -> String {
     format!("kubeleet registry {host} user {user}")
 }

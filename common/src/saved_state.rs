@@ -2,9 +2,10 @@
 //! lines.
 //!
 //! The first line is a [`SavedHeader`], the last one a [`SavedEnd`] with the number of lines between them, so
-//! that a file that was cut off is noticed. In a backup a second section may follow, with secrets, configs and logins
-//! and a last line of its own: versions that do not know it read no further than the first last line. The lines have environments, which may be secrets: files are
-//! readable by their owner only, and nothing of them is logged.
+//! that a file that was cut off is noticed. In a backup a second section may follow, with secrets, configs
+//! and logins and a last line of its own: versions that do not know it read no further than the first last
+//! line. The lines have environments, which may be secrets: files are readable by their owner only, and
+//! nothing of them is logged.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -429,8 +429,8 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases, and its type no
-/// `not`.
+/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases, and its
+/// type no `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// What may stand between the parts of a selector. The API's description has the same two characters: languages
-/// differ about all others.
+/// What may stand between the parts of a selector. The API's description has the same two characters:
+/// languages differ about all others.
 const SPACES: [char; 2] = [' ', '\t'];
 
 /// Selects objects by their labels. All requirements must hold; without requirements it selects everything.

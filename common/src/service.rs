@@ -58,12 +58,14 @@ pub struct Service {
     pub pod: PodSpec,
 }
 
-/// What is noted about the rollout of a service's generation. Only services with an [`UpdatePolicy`] are judged.
+/// What is noted about the rollout of a service's generation. Only services with an [`UpdatePolicy`] are
+/// judged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutMarks {
     /// Why no further pod is replaced.
     pub paused: Option<String>,
-    /// How often pods were replaced since the service exists, as Redis has it: two schedulers do not take the same step.
+    /// How often pods were replaced since the service exists, as Redis has it: two schedulers do not take the
+    /// same step.
     pub step: String,
     /// That the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
     pub at_canary: Option<String>,
@@ -75,8 +77,8 @@ pub struct RolloutMarks {
     pub is_settled: bool,
     /// The fingerprint of the last specification with which all pods were good.
     pub settled_fingerprint: Option<String>,
-    /// Whether the service has that specification now: after a rollback or an undo. It was tried before, so no `canary`
-    /// holds it up.
+    /// Whether the service has that specification now: after a rollback or an undo. It was tried before, so
+    /// no `canary` holds it up.
     pub is_known_good: bool,
     /// The generation before this one, if its rollout failed and this one takes it back, and why it failed.
     pub rolled_back: Option<(u64, String)>,
@@ -156,8 +158,8 @@ impl Service {
         self.pod.kind
     }
 
-    /// Returns whether its pods get a former specification again: the last one with which all were good, or what took a
-    /// failed rollout back.
+    /// Returns whether its pods get a former specification again: the last one with which all were good, or
+    /// what took a failed rollout back.
     pub fn goes_back(&self) -> bool {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
@@ -168,7 +170,8 @@ impl Service {
         Some(if self.goes_back() { policy.going_back() } else { Cow::Borrowed(policy) })
     }
 
-    /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a job.
+    /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a
+    /// job.
     pub fn first_replicas(&self) -> Vec<u32> {
         let at_once =
             self.fields.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A place for a pod of a service. Each replica has one, and a second one for as long as its pod is being replaced by
-/// one that starts first. The pod in the second place takes the first one as soon as that is free.
+/// A place for a pod of a service. Each replica has one, and a second one for as long as its pod is being
+/// replaced by one that starts first. The pod in the second place takes the first one as soon as that is
+/// free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// Index of the replica.

@@ -4,8 +4,8 @@
 //! Compose and kubectl know, and no unknown fields. [`PodSpec`] is the normal form: it is stored once per
 //! generation, and the scheduler and the worker read it.
 //!
-//! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Documents are read strictly
-//! and the stored form leniently: that is the readers' choice, not the types'.
+//! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Documents are read
+//! strictly and the stored form leniently: that is the readers' choice, not the types'.
 
 mod aliases;
 mod allow_from;

@@ -23,7 +23,8 @@ pub fn init(filter: &str, json: bool) {
     drop(result);
 }
 
-/// Removes the directives about bollard: one about a module of it would outweigh the limit that [`init`] sets.
+/// Removes the directives about bollard: one about a module of it would outweigh the limit that [`init`]
+/// sets.
 fn without_bollard(filter: &str) -> String {
     let others = filter.split(',').filter(|directive| !directive.trim_start().starts_with("bollard"));
     others.collect::<Vec<_>>().join(",")

@@ -23,7 +23,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the sum of two. A part that one of them lacks is the other's; of pressures it is the higher one.
+    /// Returns the sum of two. A part that one of them lacks is the other's; of pressures it is the higher
+    /// one.
     pub fn plus(self, other: Usage) -> Usage {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),

@@ -9,8 +9,8 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
 use crate::secret_key::{DecryptError, SecretKey};
 
-/// The most bytes of a value: as much as of a payload. Values travel over the connections that queues use, and one
-/// of this size delays no heartbeat.
+/// The most bytes of a value: as much as of a payload. Values travel over the connections that queues use,
+/// and one of this size delays no heartbeat.
 pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 
 /// The number of versions that are kept of a value.

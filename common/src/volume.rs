@@ -95,7 +95,8 @@ impl VolumeClaim {
         }
     }
 
-    /// Returns `None` for a source that cannot be one: it was written to Redis by hand, and workers refuse the pod.
+    /// Returns `None` for a source that cannot be one: it was written to Redis by hand, and workers refuse
+    /// the pod.
     fn new(service: ServiceName, source: String, scope: VolumeScope, space: Option<u64>) -> Option<Self> {
         let name = VolumeName::of(&service, &source, scope).ok()?;
         Some(Self { name, service, source, scope, space })
@@ -124,10 +125,11 @@ pub enum VolumeState {
 pub struct Volume {
     /// Its name, the service, the source, which pods have it, and how much it is meant to hold.
     pub claim: VolumeClaim,
-    /// The node that has its data, or that is to remove it. `None` for a shared volume that is not being removed.
+    /// The node that has its data, or that is to remove it. `None` for a shared volume that is not being
+    /// removed.
     pub node: Option<NodeName>,
-    /// The id of that node's container engine; `None` if it has none. If it differs from the node's, the data is on a
-    /// machine that had the name before.
+    /// The id of that node's container engine; `None` if it has none. If it differs from the node's, the data
+    /// is on a machine that had the name before.
     pub engine_id: Option<String>,
     /// Whether it can be used.
     pub state: VolumeState,
@@ -151,7 +153,8 @@ pub struct UnreportedNode {
 }
 
 impl UnreportedNode {
-    /// Reads a field of `volumes:reports`: the name of a node, with the id of the engine if another machine has the name.
+    /// Reads a field of `volumes:reports`: the name of a node, with the id of the engine if another machine
+    /// has the name.
     pub(crate) fn from_field(field: &str) -> Option<Self> {
         let (name, is_former) = match field.split_once(' ') {
             Some((name, _engine)) => (name, true),

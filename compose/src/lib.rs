@@ -66,7 +66,8 @@ pub struct Project {
     pub profiles: Vec<String>,
     /// The variables of the environment.
     pub environment: BTreeMap<String, String>,
-    /// Whether the cluster has nodes that share a directory: a named volume of several services is in it then.
+    /// Whether the cluster has nodes that share a directory: a named volume of several services is in it
+    /// then.
     pub shares_volumes: bool,
 }
 

@@ -13,8 +13,8 @@ pub trait Sources {
     /// If there is no such file, or it cannot be read.
     fn read(&self, path: &str) -> Result<String, SourceError>;
 
-    /// Returns the content of a file that need not be text. Of one that is too large for a secret or config it may
-    /// return the beginning.
+    /// Returns the content of a file that need not be text. Of one that is too large for a secret or config
+    /// it may return the beginning.
     ///
     /// # Errors
     /// As for [`Sources::read`].

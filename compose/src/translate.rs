@@ -398,8 +398,8 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
 }
 
-/// Services that are left out because their profile is not active are not awaited; if they are required, that is a
-/// mistake which the order of the services has found.
+/// Services that are left out because their profile is not active are not awaited; if they are required, that
+/// is a mistake which the order of the services has found.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let mut needs = Node::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {

@@ -1,4 +1,5 @@
-//! Secrets and configs: what the files declare, and what services get of them. Contents are read, and never shown.
+//! Secrets and configs: what the files declare, and what services get of them. Contents are read, and never
+//! shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +63,8 @@ impl<'a> Declared<'a> {
         (self.made, all)
     }
 
-    /// Returns the names of the configs for files beside the Compose file, also of services that are not active.
+    /// Returns the names of the configs for files beside the Compose file, also of services that are not
+    /// active.
     fn files_beside(&self) -> Vec<String> {
         let services = self.root.get("services").into_iter().flat_map(Node::fields);
         let of_service = |service: Field<'_>| {
@@ -96,8 +98,8 @@ impl<'a> Declared<'a> {
         Ok(name)
     }
 
-    /// Returns the name in the cluster of what the files call `source`, and adds its content to what the app makes.
-    /// Without a name there is a mistake.
+    /// Returns the name in the cluster of what the files call `source`, and adds its content to what the app
+    /// makes. Without a name there is a mistake.
     fn used(
         &mut self,
         kind: ValueKind,
@@ -202,7 +204,8 @@ fn content_of(bytes: Vec<u8>) -> Result<ValueBytes, String> {
     }
 }
 
-/// Returns what a service gets, with the names in the cluster. `field` is `secrets` or `configs` of the service.
+/// Returns what a service gets, with the names in the cluster. `field` is `secrets` or `configs` of the
+/// service.
 pub(crate) fn references(
     kind: ValueKind,
     field: Field<'_>,

@@ -1,10 +1,11 @@
-//! Ingress beside nginx and HAProxy, in one run on the same cores: requests per second, CPU per request and latency.
+//! Ingress beside nginx and HAProxy, in one run on the same cores: requests per second, CPU per request and
+//! latency.
 //!
 //! `make bench ARGS=ingress`. All pass requests to the same nginx, which answers with 1 KiB; `wrk` sends
-//! them. The last, `two hops`, reaches it through the tunnel, whose two ends are in one process. Each proxy has two
-//! threads or workers. The rounds take turns, so that what else the machine does harms all alike. Without nginx and wrk
-//! (`apt-get install nginx-light wrk`) nothing is measured, without haproxy the others are. `SECONDS` and `ROUNDS` change
-//! the defaults.
+//! them. The last, `two hops`, reaches it through the tunnel, whose two ends are in one process. Each proxy
+//! has two threads or workers. The rounds take turns, so that what else the machine does harms all alike.
+//! Without nginx and wrk (`apt-get install nginx-light wrk`) nothing is measured, without haproxy the others
+//! are. `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,10 +1,11 @@
-//! The resolver of names beside unbound, in one run on the same cores: questions per second, those that were lost, CPU
-//! per question and latency.
+//! The resolver of names beside unbound, in one run on the same cores: questions per second, those that were
+//! lost, CPU per question and latency.
 //!
-//! `make bench ARGS=names`. Both answer questions over UDP for the addresses of the same 100 services; `dnsperf` asks. The
-//! resolver is that of a proxy, with a Redis, and without the limit of questions per client; each server has two
-//! threads. The rounds take turns, so that what else the machine does harms both alike. Without dnsperf and unbound
-//! (`apt-get install dnsperf unbound`) nothing is measured. `SECONDS` and `ROUNDS` change the defaults.
+//! `make bench ARGS=names`. Both answer questions over UDP for the addresses of the same 100 services;
+//! `dnsperf` asks. The resolver is that of a proxy, with a Redis, and without the limit of questions per
+//! client; each server has two threads. The rounds take turns, so that what else the machine does harms both
+//! alike. Without dnsperf and unbound (`apt-get install dnsperf unbound`) nothing is measured. `SECONDS` and
+//! `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,

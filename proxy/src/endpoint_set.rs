@@ -1,5 +1,5 @@
-//! The endpoints of one service as this proxy knows them, and what is made of them by messages and answers of Redis and, while
-//! Redis is away, by what the hosts of the pods say. Pure.
+//! The endpoints of one service as this proxy knows them, and what is made of them by messages and answers of
+//! Redis and, while Redis is away, by what the hosts of the pods say. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -45,12 +45,14 @@ pub enum Applied {
 }
 
 impl EndpointSet {
-    /// Returns a set that was saved; `is_heard` says whether hosts were asked since Redis had answered with this version.
+    /// Returns a set that was saved; `is_heard` says whether hosts were asked since Redis had answered with
+    /// this version.
     pub fn saved(version: EndpointVersion, endpoints: Vec<Endpoint>, is_heard: bool) -> Self {
         Self { version: Some(version), endpoints: by_pod(endpoints), is_heard, ..Self::default() }
     }
 
-    /// Returns the version of Redis of which this is the set; `None` before the first answer, and if hosts were asked since.
+    /// Returns the version of Redis of which this is the set; `None` before the first answer, and if hosts
+    /// were asked since.
     pub fn version(&self) -> Option<&EndpointVersion> {
         self.version.as_ref().filter(|_| !self.is_heard)
     }
@@ -70,8 +72,8 @@ impl EndpointSet {
         self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
-    /// Applies a message if it is the next one. After a failover that has lost writes, versions occur again: then the
-    /// connection was lost too, so that all endpoints are read.
+    /// Applies a message if it is the next one. After a failover that has lost writes, versions occur again:
+    /// then the connection was lost too, so that all endpoints are read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
         let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
             return Applied::Gap;
@@ -94,8 +96,8 @@ impl EndpointSet {
         Applied::Changed
     }
 
-    /// Replaces the set by all endpoints that Redis has. A new master that has none replaces no known ones: it may have
-    /// lost them, and a pod that is gone is refused by its gate.
+    /// Replaces the set by all endpoints that Redis has. A new master that has none replaces no known ones:
+    /// it may have lost them, and a pod that is gone is refused by its gate.
     pub fn replace(&mut self, version: EndpointVersion, endpoints: Vec<Endpoint>) {
         let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
         self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
@@ -107,7 +109,8 @@ impl EndpointSet {
         }
     }
 
-    /// Replaces the pods of the nodes of one host by those that its own proxy has. What Redis says next replaces all.
+    /// Replaces the pods of the nodes of one host by those that its own proxy has. What Redis says next
+    /// replaces all.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
         let heard = by_pod(endpoints);
         let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);
@@ -244,7 +247,8 @@ mod tests {
     }
 
     proptest! {
-        /// Messages may be lost. Who reads all endpoints at each gap, and once at the end, has what the cluster has.
+        /// Messages may be lost. Who reads all endpoints at each gap, and once at the end, has what the
+        /// cluster has.
         #[test]
         fn whatever_is_lost_the_set_becomes_what_redis_has(steps in steps()) {
             let mut known = EndpointSet::default();

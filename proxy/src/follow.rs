@@ -1,8 +1,10 @@
-//! Keeps what this proxy knows of the cluster: the routes, and the endpoints of the services that they lead to.
+//! Keeps what this proxy knows of the cluster: the routes, and the endpoints of the services that they lead
+//! to.
 //!
-//! Changes come as messages, and each message is the difference to the version before. A proxy that misses one reads all
-//! endpoints of that service again; every [`CHECK_INTERVAL`] the version is compared in any case. While Redis is away,
-//! what was known last is served; if that leads to no pod, the hosts are asked: see `doubts`.
+//! Changes come as messages, and each message is the difference to the version before. A proxy that misses
+//! one reads all endpoints of that service again; every [`CHECK_INTERVAL`] the version is compared in any
+//! case. While Redis is away, what was known last is served; if that leads to no pod, the hosts are asked:
+//! see `doubts`.
 
 mod doubts;
 
@@ -32,12 +34,13 @@ pub(crate) use doubts::Hosts;
 
 /// Between two looks at the routes, and at the version of a service's endpoints, when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Endpoints that were known before are read again after a random part of this: all proxies lose their connections to a
-/// master at the same moment.
+/// Endpoints that were known before are read again after a random part of this: all proxies lose their
+/// connections to a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
 /// The most reads of endpoints in this time, of one proxy: all of them read again after a failover.
 const READS: usize = 10;
-/// And of those of which nothing is known yet. Requests to these wait, and few proxies are new at the same time.
+/// And of those of which nothing is known yet. Requests to these wait, and few proxies are new at the same
+/// time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
 /// How long a service is followed that no route leads to, after a pod has asked for it.
@@ -278,7 +281,8 @@ async fn check_versions(
 async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
     let mut routing = shared.store.routing().await?;
     routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
-    // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew will be recovered.
+    // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew
+    // will be recovered.
     let is_empty = routing == Routing::default() && *shared.lock().routing != routing;
     if is_empty && shared.store.cluster_id().await?.is_none() {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The gate of each pod of this host: what is let in is counted, and nothing is let in once the pod's stop began.
+//! The gate of each pod of this host: what is let in is counted, and nothing is let in once the pod's stop
+//! began.
 //!
 //! A refusal is always safe to send elsewhere: the pod has seen nothing of it.
 
@@ -35,8 +36,8 @@ pub struct Gates {
 struct Pods {
     /// By assignment, because while a pod moves between two workers of this host it is here twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
-    /// Whose address it is. An engine gives a stopped pod's address to the next one, and rows of both come in any order: the
-    /// one that runs has it.
+    /// Whose address it is. An engine gives a stopped pod's address to the next one, and rows of both come in
+    /// any order: the one that runs has it.
     addresses: HashMap<IpAddr, AssignmentId>,
 }
 
@@ -138,7 +139,8 @@ impl Pass {
     }
 }
 
-/// Completes when all that a gate has let in has to end at once. One serves for any number of requests, one after another.
+/// Completes when all that a gate has let in has to end at once. One serves for any number of requests, one
+/// after another.
 #[derive(Debug)]
 pub struct Cut {
     gate: Arc<PodGate>,
@@ -186,7 +188,8 @@ impl<'a> Draining<'a> {
 }
 
 impl Drop for Draining<'_> {
-    /// One that is given up, because the worker that asked has died, cuts what is left to a pod that is not here any more.
+    /// One that is given up, because the worker that asked has died, cuts what is left to a pod that is not
+    /// here any more.
     fn drop(&mut self) {
         if self.0.drains.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_removed.load(Ordering::SeqCst) {
             self.0.cut();
@@ -293,7 +296,8 @@ impl Gates {
         self.lets_all_in.store(true, Ordering::Relaxed);
     }
 
-    /// Inserts or changes a pod. After a restart of its container what was in flight to the earlier one is cut.
+    /// Inserts or changes a pod. After a restart of its container what was in flight to the earlier one is
+    /// cut.
     pub fn set(&self, pod: LocalPod) {
         let mut pods = self.write();
         match pods.gates.get(&pod.assignment) {
@@ -311,8 +315,8 @@ impl Gates {
         }
     }
 
-    /// Removes a pod that is not here any more, and cuts what is in flight to it: a container that was killed with
-    /// its network leaves connections that never end. What a drain waits for has the time of that drain.
+    /// Removes a pod that is not here any more, and cuts what is in flight to it: a container that was killed
+    /// with its network leaves connections that never end. What a drain waits for has the time of that drain.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -323,8 +327,8 @@ impl Gates {
         }
     }
 
-    /// Removes a pod about which nothing is known any more. What is in flight goes on, and then the closed gate stays: if the
-    /// pod is said to be here again, its drain waits for that.
+    /// Removes a pod about which nothing is known any more. What is in flight goes on, and then the closed
+    /// gate stays: if the pod is said to be here again, its drain waits for that.
     pub fn forget(&self, assignment: &AssignmentId) {
         let mut pods = self.write();
         let Some(gate) = pods.gates.get(assignment) else { return };
@@ -348,8 +352,8 @@ impl Gates {
         pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
-    /// Lets nothing in to the pod any more. Returns how many were let in before and have not ended; 0 if the pod is not
-    /// here.
+    /// Lets nothing in to the pod any more. Returns how many were let in before and have not ended; 0 if the
+    /// pod is not here.
     pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
         self.find(pod, assignment).map_or(0, |gate| {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -357,8 +361,9 @@ impl Gates {
         })
     }
 
-    /// Waits until all that was let in to the closed pod has ended, and cuts after `within` what is left, whose end it waits for
-    /// as well. Returns `None` if the pod was opened again meanwhile; nothing was in flight to a pod that is not here.
+    /// Waits until all that was let in to the closed pod has ended, and cuts after `within` what is left,
+    /// whose end it waits for as well. Returns `None` if the pod was opened again meanwhile; nothing was in
+    /// flight to a pod that is not here.
     ///
     /// # Cancel safety
     /// Cancelling it leaves the gate closed.

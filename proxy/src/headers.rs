@@ -27,8 +27,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// `address` is that of the client, or of the proxy before this one; what a trusted proxy says of the request's
-    /// way is kept. `scheme` is `http` or `https`, `host` the host that the request is for.
+    /// `address` is that of the client, or of the proxy before this one; what a trusted proxy says of the
+    /// request's way is kept. `scheme` is `http` or `https`, `host` the host that the request is for.
     pub fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
@@ -170,8 +170,8 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Returns whether the first proxy before this one says that its client used HTTPS. Only a trusted proxy is to be
-/// believed.
+/// Returns whether the first proxy before this one says that its client used HTTPS. Only a trusted proxy is
+/// to be believed.
 pub fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))

@@ -1,4 +1,5 @@
-//! The file with what a proxy last knew of routes and endpoints, so that one that was restarted without Redis serves it.
+//! The file with what a proxy last knew of routes and endpoints, so that one that was restarted without Redis
+//! serves it.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -89,8 +90,8 @@ pub(crate) fn read(path: &Path) -> Known {
     read_saved(path, parse, "nothing is routed until Redis answers")
 }
 
-/// Reads what the process before has saved; nothing if there is no such file. `loss` says what follows if it is unreadable,
-/// as `nothing is routed until Redis answers`.
+/// Reads what the process before has saved; nothing if there is no such file. `loss` says what follows if it
+/// is unreadable, as `nothing is routed until Redis answers`.
 pub(crate) fn read_saved<T: Default>(
     path: &Path,
     parse: impl FnOnce(&[u8]) -> serde_json::Result<T>,
@@ -107,8 +108,8 @@ pub(crate) fn read_saved<T: Default>(
     })
 }
 
-/// Saves `text()` whenever it has changed since `saved`, for ever. `loss` says what a restarted proxy is without if it cannot
-/// be written, as `will not know the routes`.
+/// Saves `text()` whenever it has changed since `saved`, for ever. `loss` says what a restarted proxy is
+/// without if it cannot be written, as `will not know the routes`.
 pub(crate) async fn keep(
     path: PathBuf,
     interval: Duration,

@@ -2,12 +2,13 @@
 //! of which has a gate.
 //!
 //! - [`gate`] counts what is in flight to each pod of this host, and closes before a pod is stopped.
-//! - `local` is the socket on which the workers of this host say where their pods are, and that one is to be stopped;
-//!   `workers` has what they said, and `saved_pods` keeps it for the next proxy process.
+//! - `local` is the socket on which the workers of this host say where their pods are, and that one is to be
+//!   stopped; `workers` has what they said, and `saved_pods` keeps it for the next proxy process.
 //! - [`route`], [`pick`], [`retry`], [`framing`] and [`headers`] decide what happens to a request, and do
 //!   nothing.
 //! - [`ingress`] takes requests and connections from outside.
-//! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
+//! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of
+//!   them.
 //! - [`snapshot`] is what they decide from.
 //! - [`take_over`] lets a new process take the place of one that runs; `listening` has the sockets.
 //! - [`tunnel`] brings connections from and to the pods of other hosts.
@@ -72,8 +73,8 @@ pub enum ProxyError {
     Local(#[from] LocalError),
 }
 
-/// How long a socket of the process before is kept until something listens on it: routes and networks of pods are known
-/// a moment after the start.
+/// How long a socket of the process before is kept until something listens on it: routes and networks of pods
+/// are known a moment after the start.
 const INHERITED_KEPT: Duration = Duration::from_secs(60);
 
 /// Whether a process takes the place of one that runs.
@@ -85,8 +86,8 @@ pub enum Start {
     TakeOver,
 }
 
-/// Runs the proxy of this host for as long as the process listens, and until what it has accepted has ended. `ready` is
-/// called when workers can reach it.
+/// Runs the proxy of this host for as long as the process listens, and until what it has accepted has ended.
+/// `ready` is called when workers can reach it.
 ///
 /// # Errors
 /// If it cannot start.

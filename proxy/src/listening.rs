@@ -112,8 +112,8 @@ impl From<CancellationToken> for Listening {
 }
 
 impl Listening {
-    /// Returns the same for one thread, whose connections do not wait for those of other threads when they ask whether it has
-    /// stopped: each does with each request.
+    /// Returns the same for one thread, whose connections do not wait for those of other threads when they
+    /// ask whether it has stopped: each does with each request.
     pub(crate) fn of_thread(&self) -> Self {
         Self { process: self.process.clone(), stopped: self.stopped.child_token() }
     }
@@ -160,7 +160,8 @@ impl Listening {
         self.lock().inherited.insert(name, socket);
     }
 
-    /// Closes the sockets of the process before that nothing has asked for: their addresses are not configured any more.
+    /// Closes the sockets of the process before that nothing has asked for: their addresses are not
+    /// configured any more.
     pub(crate) fn drop_inherited(&self) {
         for (name, _) in self.lock().inherited.drain() {
             tracing::info!("the proxy before this one listened on {name}, and this one does not");
@@ -207,8 +208,8 @@ impl Listening {
         self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
-    /// Waits until what was accepted has ended, and not longer than it may: 10 s after a shutdown, a day after the sockets
-    /// were handed over. Returns whether it has.
+    /// Waits until what was accepted has ended, and not longer than it may: 10 s after a shutdown, a day
+    /// after the sockets were handed over. Returns whether it has.
     pub(crate) async fn have_ended(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {

@@ -1,5 +1,5 @@
-//! The socket to the workers of this host: takes what they say about their pods, and tells them when a pod that is to
-//! be stopped has let go of its last request.
+//! The socket to the workers of this host: takes what they say about their pods, and tells them when a pod
+//! that is to be stopped has let go of its last request.
 //!
 //! The protocol is in [`common::handover`]. Only the user of the proxy can open the socket (0600).
 
@@ -172,8 +172,8 @@ impl LocalServer {
         self.host.workers.gateways()
     }
 
-    /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that one, until
-    /// `shutdown` or as long as it runs.
+    /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that
+    /// one, until `shutdown` or as long as it runs.
     pub async fn run(mut self, shutdown: CancellationToken) -> Served {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
@@ -221,7 +221,8 @@ impl LocalServer {
         }
     }
 
-    /// Sends the sockets to the next process. Returns the connection to the next process once it has taken them; `None` if it has not.
+    /// Sends the sockets to the next process. Returns the connection to the next process once it has taken
+    /// them; `None` if it has not.
     async fn give(&mut self, mut next: Lines) -> Option<Lines> {
         tracing::info!("the next proxy process asks for the sockets");
         match take_over::give(&mut next, &self.listening).await {
@@ -277,8 +278,8 @@ pub async fn ping(socket: &Path) -> Result<(), String> {
     }
 }
 
-/// Binds a socket that only this user can open, in place of one that no process serves any more. It is renamed when it
-/// is private, so that no other user can connect to it before.
+/// Binds a socket that only this user can open, in place of one that no process serves any more. It is
+/// renamed when it is private, so that no other user can connect to it before.
 fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

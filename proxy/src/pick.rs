@@ -10,8 +10,8 @@ const FIRST_EJECTION: Duration = Duration::from_secs(5);
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
 /// How fast earlier latencies are forgotten.
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
-/// Latencies below this one count as this one. What is between them is the kernel's scheduling and not the pods, and
-/// would leave one of two fast pods without requests. A pod that was never measured costs as much.
+/// Latencies below this one count as this one. What is between them is the kernel's scheduling and not the
+/// pods, and would leave one of two fast pods without requests. A pod that was never measured costs as much.
 const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
 /// The latency of a pod: a moving average that follows an increase at once and forgets it slowly (peak EWMA).
@@ -57,8 +57,8 @@ pub fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> 
     Some(if second != first && cost(second) < cost(first) { second } else { first })
 }
 
-/// Returns the two pods that `random` names out of `count`: the same one twice only if there is no other. `None` if there is
-/// none.
+/// Returns the two pods that `random` names out of `count`: the same one twice only if there is no other.
+/// `None` if there is none.
 pub fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     let (low, high) = (random as u32 as usize, (random >> 32) as usize);
     let first = low.checked_rem(count)?;

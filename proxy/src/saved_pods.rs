@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::known_file;
 use crate::workers::Workers;
 
-/// Between two writes, at least. A worker that finds the proxy restarted sends its table within about the same time.
+/// Between two writes, at least. A worker that finds the proxy restarted sends its table within about the
+/// same time.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default, Serialize, Deserialize)]
@@ -50,8 +51,8 @@ pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown:
     keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
 }
 
-/// Calls `write` whenever the tables have changed, until `shutdown`, and then once more. It learns whether it could the
-/// last time, and returns whether it could.
+/// Calls `write` whenever the tables have changed, until `shutdown`, and then once more. It learns whether it
+/// could the last time, and returns whether it could.
 pub(crate) async fn keep<F: Future<Output = bool>>(
     workers: Arc<Workers>,
     write: impl Fn(PodsOfNodes, bool) -> F,

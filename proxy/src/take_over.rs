@@ -1,18 +1,20 @@
-//! A new proxy process takes the place of the one that runs, and no connection is lost: it gets the sockets, and what was
-//! accepted before ends in the former process, a day later at the latest.
+//! A new proxy process takes the place of the one that runs, and no connection is lost: it gets the sockets,
+//! and what was accepted before ends in the former process, a day later at the latest.
 //!
 //! ```text
 //! next     TakeOver ──>
-//!              <── a line for each socket, with the socket itself, and the end of the list   former, which serves on
+//!              <── a line for each socket, with the socket itself, and the end of the list
+//!                                                                former, which serves on
 //! next     binds the socket of the workers in its place;  Taken ──>
-//!              <── the pods of the workers, whose connections are ended       former, which accepts nothing any more
+//!              <── the pods of the workers, whose connections are ended
+//!                                                                former, which accepts nothing any more
 //! next     accepts;  each change of a pod, and each close of a gate ──>
-//!              <── Drained, for each close                                    former, until all has ended
+//!              <── Drained, for each close                       former, until all has ended
 //! ```
 //!
-//! A gate is let go of when both processes have nothing in flight to its pod. If the former process ends, so has all that it
-//! had accepted. If the next one ends, another may start at any time that knows nothing of the former: so it ends at once,
-//! as all of a proxy does that is killed.
+//! A gate is let go of when both processes have nothing in flight to its pod. If the former process ends, so
+//! has all that it had accepted. If the next one ends, another may start at any time that knows nothing of
+//! the former: so it ends at once, as all of a proxy does that is killed.
 
 mod former;
 mod sockets;
@@ -92,8 +94,8 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
     Ok(lines(stream))
 }
 
-/// Tells the process that runs that its sockets are taken. Returns the pods that it knows: it lets nothing in any more but
-/// for what it has accepted.
+/// Tells the process that runs that its sockets are taken. Returns the pods that it knows: it lets nothing in
+/// any more but for what it has accepted.
 ///
 /// # Errors
 /// If it does not answer.

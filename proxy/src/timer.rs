@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-/// Moved only when it has to be earlier, or has run out, so that a deadline for each request costs no more than a look.
+/// Moved only when it has to be earlier, or has run out, so that a deadline for each request costs no more
+/// than a look.
 pub(crate) struct Timer(Pin<Box<Sleep>>);
 
 impl Timer {

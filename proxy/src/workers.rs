@@ -1,8 +1,8 @@
-//! What the workers of this host have said about their pods: one table for each node, and a [gate](crate::gate) for
-//! each of its pods.
+//! What the workers of this host have said about their pods: one table for each node, and a
+//! [gate](crate::gate) for each of its pods.
 //!
-//! What an earlier session of a worker said stands until a later one has sent its whole table, also while no worker is
-//! connected: it is only restarting, and its pods run on.
+//! What an earlier session of a worker said stands until a later one has sent its whole table, also while no
+//! worker is connected: it is only restarting, and its pods run on.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::gate::Gates;
 use crate::take_over::{Former, FormerDrain};
 
-/// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis may be
-/// away, without which a restarted worker has no session and says nothing.
+/// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis
+/// may be away, without which a restarted worker has no session and says nothing.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
 
 /// Far more than a host has networks of pods: one for each cluster.
@@ -29,7 +29,8 @@ const MAX_GATEWAYS: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
-/// The worker of a message is not the one that speaks for its node: it said no hello, or another has said it since.
+/// The worker of a message is not the one that speaks for its node: it said no hello, or another has said it
+/// since.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another connection speaks for this node since, or none has said hello")]
 pub(crate) struct NotSpeaker;
@@ -46,7 +47,8 @@ pub(crate) struct Workers {
     saved: watch::Sender<Option<u64>>,
     /// The nodes whose workers are connected.
     speaking: watch::Sender<BTreeSet<NodeName>>,
-    /// The addresses of this host in the networks of pods. They stay while the worker is away, as its pods do.
+    /// The addresses of this host in the networks of pods. They stay while the worker is away, as its pods
+    /// do.
     gateways: watch::Sender<BTreeSet<Ipv4Addr>>,
 }
 
@@ -83,7 +85,8 @@ impl Workers {
         self.version.subscribe()
     }
 
-    /// Says that all was saved as it was at this version, or could not be; `None` if nothing is saved any more.
+    /// Says that all was saved as it was at this version, or could not be; `None` if nothing is saved any
+    /// more.
     pub(crate) fn note_saved(&self, version: Option<u64>) {
         self.saved.send_replace(version);
     }
@@ -194,7 +197,8 @@ impl Workers {
     pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
         let mut nodes = self.lock();
         let table = nodes.entry(node.clone()).or_default();
-        // Of two that connect at the same time the later one speaks, in whatever order their messages are read.
+        // Of two that connect at the same time the later one speaks, in whatever order their messages are
+        // read.
         if table.speaker.as_ref().is_some_and(|speaker| speaker.connection > connection) {
             return;
         }
@@ -274,9 +278,9 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes the gate of a pod for any connection, also one that does not speak for its node: a request that is refused by
-    /// mistake can go to another pod, one that is let in by mistake is lost. Returns how many are in flight, and the drain of
-    /// the former process, if there is one, which has `within`.
+    /// Closes the gate of a pod for any connection, also one that does not speak for its node: a request that
+    /// is refused by mistake can go to another pod, one that is let in by mistake is lost. Returns how many
+    /// are in flight, and the drain of the former process, if there is one, which has `within`.
     pub(crate) fn close(
         &self,
         pod: &PodId,

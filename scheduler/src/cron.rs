@@ -1,4 +1,5 @@
-//! Decides what becomes of a tick of a cron, and which of its ended jobs go. Pure: equal arguments give equal decisions.
+//! Decides what becomes of a tick of a cron, and which of its ended jobs go. Pure: equal arguments give equal
+//! decisions.
 
 use common::RedisMillis;
 use common::ids::ServiceName;

@@ -101,8 +101,8 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     }
 }
 
-/// Reads where the data of the pods' volumes is. A volume whose record is unreadable keeps its pod waiting: it counts
-/// as being removed.
+/// Reads where the data of the pods' volumes is. A volume whose record is unreadable keeps its pod waiting:
+/// it counts as being removed.
 ///
 /// # Errors
 /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! The lease on a loop that one scheduler of the cluster is enough for. It saves work, and correctness does not depend
-//! on it: two that believe to hold it do nothing wrong.
+//! The lease on a loop that one scheduler of the cluster is enough for. It saves work, and correctness does
+//! not depend on it: two that believe to hold it do nothing wrong.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,8 @@ impl LoopLease {
         })
     }
 
-    /// Renews the lease if it is due, during long work. The next [`LoopLease::acquire`] notices if it was lost.
+    /// Renews the lease if it is due, during long work. The next [`LoopLease::acquire`] notices if it was
+    /// lost.
     pub(crate) async fn renew(&mut self) -> Result<(), StoreError> {
         if self.renewed_at.elapsed() >= self.renewal_interval() {
             self.ask().await?;

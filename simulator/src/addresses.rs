@@ -1,7 +1,8 @@
 //! The addresses of services and slots: proxies ask for them, and tell them to pods once they are confirmed.
 //!
-//! No address has two names: what a pod has learnt leads to that service for as long as the pod may use it, also after a
-//! failover that lost writes. Of the pool only a few numbers are used, so that names get in each other's way.
+//! No address has two names: what a pod has learnt leads to that service for as long as the pod may use it,
+//! also after a failover that lost writes. Of the pool only a few numbers are used, so that names get in each
+//! other's way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -40,8 +41,8 @@ pub(crate) struct ToldAddresses {
 struct Known {
     name: AddressName,
     at: u64,
-    /// The earliest that the clock of Redis has shown since, which decides when a number is free again. Each master has its
-    /// own.
+    /// The earliest that the clock of Redis has shown since, which decides when a number is free again. Each
+    /// master has its own.
     redis_earliest: u64,
     /// How far it went on from there.
     redis_passed: u64,
@@ -98,7 +99,8 @@ pub(crate) async fn ask(bus: SharedBus, host: usize, instance: u64, mut random: 
 }
 
 impl World {
-    /// What a master answers to those who wait for its replicas: there is one, and it has everything until it falls behind.
+    /// What a master answers to those who wait for its replicas: there is one, and it has everything until it
+    /// falls behind.
     pub(crate) fn replication_reply(&self, command: &[u8]) -> Option<Value> {
         let has_all = self.faults.replica.is_none();
         match command {

@@ -1,8 +1,9 @@
 //! Runs a test in the background: everything else on this machine goes first.
 //!
-//! A run and its Redis wake each other up thousands of times a second. Where the kernel shares the processor out among
-//! sessions, they left a busy program of another session a twentieth of its core, and containers are in others than tests.
-//! So a search is a session of its own with the least weight. It takes what nothing else wants.
+//! A run and its Redis wake each other up thousands of times a second. Where the kernel shares the processor
+//! out among sessions, they left a busy program of another session a twentieth of its core, and containers
+//! are in others than tests. So a search is a session of its own with the least weight. It takes what nothing
+//! else wants.
 
 #![allow(clippy::print_stdout, reason = "what a test prints there is printed here")]
 
@@ -15,7 +16,8 @@ const BACKGROUND: &str = "SIMULATOR_BACKGROUND";
 /// The weight of a process that is as nice as it can be.
 const NICEST: i32 = 19;
 
-/// Returns true in the background. Elsewhere it runs this test there, with all that it prints, and returns false.
+/// Returns true in the background. Elsewhere it runs this test there, with all that it prints, and returns
+/// false.
 ///
 /// # Panics
 /// If the test fails there, or there is none of this name.

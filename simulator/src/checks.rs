@@ -62,8 +62,8 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found
 }
 
-/// No pod is ready before its check has passed once, and none is called unhealthy because of fewer failures in a row than
-/// its check says.
+/// No pod is ready before its check has passed once, and none is called unhealthy because of fewer failures
+/// in a row than its check says.
 fn wrong_health(observed: &ObservedState, hosts: &[SimulatedHost]) -> Vec<String> {
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_check(&pod.image))
@@ -246,8 +246,8 @@ fn above_surge(observed: &ObservedState) -> Vec<String> {
         .collect()
 }
 
-/// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while another one of
-/// its replica is ready.
+/// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while
+/// another one of its replica is ready.
 pub(crate) fn below_promised(
     before: &BTreeMap<String, ObservedPod>,
     observed: &ObservedState,

@@ -241,7 +241,8 @@ async fn put(
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
     } else if has_volume(&service.image) {
-        // A node has the disk for a few of them. Without CPUs: its node may be full of others when all must run in the end, and it cannot move.
+        // A node has the disk for a few of them. Without CPUs: its node may be full of others when all must
+        // run in the end, and it cannot move.
         input["image"] = service.image.clone().into();
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {

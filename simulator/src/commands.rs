@@ -83,7 +83,8 @@ impl World {
         self.in_order(words, reply)
     }
 
-    /// Adds a command that changes nothing to the pipeline, or one in its place whose reply can be put in order.
+    /// Adds a command that changes nothing to the pipeline, or one in its place whose reply can be put in
+    /// order.
     fn add_as_ordered(&mut self, words: &RedisCommand) {
         match &words[0][..] {
             b"SRANDMEMBER" | b"SSCAN" => self.redis.add(&[b"SMEMBERS", &words[1][..]]),
@@ -123,7 +124,8 @@ impl World {
         self.redis.execute(&["SELECT", "0"]);
     }
 
-    /// Executes the commands of a request in the other database. What happens there is no part of the cluster.
+    /// Executes the commands of a request in the other database. What happens there is no part of the
+    /// cluster.
     fn execute_elsewhere(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         let replies = request.commands.iter().map(|words| {

@@ -147,8 +147,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does later: removes the containers that workers still say they hold. A worker goes on
-    /// to hold the last few when the records of the others are back.
+    /// Does what an operator does later: removes the containers that workers still say they hold. A worker
+    /// goes on to hold the last few when the records of the others are back.
     pub(crate) fn remove_containers_that_stay_held(&mut self) {
         let held: BTreeMap<String, String> = convert(self.redis.execute(&["HGETALL", "held"]));
         let is_held =
@@ -159,8 +159,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does: gives up the volumes of machines that never come back. Such a machine may be known only
-    /// when the one that has its name now registers.
+    /// Does what an operator does: gives up the volumes of machines that never come back. Such a machine may
+    /// be known only when the one that has its name now registers.
     pub(crate) fn give_up_lost_volumes(&mut self) {
         let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
@@ -183,8 +183,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does when a pod waits for a full node, because its data is there: deletes a pod of that node
-    /// which was pushed by hand.
+    /// Does what an operator does when a pod waits for a full node, because its data is there: deletes a pod
+    /// of that node which was pushed by hand.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&ObservedPod| {
             pod.phase == "pending"
@@ -210,7 +210,8 @@ impl World {
     }
 
     /// The pods and assignments whose containers are not to be stopped by any decision: those that run where
-    /// Redis has assigned them, and no stop of them has begun. Pods that must not run twice are stopped without a lease.
+    /// Redis has assigned them, and no stop of them has begun. Pods that must not run twice are stopped
+    /// without a lease.
     fn wanted_containers(&self) -> BTreeSet<(String, String)> {
         let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
         let is_keep = |uuid: &str| {
@@ -243,8 +244,8 @@ impl World {
         }
     }
 
-    /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it. A call
-    /// that was made before was decided before: a container may take its whole grace period to end.
+    /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it. A
+    /// call that was made before was decided before: a container may take its whole grace period to end.
     fn check_stop(&mut self, container: &Container, identity: &(String, String), request: &EngineRequest) {
         if request.sent_at < self.faults.emptied_at {
             return;

@@ -32,16 +32,16 @@ pub(crate) struct Faults {
     pub(crate) emptied_until: Option<u64>,
     /// When Redis was emptied last.
     pub(crate) emptied_at: u64,
-    /// Draws when a worker is started with the number of another database. It has its own numbers: a run without
-    /// this fault is the same as before there was one.
+    /// Draws when a worker is started with the number of another database. It has its own numbers: a run
+    /// without this fault is the same as before there was one.
     database_random: Random,
     has_other_databases: bool,
     /// When the machine of the second worker is taken away; `None` while there is none.
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment of which a container was to be removed, and none was created since: the stop of a pod is decided
-    /// once, and removes its containers one after the other, again if the engine hangs.
+    /// Pod and assignment of which a container was to be removed, and none was created since: the stop of a
+    /// pod is decided once, and removes its containers one after the other, again if the engine hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 
@@ -133,8 +133,8 @@ impl World {
         (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
     }
 
-    /// Starts a second worker with the name of the first one, or takes its machine away again. A new one knows
-    /// no cluster, so it comes to a Redis that does.
+    /// Starts a second worker with the name of the first one, or takes its machine away again. A new one
+    /// knows no cluster, so it comes to a Redis that does.
     fn progress_second_worker(&mut self, elapsed: u64) {
         match self.faults.second_worker_until {
             Some(until) if self.clock.now >= until => self.remove_second_worker(),
@@ -164,8 +164,8 @@ impl World {
         }
     }
 
-    /// Starts a worker with the number of another database, which is empty or another cluster's, and some time
-    /// later with the right one.
+    /// Starts a worker with the number of another database, which is empty or another cluster's, and some
+    /// time later with the right one.
     fn progress_other_database(&mut self, elapsed: u64) {
         if !self.faults.has_other_databases {
             return;

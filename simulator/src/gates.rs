@@ -1,5 +1,6 @@
-//! What must hold of gates: no pod gets its SIGTERM before its gate has let go of the last request, and none is let in after
-//! that. Checked whenever an engine is asked to stop a container, and whenever a request is let in.
+//! What must hold of gates: no pod gets its SIGTERM before its gate has let go of the last request, and none
+//! is let in after that. Checked whenever an engine is asked to stop a container, and whenever a request is
+//! let in.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,8 @@ use crate::bus::{EngineCall, EngineRequest};
 use crate::host::{SimulatedHost, must_not_run_twice};
 use crate::world::World;
 
-/// No worker waits longer for a proxy that stood still, in milliseconds: the ten seconds that requests to leftovers of an
-/// earlier session have, which are longer than `DRAIN`, and what it takes to connect.
+/// No worker waits longer for a proxy that stood still, in milliseconds: the ten seconds that requests to
+/// leftovers of an earlier session have, which are longer than `DRAIN`, and what it takes to connect.
 const LONGEST_WAIT: u64 = 10_000 + 2_000;
 /// How long a starting worker lets containers end whose pods must not run twice, in milliseconds.
 const LEFTOVER_GRACE: u64 = 1_000;
@@ -39,7 +40,8 @@ impl EndingPods {
 }
 
 impl World {
-    /// No request is let in after its pod has got its SIGTERM, also by a proxy that has died since and runs again.
+    /// No request is let in after its pod has got its SIGTERM, also by a proxy that has died since and runs
+    /// again.
     pub(crate) fn check_let_in(&mut self, host: usize, pod: &PodId, assignment: &AssignmentId) {
         let ending = self.proxies.ending.0.get(&(host, assignment.clone()));
         if ending.is_some_and(|ending| ending.is_closed && self.clock.now > ending.since) {
@@ -91,8 +93,8 @@ impl World {
     }
 }
 
-/// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or by that of a
-/// starting worker, which leaves little time.
+/// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or
+/// by that of a starting worker, which leaves little time.
 fn is_stopped_at_once(container: &Container, call: &EngineCall, host: &SimulatedHost) -> bool {
     let is_brief = matches!(call, EngineCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
     must_not_run_twice(container) && (is_brief || !host.has_lease())

@@ -488,8 +488,8 @@ impl Runtime for SimulatedHost {
     }
 }
 
-/// Returns the pods that must not run twice and do, with each host on which they run. Called after every step: copies no
-/// container.
+/// Returns the pods that must not run twice and do, with each host on which they run. Called after every
+/// step: copies no container.
 pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap<PodId, Vec<usize>> {
     let states: Vec<_> = hosts.iter().map(|(index, host)| (*index, host.state())).collect();
     let exclusive =

@@ -1,5 +1,6 @@
-//! A cron and its jobs: each index counts once, in the step in which its pod ends, and each tick of the cron is taken once
-//! together with its job, whatever schedulers do, over failovers that lose writes, and with clocks that are set.
+//! A cron and its jobs: each index counts once, in the step in which its pod ends, and each tick of the cron
+//! is taken once together with its job, whatever schedulers do, over failovers that lose writes, and with
+//! clocks that are set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,8 +97,8 @@ fn missing(world: &World) -> Vec<String> {
     let had: BTreeSet<i64> = world.checks.jobs.created.keys().filter_map(|name| tick_of(name)).collect();
     let mut found = Vec::new();
     let ranges = ranges(&cron.ticks);
-    // Schedulers that were away for longer than `catch_up`, and clocks that were set, leave gaps. Of too many the oldest
-    // counts as taken, and lies in the first range.
+    // Schedulers that were away for longer than `catch_up`, and clocks that were set, leave gaps. Of too many
+    // the oldest counts as taken, and lies in the first range.
     let may_have_gaps = usize::from(ranges.len() == MAX_RANGES);
     for (first, last) in ranges.into_iter().skip(may_have_gaps) {
         let mut tick = first;

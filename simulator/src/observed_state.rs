@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::payload::Payload;
 
-/// Returns a row `{key, content}` for each key in KEYS that is observed, or for all if there are none. The content of a
-/// missing key is nil, that of a pod's tombstone is `stopped`.
+/// Returns a row `{key, content}` for each key in KEYS that is observed, or for all if there are none. The
+/// content of a missing key is nil, that of a pod's tombstone is `stopped`.
 pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
 -- Whether a key is missing is asked only if it looks empty.

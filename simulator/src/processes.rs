@@ -46,8 +46,8 @@ impl World {
         let database = u8::from(is_elsewhere);
         let url = format!("redis://simulated/{database}").parse().unwrap();
         let mut config = config(id, self.timing, self.switches.fence_longer_than_dead);
-        // Otherwise the master changes only when lost data are restored: a single Redis, started again. Directed
-        // scenarios (rate 0) have failovers.
+        // Otherwise the master changes only when lost data are restored: a single Redis, started again.
+        // Directed scenarios (rate 0) have failovers.
         if self.faults.has_failovers || self.faults.rate == 0 {
             config.redis = format!("redis+sentinel://simulated/mymaster/{database}").parse().unwrap();
         }

@@ -1,6 +1,6 @@
-//! The proxy of each host: production code that takes what workers say about their pods, and the gates that follow from
-//! it. The requests that enter the gates are the simulator's, and so is what disturbs a proxy. What must hold is in
-//! [`crate::gates`].
+//! The proxy of each host: production code that takes what workers say about their pods, and the gates that
+//! follow from it. The requests that enter the gates are the simulator's, and so is what disturbs a proxy.
+//! What must hold is in [`crate::gates`].
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,8 @@ use crate::world::World;
 
 /// How long requests have to end when a pod is stopped.
 pub(crate) const DRAIN: &str = "2s";
-/// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped waiting.
+/// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped
+/// waiting.
 const STALL: u64 = 100;
 /// How much a connection holds until its other end reads, in bytes.
 const BUFFER: usize = 256 * 1024;
@@ -93,7 +94,8 @@ impl ProxySocket for Socket {
     }
 }
 
-/// Returns a connection that answers each request to close a gate at once, and passes all else on to the proxy.
+/// Returns a connection that answers each request to close a gate at once, and passes all else on to the
+/// proxy.
 fn lying(proxy: DuplexStream) -> DuplexStream {
     let (here, there) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {

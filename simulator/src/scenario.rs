@@ -36,21 +36,21 @@ pub enum Scenario {
     /// assignment. At about that time the container vanishes. This is reported twice, because the first reply
     /// is lost.
     LateReport,
-    /// A service is updated to an image whose containers end at once. Schedulers die while it is judged, and a failover
-    /// may lose that it was rolled back.
+    /// A service is updated to an image whose containers end at once. Schedulers die while it is judged, and
+    /// a failover may lose that it was rolled back.
     BrokenUpdate,
-    /// A service whose pods start before those that they replace are stopped is updated: to another image, and perhaps
-    /// back in the middle, or to one whose containers end at once. Schedulers die or stand still meanwhile, and a
-    /// failover may lose what they did.
+    /// A service whose pods start before those that they replace are stopped is updated: to another image,
+    /// and perhaps back in the middle, or to one whose containers end at once. Schedulers die or stand still
+    /// meanwhile, and a failover may lose what they did.
     StartFirst,
-    /// The same with a health check. It always fails in the containers of the update that is broken; in others it fails
-    /// for a while now and then.
+    /// The same with a health check. It always fails in the containers of the update that is broken; in
+    /// others it fails for a while now and then.
     Health,
-    /// Faults occur at random times on hosts that have proxies: requests enter the gates of pods, and proxies die and stand
-    /// still as well.
+    /// Faults occur at random times on hosts that have proxies: requests enter the gates of pods, and proxies
+    /// die and stand still as well.
     HandOver,
-    /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still, failovers lose
-    /// writes, and the clocks of new masters are wrong.
+    /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still,
+    /// failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
 }
 
@@ -338,8 +338,8 @@ impl Director {
         self.disturb_schedulers(world);
     }
 
-    /// Lets the check of a container fail for a while. An update fails with it, so as long as one may be judged, only what
-    /// it replaces falls ill.
+    /// Lets the check of a container fail for a while. An update fails with it, so as long as one may be
+    /// judged, only what it replaces falls ill.
     fn fall_ill(&mut self, world: &mut World) {
         if self.stage == Stage::Pod || !world.random.per_mille(1) {
             return;

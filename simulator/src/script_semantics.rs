@@ -89,8 +89,8 @@ impl World {
         }
     }
 
-    /// Production code is not used to read a payload: each of its hash maps changes the order in those that come later, and
-    /// a run must be the same whether it is traced or not.
+    /// Production code is not used to read a payload: each of its hash maps changes the order in those that
+    /// come later, and a run must be the same whether it is traced or not.
     fn word(word: &[u8]) -> String {
         let text = String::from_utf8_lossy(word);
         let uuid = text.split_once("\"uuid\":\"").and_then(|(_, rest)| rest.split_once('"'));

@@ -22,11 +22,12 @@ const CLOCK: &str = "local time = redis.call('TIME')
 const LEASE_LEFT: &str = "redis.call('PTTL', lease_key)";
 const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)";
 
-/// The scripts that a Redis has for runs with one ablation, or without any. Adapting them takes a tenth of a run, so it is
-/// done once for all runs on a Redis.
+/// The scripts that a Redis has for runs with one ablation, or without any. Adapting them takes a tenth of a
+/// run, so it is done once for all runs on a Redis.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadedScripts {
-    /// For each script, in the order of the store's table: the hash that a store asks for, and that of the adapted source.
+    /// For each script, in the order of the store's table: the hash that a store asks for, and that of the
+    /// adapted source.
     hashes: Vec<(String, String)>,
     /// The hash of [`READ_SCRIPT`].
     pub(crate) read: String,

@@ -8,8 +8,8 @@
 //!   printed it; `SIMULATOR_ABLATION` is the name of an ablation's test.
 //! - `SIMULATOR_TWICE=n`: how many seeds `the_same_seed_is_the_same_run` compares.
 //!
-//! Each run is a process of its own: this program again, with the run's options in `SIMULATOR_RUN`. A search is one as
-//! well, and takes the processor only while nothing else needs it.
+//! Each run is a process of its own: this program again, with the run's options in `SIMULATOR_RUN`. A search
+//! is one as well, and takes the processor only while nothing else needs it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a search prints its result, a replay its steps")]
@@ -261,7 +261,8 @@ scenarios! {
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
 
-/// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis each.
+/// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis
+/// each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
         let word = word.trim_matches(['[', ']']);
@@ -349,8 +350,8 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     }
 }
 
-/// Prints a line, and leaves it where CI finds it: the output of a test that passes is not shown, and a stale seed costs a
-/// minute of each run.
+/// Prints a line, and leaves it where CI finds it: the output of a test that passes is not shown, and a stale
+/// seed costs a minute of each run.
 fn note_stale_seed(line: &str) {
     println!("{line}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stale-seeds");

@@ -1,5 +1,5 @@
-//! A proxy between a worker and its container engine that makes the engine sick: single requests hang, fail, are
-//! answered late, or with an unknown word.
+//! A proxy between a worker and its container engine that makes the engine sick: single requests hang, fail,
+//! are answered late, or with an unknown word.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Says on standard error that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`, `pebble`, `names`).
+/// Says on standard error that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`,
+/// `pebble`, `names`).
 ///
 /// # Panics
 /// If the environment variable `REQUIRE` lists the engine.

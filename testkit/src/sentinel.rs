@@ -107,9 +107,9 @@ pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Optio
     named.iter().copied().find(|port| named.iter().filter(|other| *other == port).count() >= QUORUM)
 }
 
-/// Checks that every one of three Sentinels, by their URLs, knows the others and this number of replicas. They
-/// ask the master every 10 s only. A failover before that finds no replica to promote, or leaves one behind that
-/// never hears of the new master.
+/// Checks that every one of three Sentinels, by their URLs, knows the others and this number of replicas.
+/// They ask the master every 10 s only. A failover before that finds no replica to promote, or leaves one
+/// behind that never hears of the new master.
 ///
 /// # Errors
 /// With what is missing: for probes of [`eventually`].

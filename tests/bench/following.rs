@@ -1,5 +1,5 @@
-//! What proxies that follow services cost Redis, and how soon they know a change: many followers in one process, each with
-//! its own connections, follow the same services.
+//! What proxies that follow services cost Redis, and how soon they know a change: many followers in one
+//! process, each with its own connections, follow the same services.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -68,7 +68,8 @@ async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usi
     Instant::now()
 }
 
-/// When Redis published the changes of endpoints, as a plain subscriber sees them that has nothing else to do.
+/// When Redis published the changes of endpoints, as a plain subscriber sees them that has nothing else to
+/// do.
 fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let (sender, receiver) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! What it costs to be watched: one node with a thousand pods, each a process, and clients that ask what all of them use
-//! every two seconds, as `kubeleet top` does.
+//! What it costs to be watched: one node with a thousand pods, each a process, and clients that ask what all
+//! of them use every two seconds, as `kubeleet top` does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

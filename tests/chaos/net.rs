@@ -163,7 +163,8 @@ async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Cal
     }
 }
 
-/// The user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its machine's number.
+/// The user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its machine's
+/// number.
 fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

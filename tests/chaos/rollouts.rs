@@ -1,7 +1,8 @@
-//! A service is updated again and again while a plain client sends 500 requests a second through the
-//! ingress of three hosts, a third of them by HTTP/2: no request may fail. Broken updates must roll back by themselves and
-//! say why, others are undone by hand halfway, and in every tenth a scheduler or the Redis master is killed. In another tenth
-//! new processes take the places of all proxies, and in another one these are cut off from Redis, or in all.
+//! A service is updated again and again while a plain client sends 500 requests a second through the ingress
+//! of three hosts, a third of them by HTTP/2: no request may fail. Broken updates must roll back by
+//! themselves and say why, others are undone by hand halfway, and in every tenth a scheduler or the Redis
+//! master is killed. In another tenth new processes take the places of all proxies, and in another one these
+//! are cut off from Redis, or in all.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,14 +41,15 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
 /// How long a new proxy process may take to serve, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
-/// How soon a broken update must have been judged, without a failover in it: the start of a container on a busy
-/// engine, its check twice, and the monitor.
+/// How soon a broken update must have been judged, without a failover in it: the start of a container on a
+/// busy engine, its check twice, and the monitor.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
 /// What is updated, and how often.
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts {
-    /// How many good updates there are; a fifth as many broken ones, and a tenth undone by hand, at least one of each.
+    /// How many good updates there are; a fifth as many broken ones, and a tenth undone by hand, at least one
+    /// of each.
     pub good: usize,
     pub replicas: u64,
     /// Whether each pod stops before the next one starts.
@@ -57,8 +59,8 @@ pub struct Rollouts {
 }
 
 impl Rollouts {
-    /// A service may have no pod for as long as the only one is replaced, with a failover in it. No broken update is made
-    /// then: it would have none until it is rolled back.
+    /// A service may have no pod for as long as the only one is replaced, with a failover in it. No broken
+    /// update is made then: it would have none until it is rolled back.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
     }
@@ -256,7 +258,8 @@ impl Service {
         self.until("complete", is_complete).await.map(|_| ())
     }
 
-    /// Waits for the rollback of the current generation, and until it is complete. Returns when it was judged.
+    /// Waits for the rollback of the current generation, and until it is complete. Returns when it was
+    /// judged.
     async fn rolls_back(&mut self, why: &str, begun: Instant) -> Result<Duration, String> {
         let broken = self.generation;
         let judged =
@@ -281,7 +284,8 @@ fn is_complete(service: &Value, replicas: u64, generation: u64) -> bool {
     service["generation"] == generation && is_whole && status["stopping"] == 0
 }
 
-/// Makes one update and sees how it ends. Returns how long a broken one took to be judged where nothing disturbed it.
+/// Makes one update and sees how it ends. Returns how long a broken one took to be judged where nothing
+/// disturbed it.
 async fn update(
     stack: &mut Stack,
     service: &mut Service,

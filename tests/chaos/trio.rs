@@ -133,7 +133,8 @@ impl SentinelStack {
         trio
     }
 
-    /// Where daemons of a machine find it. `user` is `kubeleet`, or `proxy` for what can be cut off by itself.
+    /// Where daemons of a machine find it. `user` is `kubeleet`, or `proxy` for what can be cut off by
+    /// itself.
     pub fn url(&self, user: &str, machine: Machine) -> String {
         let peers: Vec<String> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.public)).collect();
@@ -310,8 +311,8 @@ fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// The users file from its template: one user of each kind for each machine, and a `proxy` beside each `kubeleet`, so that
-/// the network knows who calls.
+/// The users file from its template: one user of each kind for each machine, and a `proxy` beside each
+/// `kubeleet`, so that the network knows who calls.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {

@@ -155,7 +155,8 @@ impl Cluster {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on this host.
+    /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on
+    /// this host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> Daemon {
         let state = host.display().to_string();
         // One proxy of a machine has the ports to which its rules lead; a test that is about names says so.

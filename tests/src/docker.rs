@@ -105,8 +105,8 @@ impl Docker {
         found
     }
 
-    /// When the container of a pod was started and when it ended, in milliseconds of the Unix epoch, as the engine's
-    /// events say.
+    /// When the container of a pod was started and when it ended, in milliseconds of the Unix epoch, as the
+    /// engine's events say.
     pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
         let label = vec![format!("kubeleet.pod={pod}")];
         let actions = vec!["start".to_owned(), "die".to_owned()];
@@ -184,8 +184,8 @@ impl Docker {
         volumes_of(&self.client, &self.prefix).await
     }
 
-    /// Makes the images of `examples/memo`: a web application that answers at port 8080 and notes its start in both of
-    /// its volumes, and a database that is ready at once.
+    /// Makes the images of `examples/memo`: a web application that answers at port 8080 and notes its start
+    /// in both of its volumes, and a database that is ready at once.
     ///
     /// # Panics
     /// If the engine cannot.

@@ -351,7 +351,8 @@ impl Fixture {
     }
 }
 
-/// Reports the volumes of a node as a worker does: first to learn which run of Redis answers, and then for that one.
+/// Reports the volumes of a node as a worker does: first to learn which run of Redis answers, and then for
+/// that one.
 pub async fn report_volumes(session: &Session, present: &[VolumeClaim]) -> VolumeReport {
     let first = session.report_volumes(present, &[], None).await.unwrap().unwrap();
     session.report_volumes(present, &[], Some(&first.redis_run)).await.unwrap().unwrap()

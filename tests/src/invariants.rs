@@ -157,8 +157,8 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// What keeps these services from having converged. A pod of a newer generation than its service keeps nothing:
-/// its number was broken by hand, and it is never replaced.
+/// What keeps these services from having converged. A pod of a newer generation than its service keeps
+/// nothing: its number was broken by hand, and it is never replaced.
 pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = strays(keyspace, &pods);

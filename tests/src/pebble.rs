@@ -40,8 +40,8 @@ pub fn has_pebble() -> bool {
 }
 
 impl Pebble {
-    /// Starts both in a folder. `validity` is that of its certificates, and `environment` says what else it does: for
-    /// example `PEBBLE_WFE_NONCEREJECT`. Names have no address at first.
+    /// Starts both in a folder. `validity` is that of its certificates, and `environment` says what else it
+    /// does: for example `PEBBLE_WFE_NONCEREJECT`. Names have no address at first.
     pub async fn start(folder: &Path, validity: Duration, environment: &[(&str, &str)]) -> Self {
         let [acme, management, dns, name_management, http_port, tls_port] = [(); 6].map(|()| free_port());
         let text = |name: &str| folder.join(name).display().to_string();

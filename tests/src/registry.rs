@@ -1,5 +1,5 @@
-//! The pull half of a registry of images on loopback, with one image under any name: what an engine needs to pull,
-//! and who may.
+//! The pull half of a registry of images on loopback, with one image under any name: what an engine needs to
+//! pull, and who may.
 
 use std::collections::HashMap;
 use std::io::Read;

@@ -151,8 +151,8 @@ impl PodAction {
         self.stop_all(reason, |_| true).await
     }
 
-    /// Stops and removes some of its containers, once its gate has let go of the last request: in their order, and
-    /// together within the pod's grace period. Returns whether they are gone.
+    /// Stops and removes some of its containers, once its gate has let go of the last request: in their
+    /// order, and together within the pod's grace period. Returns whether they are gone.
     async fn stop_all(&self, reason: StopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
         // Before the grace period begins: a program has all of it to end.
         let Some(_gate) = self.drain(reason).await else { return false };
@@ -177,7 +177,8 @@ impl PodAction {
         true
     }
 
-    /// Stops and removes a container, after its commands for that. Returns false if the worker is to end before.
+    /// Stops and removes a container, after its commands for that. Returns false if the worker is to end
+    /// before.
     async fn stop_container(
         &self,
         container: &Container,
@@ -201,8 +202,9 @@ impl PodAction {
         Ok(true)
     }
 
-    /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under another
-    /// assignment. Only Redis may take the current one away, so it is asked before anything is stopped.
+    /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under
+    /// another assignment. Only Redis may take the current one away, so it is asked before anything is
+    /// stopped.
     async fn rebuild(&self) {
         if self.report_lost("the network of its containers is gone").await {
             self.update(|managed| managed.desired = DesiredState::Discard);
@@ -237,8 +239,8 @@ impl PodAction {
         self.context.persist("finishing a pod", finish).await
     }
 
-    /// Has the pod started anew. Returns whether Redis has given it another assignment; if not, it is forgotten or
-    /// this is tried again.
+    /// Has the pod started anew. Returns whether Redis has given it another assignment; if not, it is
+    /// forgotten or this is tried again.
     async fn report_lost(&self, what: &str) -> bool {
         let raw = &self.managed.payload.raw;
         let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();

@@ -158,7 +158,8 @@ fn free_permits(context: &SessionContext, max: usize) -> Vec<OwnedSemaphorePermi
 }
 
 /// Begins the starts of payloads in the in-flight list that no start works on, as far as there are free
-/// permits, and returns how many. Those that cannot be cleared stay the oldest, so each sweep begins elsewhere.
+/// permits, and returns how many. Those that cannot be cleared stay the oldest, so each sweep begins
+/// elsewhere.
 async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, StoreError> {
     let in_flight = context.session.in_flight().await?.into_iter();
     let mut left_over: Vec<Bytes> = in_flight.filter(|raw| !is_being_started(context, raw)).collect();

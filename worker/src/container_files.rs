@@ -1,4 +1,5 @@
-//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts them.
+//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
+//! them.
 
 use common::config::RuntimeKind;
 use common::spec::{ContainerSpec, FileReference, StopSignal};
@@ -46,8 +47,8 @@ pub(crate) async fn provide(
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
 }
 
-/// Writes the files of a container that is to be started again, if they are gone: a reboot of the machine empties
-/// its memory. Files that are there stay: a restart does not change the version that a container has.
+/// Writes the files of a container that is to be started again, if they are gone: a reboot of the machine
+/// empties its memory. Files that are there stay: a restart does not change the version that a container has.
 pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Result<(), FilesUnavailable> {
     let names: Vec<String> =
         wanted(worker, &request.container).into_iter().map(|(name, _, _)| name).collect();
@@ -75,8 +76,8 @@ pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reload
     wanted(worker, container).into_iter().filter_map(of).collect()
 }
 
-/// Writes the current version of a file into the one that the container has. Returns whether the container has to be
-/// told.
+/// Writes the current version of a file into the one that the container has. Returns whether the container
+/// has to be told.
 pub(crate) async fn reload(
     worker: &Worker,
     identity: &Identity,
@@ -89,8 +90,8 @@ pub(crate) async fn reload(
     replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
 }
 
-/// Returns the files of a container, with their names in its directory. Other runtimes than an engine have none:
-/// plain processes are refused by the name of the field, and simulated containers have no files.
+/// Returns the files of a container, with their names in its directory. Other runtimes than an engine have
+/// none: plain processes are refused by the name of the field, and simulated containers have no files.
 fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
     if worker.config.runtime != RuntimeKind::Docker {
         return Vec::new();

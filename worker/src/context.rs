@@ -74,7 +74,8 @@ pub(crate) struct SessionContext {
 }
 
 impl SessionContext {
-    /// Returns the context, and what its loops receive: acknowledgements, and changes of the health of containers.
+    /// Returns the context, and what its loops receive: acknowledgements, and changes of the health of
+    /// containers.
     pub(crate) fn new(
         worker: Arc<Worker>,
         session: Session,

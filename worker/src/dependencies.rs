@@ -1,8 +1,8 @@
 //! What pods wait for before they are started: the services that theirs depends on.
 //!
-//! The first start of a pod waits in [`crate::start`]. Pods whose containers have all ended while no worker looked,
-//! as when their machine was down, wait as well, before their containers are started again: they are *held* here. A
-//! container that ends while this worker looks is started again without a wait.
+//! The first start of a pod waits in [`crate::start`]. Pods whose containers have all ended while no worker
+//! looked, as when their machine was down, wait as well, before their containers are started again: they are
+//! *held* here. A container that ends while this worker looks is started again without a wait.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Containers whose state in the engine's list is not to be trusted: an event said that they changed, and some
-//! engines list an ended container as running for most of a second after that. Only an inspection tells.
+//! Containers whose state in the engine's list is not to be trusted: an event said that they changed, and
+//! some engines list an ended container as running for most of a second after that. Only an inspection tells.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Containers of pods that have ended, which are kept for their logs: until they are too old, or until the pod
-//! is deleted. A restart of the worker changes nothing about that.
+//! Containers of pods that have ended, which are kept for their logs: until they are too old, or until the
+//! pod is deleted. A restart of the worker changes nothing about that.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::context::SessionContext;
 use crate::runtime::{Container, ContainerState};
 use crate::table::EndedPod;
 
-/// Keeps those of the containers whose pods have ended by themselves on this node. Returns the others. Without
-/// an answer of Redis an ended container is neither kept nor returned: the next look asks again.
+/// Keeps those of the containers whose pods have ended by themselves on this node. Returns the others.
+/// Without an answer of Redis an ended container is neither kept nor returned: the next look asks again.
 pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Container>) -> Vec<&'a Container> {
     let has_ended = |container: &&Container| matches!(container.state, ContainerState::Exited { .. });
     let (ended, mut others): (Vec<&Container>, _) = containers.into_iter().partition(has_ended);
@@ -49,8 +49,8 @@ pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Conta
     others
 }
 
-/// Keeps the containers no longer whose pods were deleted, with their service for example. Without an answer of
-/// Redis, or without a record, nothing is known: they are kept until they are too old.
+/// Keeps the containers no longer whose pods were deleted, with their service for example. Without an answer
+/// of Redis, or without a record, nothing is known: they are kept until they are too old.
 pub(crate) async fn release_deleted(context: &SessionContext) {
     let worker = &context.worker;
     let kept = context.table.ended();

@@ -57,9 +57,9 @@ impl EngineHints {
     }
 
     /// Waits for the next hint that is news, for the end of the stream, or for the time of the next attempt
-    /// to subscribe. Returns the pod and the container that is to be inspected; without one the containers are
-    /// to be listed. Hints caused by our own starts and stops are no news: a full listing for each of them
-    /// would keep the engine from the other starts.
+    /// to subscribe. Returns the pod and the container that is to be inspected; without one the containers
+    /// are to be listed. Hints caused by our own starts and stops are no news: a full listing for each of
+    /// them would keep the engine from the other starts.
     ///
     /// # Cancel safety
     /// May be dropped; at most hints that are no news are lost.
@@ -69,7 +69,8 @@ impl EngineHints {
                 while let Some(hint) = stream.next().await {
                     let Hint { pod, handle, is_start } = hint;
                     match (pod, handle) {
-                        // Also while an action on it is under way: a restarted container may have ended again.
+                        // Also while an action on it is under way: a restarted container may have ended
+                        // again.
                         (Some(pod), Some(handle)) if !is_start && table.contains(&pod) => {
                             return Some((pod, handle));
                         }

@@ -30,7 +30,8 @@ pub struct WorkerEnv {
     pub identity_store: Option<Arc<dyn IdentityStore>>,
     /// Where the pods that run here are saved, so that a lost Redis can be written again.
     pub pod_store: PodStore,
-    /// Whether containers use this machine's disk, processor and memory, and write logs; those of a simulation do not.
+    /// Whether containers use this machine's disk, processor and memory, and write logs; those of a
+    /// simulation do not.
     pub uses_machine: bool,
     /// The proxy of this host; `None` if it has none.
     pub proxy: Option<Arc<dyn ProxySocket>>,

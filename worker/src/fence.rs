@@ -154,7 +154,8 @@ pub(crate) async fn enforce(
         let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
         let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
         let stops = stop_all(runtime, containers.clone(), StopReason::Fenced, grace, known);
-        // Without any time, or with a proxy that has not answered in time, nothing more is let in nevertheless.
+        // Without any time, or with a proxy that has not answered in time, nothing more is let in
+        // nevertheless.
         let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
         let (stopped, _) = tokio::join!(stops, close);
         stopped.map(|()| all.len())
@@ -177,8 +178,8 @@ pub(crate) async fn enforce(
     stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
 }
 
-/// Returns how long requests in flight have to end: half of what is left before the pod may be started elsewhere. The
-/// other half is the container's, which often has something to save.
+/// Returns how long requests in flight have to end: half of what is left before the pod may be started
+/// elsewhere. The other half is the container's, which often has something to save.
 fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     fence_grace(Duration::MAX, timing, deadline, now) / 2
 }

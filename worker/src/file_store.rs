@@ -1,5 +1,6 @@
-//! The files that containers of this node get: a directory for each container, in memory, that only the worker's
-//! user can enter. The engine mounts the files; the directories of containers that are gone are removed.
+//! The files that containers of this node get: a directory for each container, in memory, that only the
+//! worker's user can enter. The engine mounts the files; the directories of containers that are gone are
+//! removed.
 //!
 //! All calls are on a file system in memory and take microseconds, so they block their thread.
 
@@ -84,8 +85,9 @@ impl FileStore {
         names.iter().all(|name| directory.join(name).is_file())
     }
 
-    /// Writes another content into a file that a container has mounted. Returns whether the container has to be told:
-    /// also if a worker was killed before it called [`FileStore::note_told`]. A file that is not there stays away.
+    /// Writes another content into a file that a container has mounted. Returns whether the container has to
+    /// be told: also if a worker was killed before it called [`FileStore::note_told`]. A file that is not
+    /// there stays away.
     ///
     /// # Errors
     /// Why it cannot be written, as a sentence without its content.
@@ -185,8 +187,8 @@ fn lock(in_use: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
     in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of a container's directory: of the cluster, so that each cluster removes only its own, and of
-/// what its labels say.
+/// Returns the name of a container's directory: of the cluster, so that each cluster removes only its own,
+/// and of what its labels say.
 fn directory_of(identity: &Identity) -> String {
     let Identity { cluster, pod, assignment, container, .. } = identity;
     cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, container.as_ref())
@@ -220,8 +222,8 @@ fn is_in_memory(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| IN_MEMORY.contains(&found.f_type))
 }
 
-/// Creates a directory below `base`, and those between, that only this user can enter. One that another user could
-/// have made is refused: `/dev/shm` is open to everybody.
+/// Creates a directory below `base`, and those between, that only this user can enter. One that another user
+/// could have made is refused: `/dev/shm` is open to everybody.
 fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     let below = directory.strip_prefix(base).unwrap_or(directory);
     let mut path = base.to_owned();
@@ -244,7 +246,8 @@ fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the name of the empty file that is there from before a file is replaced until its container was told.
+/// Returns the name of the empty file that is there from before a file is replaced until its container was
+/// told.
 fn mark_of(name: &str) -> String {
     format!("{name}.changed")
 }

@@ -5,8 +5,8 @@ use common::ids::{ContainerName, PodId};
 use crate::context::SessionContext;
 use crate::runtime::{Container, ContainerState, RuntimeError};
 
-/// Returns the container of this name under the pod's current assignment; else one that runs; else any. Without a
-/// name it is the first one of the specification.
+/// Returns the container of this name under the pod's current assignment; else one that runs; else any.
+/// Without a name it is the first one of the specification.
 ///
 /// # Errors
 /// `NotFound` if there is none; or what the engine says.

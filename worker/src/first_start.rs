@@ -1,5 +1,5 @@
-//! The first containers of a pod: its sandbox, and the containers that depend on no other one. Those that do are
-//! started when the pod is managed and what they depend on is there.
+//! The first containers of a pod: its sandbox, and the containers that depend on no other one. Those that do
+//! are started when the pod is managed and what they depend on is there.
 
 use common::spec::Port;
 

@@ -51,8 +51,8 @@ pub(crate) async fn watch(worker: &Worker) {
     }
 }
 
-/// Stops what must not run without this lease. Returns whether nothing was left to stop; and the others that run were
-/// reported.
+/// Stops what must not run without this lease. Returns whether nothing was left to stop; and the others that
+/// run were reported.
 async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
@@ -68,14 +68,15 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, Runti
     Ok(left.is_empty() || tell(worker, node, left.len()).await)
 }
 
-/// Says in the log and by an event that containers of a former name go on. Returns whether it was said: this node has to
-/// be registered first.
+/// Says in the log and by an event that containers of a former name go on. Returns whether it was said: this
+/// node has to be registered first.
 async fn tell(worker: &Worker, former: &NodeName, count: usize) -> bool {
     let node = &worker.node;
     match worker.store.report_former_containers(node, former, count).await {
         Ok(true) => {}
         Ok(false) => return false,
-        // The log has it. An event that is lost with Redis away is not worth another look at the engine each second.
+        // The log has it. An event that is lost with Redis away is not worth another look at the engine each
+        // second.
         Err(error) => tracing::debug!(%error, "the event about containers of a former name is not recorded"),
     }
     tracing::warn!(

@@ -1,5 +1,5 @@
-//! Health checks of the managed pods: keeps the [monitor](crate::health::monitor) probing what runs, and notes in
-//! the table what the probes show.
+//! Health checks of the managed pods: keeps the [monitor](crate::health::monitor) probing what runs, and
+//! notes in the table what the probes show.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,8 @@ use crate::health::{CheckKind, HealthChange};
 use crate::runtime::ContainerState;
 use crate::table::ManagedPod;
 
-/// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other change.
+/// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other
+/// change.
 const LOOKS: usize = 32;
 
 /// Probes for as long as the session lasts.
@@ -41,8 +42,8 @@ pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedRec
     });
 }
 
-/// Adds to an unhealthy container's message what it wrote at last. `None` if it has ended, which the engine may tell
-/// later than a probe does: its exit says more than a refused connection.
+/// Adds to an unhealthy container's message what it wrote at last. `None` if it has ended, which the engine
+/// may tell later than a probe does: its exit says more than a refused connection.
 async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
     if change.kind != CheckKind::Healthcheck || change.health != Health::Unhealthy {
         return Some(change);

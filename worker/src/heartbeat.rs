@@ -177,8 +177,8 @@ impl HeartbeatLoop {
     }
 }
 
-/// Returns whether a message may request logs: any but `stop` and `channel` (and `discard`: a pod that has ended was
-/// deleted). An empty one says that messages were missed.
+/// Returns whether a message may request logs: any but `stop` and `channel` (and `discard`: a pod that has
+/// ended was deleted). An empty one says that messages were missed.
 fn may_request_logs(message: &[u8]) -> bool {
     message != b"stop" && message != b"channel"
 }

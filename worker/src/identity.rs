@@ -1,8 +1,8 @@
 //! What a worker remembers on its own disk, over all its processes: which cluster it belongs to, and under
 //! which id it holds the name of its node.
 //!
-//! A Redis that does not know the cluster was emptied, or is another one. A name that is held under another id
-//! is another machine's. That id is this boot's only: a copy of the machine's disk does not have it.
+//! A Redis that does not know the cluster was emptied, or is another one. A name that is held under another
+//! id is another machine's. That id is this boot's only: a copy of the machine's disk does not have it.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -24,14 +24,15 @@ pub trait IdentityStore: Send + Sync {
     /// knows.
     fn save(&self, cluster: &ClusterId);
 
-    /// Returns the id under which the workers of this machine hold the name of their node. Makes and saves one
-    /// the first time.
+    /// Returns the id under which the workers of this machine hold the name of their node. Makes and saves
+    /// one the first time.
     fn holder(&self) -> HolderId;
 
     /// Returns the id of the container engine that this node had last, if it is known.
     fn engine(&self) -> Option<String>;
 
-    /// Saves that id. A failure is logged; then a worker whose engine does not answer waits before it registers.
+    /// Saves that id. A failure is logged; then a worker whose engine does not answer waits before it
+    /// registers.
     fn save_engine(&self, id: &str);
 
     /// Writes down for other processes of this machine why the worker holds, or that it does not (any more).
@@ -68,7 +69,8 @@ impl Identity {
         &self.holder
     }
 
-    /// Returns the id of the container engine that this node had last, if it is known: empty if that had none.
+    /// Returns the id of the container engine that this node had last, if it is known: empty if that had
+    /// none.
     pub(crate) fn engine(&self) -> Option<String> {
         self.lock_engine().clone()
     }

@@ -1,10 +1,11 @@
-//! The health checks that images describe: they count for containers whose specification says nothing, or only the times.
+//! The health checks that images describe: they count for containers whose specification says nothing, or
+//! only the times.
 
 use crate::table::{ContainerChecks, ManagedPod};
 use crate::worker::Worker;
 
-/// Sets the checks of a pod's containers, also those that their images describe. Without an answer of the engine
-/// an image describes none.
+/// Sets the checks of a pod's containers, also those that their images describe. Without an answer of the
+/// engine an image describes none.
 pub(crate) async fn find(worker: &Worker, managed: &mut ManagedPod) {
     let spec = managed.spec.clone();
     for (spec, container) in spec.containers.iter().zip(&mut managed.containers) {

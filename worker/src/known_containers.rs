@@ -1,5 +1,5 @@
-//! The containers that the fence stops although the engine does not list them: a list can take a minute or fail
-//! while single calls still work.
+//! The containers that the fence stops although the engine does not list them: a list can take a minute or
+//! fail while single calls still work.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

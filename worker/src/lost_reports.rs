@@ -1,13 +1,13 @@
-//! A new master may have lost what was reported of pods, such as that one is ready: their records are compared with
-//! what is to be reported, and what differs is reported again.
+//! A new master may have lost what was reported of pods, such as that one is ready: their records are
+//! compared with what is to be reported, and what differs is reported again.
 
 use common::ids::PodId;
 use common::store::StoreError;
 
 use crate::context::SessionContext;
 
-/// Compares all pods, if the master has changed since this was done last. Those that differ are reported when they are
-/// looked at next.
+/// Compares all pods, if the master has changed since this was done last. Those that differ are reported when
+/// they are looked at next.
 ///
 /// # Errors
 /// See [`StoreError`]. Then the next call compares again.

@@ -7,8 +7,8 @@ use common::spec::MAX_MEMORY_BYTES;
 use procfs::sys::kernel;
 use procfs::{Current, Meminfo};
 
-/// Returns the cores that this process may use, the memory and the processes of the machine, and the size of the disk
-/// that has the directory `volumes`. `pods` is a setting and left at zero.
+/// Returns the cores that this process may use, the memory and the processes of the machine, and the size of
+/// the disk that has the directory `volumes`. `pods` is a setting and left at zero.
 pub fn resources(volumes: &Path) -> Resources {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let memory_bytes = Meminfo::current().map_or_else(
@@ -24,8 +24,8 @@ pub fn resources(volumes: &Path) -> Resources {
     Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), disk_bytes: disk(volumes), pods: 0 }
 }
 
-/// Returns the size of the disk that has a directory, or what of its path there is: a worker in a container may not see
-/// the engine's, and its own root is usually on the same disk.
+/// Returns the size of the disk that has a directory, or what of its path there is: a worker in a container
+/// may not see the engine's, and its own root is usually on the same disk.
 fn disk(directory: &Path) -> u64 {
     let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
         tracing::warn!(

@@ -105,8 +105,8 @@ pub(crate) fn managed_pods(node: &NodeName, count: usize) {
     gauge!(PODS, "node" => node.to_string()).set(count as f64);
 }
 
-/// Sets what a pod uses; NaN for what is not known. Pods are named by service and index, which are the same for the
-/// pods that follow each other there: their number stays bounded.
+/// Sets what a pod uses; NaN for what is not known. Pods are named by service and index, which are the same
+/// for the pods that follow each other there: their number stays bounded.
 pub(crate) fn pod_uses(node: &NodeName, pod: &str, usage: &Usage) {
     let value = |amount: Option<u64>, unit: f64| amount.map_or(f64::NAN, |amount| amount as f64 / unit);
     for (name, value) in [

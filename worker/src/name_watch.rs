@@ -10,8 +10,8 @@ use common::store::NameTaken;
 
 use crate::fence::SAFETY_MARGIN;
 
-/// How many heartbeats show that the other worker is alive. One may have been on its way when the worker died,
-/// or a change of the master may have brought an older value back.
+/// How many heartbeats show that the other worker is alive. One may have been on its way when the worker
+/// died, or a change of the master may have brought an older value back.
 const SIGNS_OF_LIFE: u32 = 2;
 /// The shortest and the longest wait between two looks.
 const MIN_WAIT: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! The loop that decides where new containers are: in the network in which they reach services by name, if the proxy of
-//! this host resolves names; else in the engine's own.
+//! The loop that decides where new containers are: in the network in which they reach services by name, if
+//! the proxy of this host resolves names; else in the engine's own.
 //!
 //! While no proxy answers nothing changes for a while: it is only restarting, or the machine is.
 
@@ -16,8 +16,8 @@ use crate::runtime::RuntimeError;
 /// How often the network is looked at: an operator may have removed it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the proxy may say nothing before it counts as one that resolves no names: it was taken away, or replaced by a
-/// version that knows of none.
+/// How long the proxy may say nothing before it counts as one that resolves no names: it was taken away, or
+/// replaced by a version that knows of none.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 /// The loop.

@@ -106,8 +106,9 @@ impl ReconcileLoop {
         Self { context, hints, begun: now, looked_at, next_full: now, wait: Duration::ZERO }
     }
 
-    /// Waits for the time of the next pass. A hint may bring it forward, but two passes keep their distance; a
-    /// container that a hint names, and a pod that is due, are inspected at once, also while that distance is kept.
+    /// Waits for the time of the next pass. A hint may bring it forward, but two passes keep their distance;
+    /// a container that a hint names, and a pod that is due, are inspected at once, also while that distance
+    /// is kept.
     async fn wait_for_next_pass(&mut self) {
         let earliest = self.begun + self.context.worker.timings.min_relist_gap;
         let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));

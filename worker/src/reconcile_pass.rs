@@ -90,9 +90,9 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
-/// Inspects the pods with a container that is in doubt, and begins what is to be done about each. The other pods
-/// wait for nothing: it asks the engine about these alone. Returns false if an inspection failed: it is to be
-/// tried again.
+/// Inspects the pods with a container that is in doubt, and begins what is to be done about each. The other
+/// pods wait for nothing: it asks the engine about these alone. Returns false if an inspection failed: it is
+/// to be tried again.
 pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
@@ -272,8 +272,8 @@ async fn ask_about<'a>(
     Some(answer)
 }
 
-/// Decides about all containers that have no record: holds them if they are most of what runs here or were held
-/// before, else removes them.
+/// Decides about all containers that have no record: holds them if they are most of what runs here or were
+/// held before, else removes them.
 fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[Container]) {
     let node = &context.worker.node;
     let (now, record_lag) = (context.worker.now(), context.worker.timings.record_lag);
@@ -282,7 +282,8 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
         let since = managed.and_then(|managed| managed.running_since());
         since.is_some_and(|since| now.since(since) < record_lag)
     };
-    // While records come back one by one, the rest is held although it is not most of what runs here any more.
+    // While records come back one by one, the rest is held although it is not most of what runs here any
+    // more.
     let is_held = |container: &&Container| context.held.contains_container(container);
     if unknown.iter().any(is_held) || held_pods::must_hold(unknown, all, is_new) {
         let pods: HashSet<_> =

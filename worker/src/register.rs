@@ -161,8 +161,8 @@ async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<Node
     })
 }
 
-/// Returns what the engine is. One that does not answer is the one that this node had last: only a worker that has seen
-/// none yet waits for it, because it may be on another machine than the volumes of this name.
+/// Returns what the engine is. One that does not answer is the one that this node had last: only a worker
+/// that has seen none yet waits for it, because it may be on another machine than the volumes of this name.
 async fn engine_info(worker: &Worker) -> EngineInfo {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {

@@ -1,8 +1,8 @@
-//! The loop that replaces the files of containers that run when their secret or config changes, and sends them a
-//! signal: `on_change: signal`.
+//! The loop that replaces the files of containers that run when their secret or config changes, and sends
+//! them a signal: `on_change: signal`.
 //!
-//! It compares the files with what is in Redis, so a worker that was killed at any step goes on where it was: a
-//! container gets its signal at least once.
+//! It compares the files with what is in Redis, so a worker that was killed at any step goes on where it was:
+//! a container gets its signal at least once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,8 +103,8 @@ impl ReloadLoop {
         self.context.table.reloading().iter().flat_map(of_pod).collect()
     }
 
-    /// Returns the current versions. One that is gone, or whose record cannot be read, is left out: containers keep
-    /// what they have.
+    /// Returns the current versions. One that is gone, or whose record cannot be read, is left out:
+    /// containers keep what they have.
     async fn versions(
         &self,
         mounted: &[Mounted],

@@ -1,5 +1,5 @@
-//! The loop that tells Redis whether this node has the directory that nodes share. Only then pods with shared volumes
-//! are placed here.
+//! The loop that tells Redis whether this node has the directory that nodes share. Only then pods with shared
+//! volumes are placed here.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The containers of the pods that a worker has saved, by the names that its runtime gives them: what another process
-//! than that worker stops in its place while the engine lists nothing.
+//! The containers of the pods that a worker has saved, by the names that its runtime gives them: what another
+//! process than that worker stops in its place while the engine lists nothing.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use crate::known_containers::KnownContainers;
 use crate::runtime::{Container, ContainerState, Identity, Runtime};
 use crate::saved_pods;
 
-/// Returns what the worker of `node` has saved of its containers; nothing if the file is missing or broken, which that
-/// worker reports.
+/// Returns what the worker of `node` has saved of its containers; nothing if the file is missing or broken,
+/// which that worker reports.
 pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> KnownContainers {
     let known = KnownContainers::default();
     let Ok(text) = std::fs::read_to_string(saved_pods::file_of(data_dir, node)) else { return known };
@@ -29,7 +29,8 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
     known
 }
 
-/// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it alone.
+/// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it
+/// alone.
 fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
     let Ok(payload) = Payload::parse(pod.payload.clone().into()) else { return Vec::new() };
     let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.as_ref()) else {

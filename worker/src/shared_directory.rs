@@ -1,8 +1,9 @@
-//! The directory that the operator of this machine declares to be shared with other nodes, and the volumes in it.
+//! The directory that the operator of this machine declares to be shared with other nodes, and the volumes in
+//! it.
 //!
-//! Two machines may declare two different file systems by mistake, or a file system may not be mounted. So the
-//! directory has a file with an id, and the cluster records the id of the first one. A container gets a volume only
-//! while the directory has that id: what is in another one would look like an empty volume.
+//! Two machines may declare two different file systems by mistake, or a file system may not be mounted. So
+//! the directory has a file with an id, and the cluster records the id of the first one. A container gets a
+//! volume only while the directory has that id: what is in another one would look like an empty volume.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind, Write};
@@ -56,8 +57,8 @@ struct DirectoryIdentity {
 }
 
 impl SharedDirectory {
-    /// Does `work` on a thread of its own, for at most `limit`. A file system that hangs keeps its threads, so there are
-    /// only a few.
+    /// Does `work` on a thread of its own, for at most `limit`. A file system that hangs keeps its threads,
+    /// so there are only a few.
     async fn blocking<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -179,7 +180,8 @@ impl SharedDirectory {
         }
     }
 
-    /// Returns the volumes in the directory, if it is the cluster's, and removes what an earlier removal has left.
+    /// Returns the volumes in the directory, if it is the cluster's, and removes what an earlier removal has
+    /// left.
     pub(crate) async fn volumes(&self, cluster: Option<&ClusterId>) -> Vec<EngineVolume> {
         if self.path.is_none() {
             return Vec::new();
@@ -257,8 +259,8 @@ fn read_identity(directory: &Path) -> io::Result<Option<DirectoryIdentity>> {
     }
 }
 
-/// Writes the identity under another name first, and links it: a reader sees all of it or none, and of two writers, on
-/// two machines too, one is first.
+/// Writes the identity under another name first, and links it: a reader sees all of it or none, and of two
+/// writers, on two machines too, one is first.
 fn create_identity(directory: &Path, identity: &DirectoryIdentity) -> io::Result<()> {
     let temporary = directory.join(format!("{IDENTITY}.{}", identity.id));
     let mut file = fs::File::create_new(&temporary)?;

@@ -73,8 +73,8 @@ struct PodStart {
     permit: Option<OwnedSemaphorePermit>,
     /// How often another program had a host port of the pod.
     port_failures: u32,
-    /// Whether the services that its service depends on were there. They are not asked about again: what fails after
-    /// that is no reason to wait for them.
+    /// Whether the services that its service depends on were there. They are not asked about again: what
+    /// fails after that is no reason to wait for them.
     has_dependencies: bool,
     /// What was last reported as missing of them.
     reported_missing: String,
@@ -371,7 +371,8 @@ impl PodStart {
         after_wait(assignment, self.sleep(wait).await)
     }
 
-    /// Waits before the services are asked about again. What is missing is reported once, and not with each look.
+    /// Waits before the services are asked about again. What is missing is reported once, and not with each
+    /// look.
     async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> Phase {
         if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
             tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");

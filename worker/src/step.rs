@@ -54,8 +54,8 @@ pub(crate) enum SandboxFacts {
 pub(crate) struct ContainerFacts {
     /// Whether the pod's end does not wait for it.
     pub(crate) sidecar: bool,
-    /// What has to be before it is started for the first time: the index of another container, and how far that
-    /// one has to be.
+    /// What has to be before it is started for the first time: the index of another container, and how far
+    /// that one has to be.
     pub(crate) depends_on: Vec<(usize, StartCondition)>,
     /// Its state on the engine; `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
@@ -77,8 +77,8 @@ pub(crate) struct ContainerFacts {
 /// How long exited containers wait for their next start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartBackoff {
-    /// The wait after the first exit; it doubles with each further one. A container that was started again and
-    /// has run for this long counts as well.
+    /// The wait after the first exit; it doubles with each further one. A container that was started again
+    /// and has run for this long counts as well.
     pub(crate) first: Duration,
     /// The longest wait.
     pub(crate) max: Duration,
@@ -103,7 +103,8 @@ pub(crate) enum Action {
     ReportLost,
     /// Act on some of its containers: index in the specification, and what to do.
     Containers(Vec<(usize, ContainerAction)>),
-    /// Its network is gone, and its containers could reach nothing: report it lost, then stop and remove them.
+    /// Its network is gone, and its containers could reach nothing: report it lost, then stop and remove
+    /// them.
     Rebuild,
     /// Its containers exited and are not to be started again: stop the sidecars, then finish the pod.
     Finish { exit: Exit },
@@ -310,8 +311,8 @@ fn after_exit(
     }
 }
 
-/// Whether a container is stopped because it is unhealthy. One that would not be started again is left running, as
-/// with Docker.
+/// Whether a container is stopped because it is unhealthy. One that would not be started again is left
+/// running, as with Docker.
 fn is_to_be_replaced(facts: &PodFacts, container: &ContainerFacts) -> bool {
     let is_unhealthy = container.health == Some(Health::Unhealthy);
     is_unhealthy && container.policy != RestartPolicy::Never && can_start(facts)

@@ -5,8 +5,8 @@ use common::spec::PodSpec;
 
 use crate::runtime::Container;
 
-/// Sorts the containers of a pod into groups. Those of one group are stopped together, after those of the groups
-/// before it.
+/// Sorts the containers of a pod into groups. Those of one group are stopped together, after those of the
+/// groups before it.
 pub(crate) fn groups<'a>(spec: &PodSpec, containers: &'a [Container]) -> Vec<Vec<&'a Container>> {
     let mut ranked: Vec<(Rank, &Container)> =
         containers.iter().map(|container| (rank(spec, container), container)).collect();

@@ -1,8 +1,8 @@
-//! The loop that measures how much volumes with a `space` hold, and notes those that hold more. Nothing stops a
-//! container from writing more: volumes of engines have no limit on most file systems.
+//! The loop that measures how much volumes with a `space` hold, and notes those that hold more. Nothing stops
+//! a container from writing more: volumes of engines have no limit on most file systems.
 //!
-//! It walks the folders of the volumes, rarely and off the path of everything else. A worker that does not see them,
-//! because it runs in a container, measures nothing.
+//! It walks the folders of the volumes, rarely and off the path of everything else. A worker that does not
+//! see them, because it runs in a container, measures nothing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -111,8 +111,8 @@ async fn measured(path: PathBuf) -> Option<u64> {
     measured.ok().flatten()
 }
 
-/// Returns how many bytes of disk a folder takes with all below it; `None` if it has more files than `max_files`. Follows
-/// no links, and does not leave its file system.
+/// Returns how many bytes of disk a folder takes with all below it; `None` if it has more files than
+/// `max_files`. Follows no links, and does not leave its file system.
 fn size_of(path: &Path, max_files: usize) -> io::Result<Option<u64>> {
     let root = fs::symlink_metadata(path)?;
     let (mut folders, mut files, mut blocks) = (vec![path.to_path_buf()], 0, root.blocks());

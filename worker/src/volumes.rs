@@ -1,8 +1,8 @@
-//! The loop that looks after the volumes of this node: it removes local ones whose pod is gone, tells Redis which
-//! persistent and shared ones are here, and removes those that it is asked to.
+//! The loop that looks after the volumes of this node: it removes local ones whose pod is gone, tells Redis
+//! which persistent and shared ones are here, and removes those that it is asked to.
 //!
-//! It reads everything anew each time, so a worker that was killed at any step goes on where it was. The engine
-//! refuses to remove a volume that a container has.
+//! It reads everything anew each time, so a worker that was killed at any step goes on where it was. The
+//! engine refuses to remove a volume that a container has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,8 @@ impl Loop<RuntimeError> for VolumeLoop {
         if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
             let seen_run = self.redis_run.clone();
             self.is_waiting |= !self.report(&own).await?;
-            // A run of Redis that was not known when the engine was asked gets another report: pods wait for it.
+            // A run of Redis that was not known when the engine was asked gets another report: pods wait for
+            // it.
             let interval = self.context.worker.timings.relist_interval;
             let is_complete = self.redis_run.is_some() && self.redis_run == seen_run;
             self.due = Instant::now() + if is_complete { interval } else { Duration::ZERO };
@@ -110,8 +111,8 @@ impl VolumeLoop {
         }
     }
 
-    /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is left to
-    /// be removed.
+    /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is
+    /// left to be removed.
     async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
         let present: Vec<VolumeClaim> = own.iter().filter_map(|volume| claim_of(volume).cloned()).collect();
         let seen_run = self.redis_run.clone();
@@ -155,13 +156,15 @@ impl VolumeLoop {
             let is_gone = self.context.worker.runtime.remove_volume(&volume.handle).await?;
             return Ok(claim_of(volume).filter(|_| is_gone).cloned());
         }
-        // It was bound to this node and no pod of it ever started here, or a worker that was killed has removed it.
+        // It was bound to this node and no pod of it ever started here, or a worker that was killed has
+        // removed it.
         let reply = self.context.worker.store.volume(name).await;
         Ok(reply.ok().flatten().map(|volume| volume.claim))
     }
 
-    /// Removes a shared volume when no pod has it any more. Returns whether nothing of it is left to do here. The
-    /// record is read again: another node may have removed the volume, and a new one of this name may be in use.
+    /// Removes a shared volume when no pod has it any more. Returns whether nothing of it is left to do here.
+    /// The record is read again: another node may have removed the volume, and a new one of this name may be
+    /// in use.
     async fn remove_shared(&self, claim: &VolumeClaim) -> bool {
         let worker = &self.context.worker;
         let is_asked = |volume: &Volume| {
@@ -198,8 +201,8 @@ fn claim_of(volume: &EngineVolume) -> Option<&VolumeClaim> {
     }
 }
 
-/// Removes local volumes whose pod is not on this node under that assignment. Returns whether all of them are gone:
-/// containers of ended pods are kept for their logs, and keep theirs.
+/// Removes local volumes whose pod is not on this node under that assignment. Returns whether all of them are
+/// gone: containers of ended pods are kept for their logs, and keep theirs.
 async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
     let mut are_gone = true;
     for volume in own {

@@ -34,8 +34,8 @@ const MAX_PART: usize = 8 * 1024 * 1024;
 
 /// Writes services, pods, assignments, secrets, configs and logins as lines of JSON, for `/cluster/restore`.
 ///
-/// Secrets and passwords are encrypted as they are stored. A backup has the environments of the services, which may be secrets. One without its last line is
-/// incomplete.
+/// Secrets and passwords are encrypted as they are stored. A backup has the environments of the services,
+/// which may be secrets. One without its last line is incomplete.
 #[utoipa::path(get, path = "/cluster/backup", tag = "cluster", responses(
     (status = 200, description = "The backup", body = String, content_type = "application/x-ndjson"),
     (status = 409, description = "There is no cluster yet: no worker has registered"),
@@ -167,8 +167,8 @@ pub(crate) struct RestoreOptions {
     /// Whether what is missing is written. Otherwise nothing is changed.
     #[param(default = false)]
     apply: Option<bool>,
-    /// What is written: of all parts of a backup first the `values`, then the `pods`, then the `services`, then the
-    /// `cluster`.
+    /// What is written: of all parts of a backup first the `values`, then the `pods`, then the `services`,
+    /// then the `cluster`.
     #[param(inline)]
     part: RestorePart,
 }

@@ -52,9 +52,10 @@ pub(crate) struct ChannelOptions {
 
 /// Opens a channel to a pod: a WebSocket with the protocol `v1.channel.kubeleet`.
 ///
-/// The first message is text, JSON that says what is requested: `{"exec":{"command":["sh"],"tty":true,"stdin":true}}`,
-/// `{"attach":{}}`, `{"forward":{"port":80}}`, `{"copy_to":{"directory":"/srv"}}` or `{"copy_from":{"path":"/etc"}}`. All
-/// others are binary: a byte for the type, and data. Each channel is an event.
+/// The first message is text, JSON that says what is requested:
+/// `{"exec":{"command":["sh"],"tty":true,"stdin":true}}`, `{"attach":{}}`, `{"forward":{"port":80}}`,
+/// `{"copy_to":{"directory":"/srv"}}` or `{"copy_from":{"path":"/etc"}}`. All others are binary: a byte for
+/// the type, and data. Each channel is an event.
 #[utoipa::path(get, path = "/pod/{uuid}/channel", tag = "pod", params(InPath<PodId>, ChannelOptions), responses(
     (status = 101, description = "The WebSocket"),
     (status = 400, description = "The request is no WebSocket"),
@@ -89,7 +90,8 @@ pub(crate) async fn open_pod_channel(
     Ok(upgrade.on_upgrade(move |socket| tasks.track_future(session.run(socket))))
 }
 
-/// Refuses pages of other sites, with a token too: the page of a proxy that adds the token would not be asked for it.
+/// Refuses pages of other sites, with a token too: the page of a proxy that adds the token would not be asked
+/// for it.
 fn check_origin(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match text(ORIGIN) {
@@ -187,8 +189,8 @@ impl ClientSession {
         result.map(drop)
     }
 
-    /// Passes frames on in both directions until either side ends. Returns the worker's last frame, `None` if the client
-    /// has left before.
+    /// Passes frames on in both directions until either side ends. Returns the worker's last frame, `None` if
+    /// the client has left before.
     async fn relay(&self, socket: &mut WebSocket, channel: Channel) -> Result<Option<Frame>, String> {
         let Channel { mut writer, mut reader } = channel;
         let (mut to_client, mut from_client) = socket.split();
@@ -218,7 +220,8 @@ impl ClientSession {
     }
 }
 
-/// Sends the frames of the worker until the last one was sent, and returns that; `None` if the client takes no more.
+/// Sends the frames of the worker until the last one was sent, and returns that; `None` if the client takes
+/// no more.
 async fn send_to_client(
     to_client: &mut SplitSink<&mut WebSocket, Message>,
     reader: &mut ChannelReader,

@@ -31,8 +31,8 @@ pub(crate) struct GarbageOptions {
 
 /// Removes the images from a node that no pod there uses, and to which no service can be undone.
 ///
-/// Only images that this node's worker has used, and not in the last ten minutes. Without a request that happens
-/// when the disk is filling up.
+/// Only images that this node's worker has used, and not in the last ten minutes. Without a request that
+/// happens when the disk is filling up.
 #[utoipa::path(post, path = "/node/{name}/gc", tag = "node", params(InPath<NodeName>, GarbageOptions), responses(
     (status = 200, description = "What went, or could go", body = GarbageView),
     (status = 404, description = "There is no such node"),

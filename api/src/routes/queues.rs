@@ -112,8 +112,8 @@ pub(crate) struct DeadLetterPaging {
     /// Items on the page.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     limit: Option<u32>,
-    /// The `next` of the previous page: how many newer dead letters to pass over. If some of those were requeued or
-    /// dropped meanwhile, the page misses as many; if there are new ones, it repeats as many.
+    /// The `next` of the previous page: how many newer dead letters to pass over. If some of those were
+    /// requeued or dropped meanwhile, the page misses as many; if there are new ones, it repeats as many.
     #[param(pattern = "^[0-9]{1,9}$")]
     after: Option<String>,
 }
@@ -139,8 +139,8 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
 
 /// Shows the payloads of one queue without taking them.
 ///
-/// The queues are `sq`, `uq` (pods that fit no node, with the reason), `fq:<scheduler>`, `pq:<node>`, `rq:<node>`
-/// and `cs:<node>`.
+/// The queues are `sq`, `uq` (pods that fit no node, with the reason), `fq:<scheduler>`, `pq:<node>`,
+/// `rq:<node>` and `cs:<node>`.
 #[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
     (status = 200, description = "The first payloads of the queue, at most 4 MiB", body = QueueView),
     (status = 404, description = "There is no such queue, or it is empty and there is no such node"),
@@ -213,8 +213,8 @@ pub(crate) async fn list_dead_letters(
 
 /// Requeues a dead letter: its payload returns to the queue it came from.
 ///
-/// If that is the queue of a node that is gone, the payload returns to `sq`. A body replaces the payload: its bytes
-/// are queued as they are. What would come to nothing is refused, and the dead letter stays.
+/// If that is the queue of a node that is gone, the payload returns to `sq`. A body replaces the payload: its
+/// bytes are queued as they are. What would come to nothing is refused, and the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
     request_body(content = Option<String>, content_type = "application/octet-stream",

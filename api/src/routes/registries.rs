@@ -1,4 +1,5 @@
-//! `/registry`: users and passwords that workers pull images with. No answer, problem or log line has a password.
+//! `/registry`: users and passwords that workers pull images with. No answer, problem or log line has a
+//! password.
 
 use axum::Json;
 use axum::extract::State;

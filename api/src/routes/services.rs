@@ -237,8 +237,8 @@ pub(crate) async fn delete_service(
     condition: IfMatch,
 ) -> Result<Response, ApiProblem> {
     let (outcome, written) = app.store.delete_service_if(&name, condition.revision()).await?;
-    // Only after the service: what is not being deleted keeps its data. A request that is repeated finishes what the
-    // first one began, also if the service is gone by now.
+    // Only after the service: what is not being deleted keeps its data. A request that is repeated finishes
+    // what the first one began, also if the service is gone by now.
     let is_deleted = matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Missing);
     let has_removed =
         options.volumes.unwrap_or(false) && is_deleted && app.store.remove_volumes_of(&name).await? > 0;

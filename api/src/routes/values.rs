@@ -142,8 +142,8 @@ async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<Value
     info.ok_or_else(|| not_found(kind, name))
 }
 
-/// Returns whether the current version has this very content: then no pod needs to be replaced. One that cannot be
-/// decrypted has another one.
+/// Returns whether the current version has this very content: then no pod needs to be replaced. One that
+/// cannot be decrypted has another one.
 async fn is_current(
     app: &AppState,
     kind: ValueKind,

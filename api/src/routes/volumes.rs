@@ -46,8 +46,8 @@ pub(crate) async fn get_volume(
 
 /// Removes a persistent or shared volume with its data, unless a service uses it.
 ///
-/// Its node removes the data; of a shared volume, one that has the shared directory. While that node is down, the
-/// volume stays in the state `removing`. Asking again asks another node, if the volume is shared.
+/// Its node removes the data; of a shared volume, one that has the shared directory. While that node is down,
+/// the volume stays in the state `removing`. Asking again asks another node, if the volume is shared.
 #[utoipa::path(delete, path = "/volume/{name}", tag = "volume", params(InPath<VolumeName>), responses(
     (status = 202, description = "Its node removes the data"),
     (status = 204, description = "Removed: its node is not in the cluster any more"),

@@ -146,7 +146,8 @@ impl Client {
         Ok(list.items)
     }
 
-    /// Asks for the pods of a service, which must have this revision, to get the specification of a former generation.
+    /// Asks for the pods of a service, which must have this revision, to get the specification of a former
+    /// generation.
     pub(crate) async fn undo(&self, name: &str, to: u64, revision: u64) -> Result<ServiceView, ClientError> {
         let operation = format!("undoing a change of service {name}");
         let query = [("to", to.to_string())];

@@ -42,7 +42,8 @@ pub(crate) enum AppCommand {
         #[arg(value_name = "APP", value_parser = object::app)]
         app: String,
     },
-    /// Delete the services of apps and stop their pods, and delete the secrets and configs that came with them.
+    /// Delete the services of apps and stop their pods, and delete the secrets and configs that came with
+    /// them.
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
 }

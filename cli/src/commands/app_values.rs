@@ -1,5 +1,5 @@
-//! The secrets and configs of an app: `apply` creates them before the services, and they go with the app. Contents
-//! are compared by the API, and never printed.
+//! The secrets and configs of an app: `apply` creates them before the services, and they go with the app.
+//! Contents are compared by the API, and never printed.
 
 use common::api::{ServiceView, ValueInput, ValueView};
 use common::ids::AppName;
@@ -63,8 +63,8 @@ pub(super) async fn compare(
     Ok(if compared.same { Change::Unchanged } else { Change::Configured })
 }
 
-/// Creates those that are missing and stores those that differ. Returns the ones with a new version. Nothing else is
-/// to be applied if the batch failed: services would wait for what is missing.
+/// Creates those that are missing and stores those that differ. Returns the ones with a new version. Nothing
+/// else is to be applied if the batch failed: services would wait for what is missing.
 pub(super) async fn apply<'a>(
     values: &'a [AppValue],
     app: &AppName,
@@ -152,8 +152,8 @@ pub(super) async fn remove(
     Ok(())
 }
 
-/// Deletes what belongs to an app whose services are being deleted, except what a service that stays uses: one of
-/// another profile. After a failure all of them stay.
+/// Deletes what belongs to an app whose services are being deleted, except what a service that stays uses:
+/// one of another profile. After a failure all of them stay.
 pub(super) async fn remove_all(
     app: &str,
     batch: &mut Batch,

@@ -104,7 +104,8 @@ impl LastLine {
     }
 }
 
-/// Restores a backup, in parts: first secrets, configs and logins, then all pods, then the services, then the id of the cluster.
+/// Restores a backup, in parts: first secrets, configs and logins, then all pods, then the services, then the
+/// id of the cluster.
 pub(super) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     // The whole file is read before anything is changed: one that was cut off is refused.
     let Checked { header, has_values } = check(&args.file)?;

@@ -111,14 +111,14 @@ pub(super) async fn read_files(
     Ok(desired)
 }
 
-/// Whether the cluster has a directory for shared volumes, also if the nodes that have it are down: what a file means
-/// must not change with that.
+/// Whether the cluster has a directory for shared volumes, also if the nodes that have it are down: what a
+/// file means must not change with that.
 async fn has_shared_directory(client: &Client) -> Result<bool, CommandError> {
     Ok(client.nodes().await?.iter().any(|node| node.shared_volumes.is_some()))
 }
 
-/// Puts the Compose files of a folder in the order in which they override each other, which is not that of their
-/// names.
+/// Puts the Compose files of a folder in the order in which they override each other, which is not that of
+/// their names.
 fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandError> {
     let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
     let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();

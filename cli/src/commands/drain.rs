@@ -29,7 +29,8 @@ pub(crate) struct DrainArgs {
     node: String,
 }
 
-/// Cordons the node, and stops its pods step by step: the next pod of a service when the service is ready again.
+/// Cordons the node, and stops its pods step by step: the next pod of a service when the service is ready
+/// again.
 pub(super) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let node = context.client.cordon(&args.node, true).await?;
     context.output.print_result(&node, "cordoned")?;
@@ -46,8 +47,8 @@ pub(super) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<E
     }
 }
 
-/// Replaces the pods of the node as [`run`] does, except that a service without a replacement in time holds up no
-/// other one. Returns these services.
+/// Replaces the pods of the node as [`run`] does, except that a service without a replacement in time holds
+/// up no other one. Returns these services.
 pub(super) async fn replace_all(
     node: &str,
     context: &mut Context<'_>,
@@ -82,8 +83,8 @@ fn is_here(pod: &PodView) -> bool {
     matches!(pod.phase, Phase::Assigned | Phase::Running)
 }
 
-/// Stops pods of different services, and waits until each is gone and its service is ready again. Returns for each
-/// service whether it came to that.
+/// Stops pods of different services, and waits until each is gone and its service is ready again. Returns for
+/// each service whether it came to that.
 async fn replace(
     round: &[&PodView],
     context: &mut Context<'_>,

@@ -15,8 +15,8 @@ pub(super) fn command() -> String {
     set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())
 }
 
-/// Opens a file in an editor, and waits until the editor ends. A shell splits its command line, which may have
-/// options: `code --wait`.
+/// Opens a file in an editor, and waits until the editor ends. A shell splits its command line, which may
+/// have options: `code --wait`.
 ///
 /// # Errors
 /// It cannot be started, or ends with a failure.

@@ -1,5 +1,5 @@
-//! `explain` and `schema`: the fields of a service's file. Both read the schema that the API's description and
-//! editors read, so that there is one description of each field.
+//! `explain` and `schema`: the fields of a service's file. Both read the schema that the API's description
+//! and editors read, so that there is one description of each field.
 
 use clap::Args;
 use common::schema;
@@ -174,7 +174,8 @@ impl Schema {
         format!("\n### `{name}`\n\n{}", lines(&body))
     }
 
-    /// Returns the part that a reference leads to, or the part itself. What stands beside the reference holds.
+    /// Returns the part that a reference leads to, or the part itself. What stands beside the reference
+    /// holds.
     fn resolved(&self, part: &Value) -> Value {
         let Some(name) = part["$ref"].as_str().and_then(|target| target.strip_prefix("#/$defs/")) else {
             return part.clone();

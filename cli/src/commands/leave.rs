@@ -1,8 +1,8 @@
-//! `node leave` and `node return`: what the unit `kubeleet-handover` runs when a machine shuts down, and when it is
-//! back.
+//! `node leave` and `node return`: what the unit `kubeleet-handover` runs when a machine shuts down, and when
+//! it is back.
 //!
-//! A marker file tells whether it was `leave` that cordoned the node: an operator's own cordon outlives a restart of the
-//! machine.
+//! A marker file tells whether it was `leave` that cordoned the node: an operator's own cordon outlives a
+//! restart of the machine.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `logs`: prints what pods wrote. The output of one pod is printed byte for byte; that of several line by line, in
-//! order of time, with the name of the pod before each line.
+//! `logs`: prints what pods wrote. The output of one pod is printed byte for byte; that of several line by
+//! line, in order of time, with the name of the pod before each line.
 
 use clap::Args;
 use common::api::PodView;
@@ -25,7 +25,8 @@ const DEFAULT_TAIL: usize = 100;
                         begins with the name of its pod. With -f pods that start later are followed as well."
 )]
 pub(crate) struct LogArgs {
-    /// Services, pods (uuids, beginnings of uuids, or names such as web-0) and apps: `web`, `pod/web-0`, `app/shop`.
+    /// Services, pods (uuids, beginnings of uuids, or names such as web-0) and apps: `web`, `pod/web-0`,
+    /// `app/shop`.
     #[arg(value_name = "SERVICE|POD", required_unless_present = "label", conflicts_with = "label")]
     objects: Vec<String>,
     #[command(flatten)]
@@ -181,8 +182,8 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// Prints what is kept of the last runs that have ended in containers that are still there. Returns whether there were
-/// any.
+/// Prints what is kept of the last runs that have ended in containers that are still there. Returns whether
+/// there were any.
 async fn print_ended_runs(
     selected: &Selected,
     args: &LogArgs,

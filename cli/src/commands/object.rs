@@ -110,8 +110,8 @@ fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads the names of services: `web db`, `service web db` or `service/web service/db`. A single word that is a
-/// type is a name, too.
+/// Reads the names of services: `web db`, `service web db` or `service/web service/db`. A single word that is
+/// a type is a name, too.
 ///
 /// # Errors
 /// The first name that has another type.

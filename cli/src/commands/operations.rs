@@ -35,8 +35,8 @@ const TYPE_REQUIRED: &str = "say of which type it is: service, app, pod, node, v
 #[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
                         kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
-    /// Type of object, with a name to show only that one: services, apps, pods, nodes, volumes, secrets, configs,
-    /// routes, queues.
+    /// Type of object, with a name to show only that one: services, apps, pods, nodes, volumes, secrets,
+    /// configs, routes, queues.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]

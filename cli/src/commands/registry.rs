@@ -77,8 +77,8 @@ pub(crate) struct LoginArgs {
     /// The name of the user.
     #[arg(short, long, alias = "user", value_name = "USER")]
     username: String,
-    /// Read the password or token from standard input. There is no other way: other users of a machine see its
-    /// command lines.
+    /// Read the password or token from standard input. There is no other way: other users of a machine see
+    /// its command lines.
     #[arg(long, required = true)]
     password_stdin: bool,
 }

@@ -1,5 +1,5 @@
-//! `service restart`: has all pods of services replaced, as `kubectl rollout restart` does. The schedulers do it
-//! step by step, also after this command has ended.
+//! `service restart`: has all pods of services replaced, as `kubectl rollout restart` does. The schedulers do
+//! it step by step, also after this command has ended.
 
 use clap::Args;
 use common::api::ServiceView;

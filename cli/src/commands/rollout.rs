@@ -1,4 +1,5 @@
-//! `rollout`: the changes of a service's pods. What it was before, back to that, and how far the present change is.
+//! `rollout`: the changes of a service's pods. What it was before, back to that, and how far the present
+//! change is.
 
 use clap::{Args, Subcommand};
 use common::api::{GenerationView, ServiceView};

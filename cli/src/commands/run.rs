@@ -51,9 +51,10 @@ pub(crate) struct RunArgs {
     /// CPU limit and reservation, in cores: 0.5, 500m.
     #[arg(long)]
     cpus: Option<Cpus>,
-    /// What is reached from outside the cluster through the nodes' proxies: web.example:80, web.example/api:80, :80
-    /// for any host, or tcp:5432:5432; the last number is the port of the pods; `,tls` after it, as in
-    /// web.example:80,tls, redirects plain HTTP to HTTPS, and `,tls=auto` has the certificate ordered; repeatable.
+    /// What is reached from outside the cluster through the nodes' proxies: web.example:80,
+    /// web.example/api:80, :80 for any host, or tcp:5432:5432; the last number is the port of the pods;
+    /// `,tls` after it, as in web.example:80,tls, redirects plain HTTP to HTTPS, and `,tls=auto` has the
+    /// certificate ordered; repeatable.
     #[arg(long, value_name = "HOST[/PATH]:PORT[,tls[=auto]]", value_parser = values::ingress_rule)]
     ingress: Vec<IngressRule>,
     #[command(flatten)]

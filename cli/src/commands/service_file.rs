@@ -1,5 +1,5 @@
-//! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All mistakes of
-//! the file are found at once, each at its line.
+//! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All
+//! mistakes of the file are found at once, each at its line.
 
 use common::document::{self, Mistake, Node};
 use common::spec::ServiceInput;

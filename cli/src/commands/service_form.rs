@@ -1,5 +1,5 @@
-//! The desired state of a service in one form, whether it comes from a file or from the API: what `edit` shows
-//! and `diff` compares.
+//! The desired state of a service in one form, whether it comes from a file or from the API: what `edit`
+//! shows and `diff` compares.
 
 use common::api::ServiceView;
 use common::spec::{ServiceInput, Violation};

@@ -1,4 +1,5 @@
-//! `completions` and `man`. Both follow from the command line's definition, so that they cannot be out of date.
+//! `completions` and `man`. Both follow from the command line's definition, so that they cannot be out of
+//! date.
 
 use std::path::PathBuf;
 

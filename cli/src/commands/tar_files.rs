@@ -1,5 +1,5 @@
-//! Files of this machine as tar archives, and back. What an archive contains is not trusted: nothing is written outside
-//! the target, whatever its names and links are.
+//! Files of this machine as tar archives, and back. What an archive contains is not trusted: nothing is
+//! written outside the target, whatever its names and links are.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 /// The size of the pieces of an archive.
 const PIECE: usize = 128 * 1024;
 
-/// Writes a file or directory as an archive, under this name. Owners are left out: in the container the files belong to
-/// root. Blocks.
+/// Writes a file or directory as an archive, under this name. Owners are left out: in the container the files
+/// belong to root. Blocks.
 ///
 /// # Errors
 /// What could not be read.
@@ -72,8 +72,8 @@ impl Write for Pieces {
     }
 }
 
-/// Unpacks an archive with one file or directory: into `target` if that is a directory, otherwise it is named so.
-/// Returns the names that were skipped. Blocks.
+/// Unpacks an archive with one file or directory: into `target` if that is a directory, otherwise it is named
+/// so. Returns the names that were skipped. Blocks.
 ///
 /// # Errors
 /// What could not be written.
@@ -87,7 +87,8 @@ pub(super) fn read(
     }
     let failed = |error: io::Error| format!("{}: {}", target.display(), common::system_error(&error));
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Its name is only known from the archive. A copy that breaks off leaves nothing under the name of the target.
+    // Its name is only known from the archive. A copy that breaks off leaves nothing under the name of the
+    // target.
     let apart = tempfile::Builder::new().prefix(".kubeleet-cp-").tempdir_in(parent).map_err(failed)?;
     let (root, skipped) = unpack(&mut archive, apart.path())?;
     let root = root.ok_or_else(|| "the archive is empty".to_owned())?;

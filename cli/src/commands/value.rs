@@ -1,4 +1,5 @@
-//! `secret` and `config`: create, rotate, list, describe, remove; and the key that secrets are encrypted with.
+//! `secret` and `config`: create, rotate, list, describe, remove; and the key that secrets are encrypted
+//! with.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -94,7 +95,8 @@ pub(crate) struct ContentArgs {
     /// File with the content.
     #[arg(long, value_name = "FILE", conflicts_with = "from_literal")]
     from_file: Option<PathBuf>,
-    /// The content itself. Other users of the machine can see it while the command runs, and the shell may keep it.
+    /// The content itself. Other users of the machine can see it while the command runs, and the shell may
+    /// keep it.
     #[arg(long, value_name = "TEXT", value_parser = literal)]
     from_literal: Option<ValueBytes>,
 }

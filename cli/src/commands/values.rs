@@ -32,8 +32,8 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress; `,tls` after the port
-/// of the first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks its values.
+/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress; `,tls` after the
+/// port of the first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks its values.
 pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     let invalid = || {
         format!(

@@ -74,8 +74,8 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
     Ok(())
 }
 
-/// Prints commands to try next. `kept` is the directory of `--data`; `has_route` says whether the ingress leads to the
-/// `hello` service.
+/// Prints commands to try next. `kept` is the directory of `--data`; `has_route` says whether the ingress
+/// leads to the `hello` service.
 pub(super) fn next_steps(
     engine: &Engine,
     kept: Option<&Path>,

@@ -1,5 +1,5 @@
-//! Password and token of a `dev` cluster. One whose pods are plain processes always has them: without them any user of
-//! the machine could run commands as the user of `dev`.
+//! Password and token of a `dev` cluster. One whose pods are plain processes always has them: without them
+//! any user of the machine could run commands as the user of `dev`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,8 @@ impl Credentials {
     }
 }
 
-/// Sets the key for secrets, unless the user has set one: that of the `dev` before, or a new one in a file in `home`
-/// that only this user can read.
+/// Sets the key for secrets, unless the user has set one: that of the `dev` before, or a new one in a file in
+/// `home` that only this user can read.
 pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result<()> {
     if config.secret_key.is_some() {
         return Ok(());

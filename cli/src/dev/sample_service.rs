@@ -1,4 +1,5 @@
-//! The `hello` service of a `dev` cluster: three pods of an image that needs no registry, reached through the ingress.
+//! The `hello` service of a `dev` cluster: three pods of an image that needs no registry, reached through the
+//! ingress.
 
 use std::time::{Duration, Instant};
 

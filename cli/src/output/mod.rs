@@ -137,7 +137,8 @@ impl Output {
         }
     }
 
-    /// Prints the changed items of a list that is watched: rows below those before, or an item of a stream each.
+    /// Prints the changed items of a list that is watched: rows below those before, or an item of a stream
+    /// each.
     pub(crate) fn print_changes<T: TableRow + PartialEq + Clone>(
         &mut self,
         items: &[T],

@@ -126,7 +126,8 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
     layout.finish()
 }
 
-/// Returns whether pods with shared volumes are placed on the node; nothing if it declares no directory for them.
+/// Returns whether pods with shared volumes are placed on the node; nothing if it declares no directory for
+/// them.
 fn shared_word(node: &NodeView) -> &'static str {
     match node.shared_volumes.as_deref() {
         None => "",

@@ -45,8 +45,8 @@ impl TableRow for PodView {
         cells
     }
 
-    /// A stopped pod is named by its uuid: the name belongs to its replacement. So is a pushed pod: any number
-    /// of them may have the same name.
+    /// A stopped pod is named by its uuid: the name belongs to its replacement. So is a pushed pod: any
+    /// number of them may have the same name.
     fn name(&self) -> String {
         if self.service.is_none() || self.phase == Phase::Stopped {
             return self.unique_name();
@@ -196,8 +196,8 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// Returns ` (Reason: message)`, or an empty text without a reason and a message. A long message is shortened:
-/// this is for lines that say how something goes on.
+/// Returns ` (Reason: message)`, or an empty text without a reason and a message. A long message is
+/// shortened: this is for lines that say how something goes on.
 pub(crate) fn reason_suffix(reason: &str, message: &str) -> String {
     suffix(reason, message, MAX_MESSAGE_LENGTH)
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 use super::cluster::Cluster;
 use super::{BINARY, kubeleet, parts};
 
-/// Calls the function of the script as readline does, and prints what it would offer. Readline passes what stands
-/// after the last `:` or `=` as the word.
+/// Calls the function of the script as readline does, and prints what it would offer. Readline passes what
+/// stands after the last `:` or `=` as the word.
 const DRIVER: &str = r#"
 source <(kubeleet completions bash)
 COMP_LINE=$1 COMP_POINT=${#1}

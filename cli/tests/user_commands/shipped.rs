@@ -1,4 +1,5 @@
-//! What this project ships for machines is as safe as its pages say: units, the configuration of Redis, the image.
+//! What this project ships for machines is as safe as its pages say: units, the configuration of Redis, the
+//! image.
 
 use std::fs;
 use std::path::Path;

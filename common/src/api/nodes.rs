@@ -39,7 +39,8 @@ pub struct NodeView {
     pub engine_id: Option<String>,
     /// Version of kubeleet on the node.
     pub version: String,
-    /// The directory for shared volumes: `ready`, or why no pod with one is placed here; null if the node has none.
+    /// The directory for shared volumes: `ready`, or why no pod with one is placed here; null if the node has
+    /// none.
     #[serde(default)]
     pub shared_volumes: Option<String>,
     /// Resources that the node offers to pods: what its machine has, less `reserved`.

@@ -41,7 +41,8 @@ pub struct QueueView {
     pub queue: String,
     /// First payloads of the queue. Of a set (`cs:<node>`, `uq`), some payloads in no particular order.
     pub items: Vec<QueueItem>,
-    /// How many more exist within the limit, and were left out: all payloads of a response have at most 4 MiB.
+    /// How many more exist within the limit, and were left out: all payloads of a response have at most 4
+    /// MiB.
     #[serde(default)]
     pub left_out: u64,
 }

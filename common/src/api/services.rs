@@ -21,7 +21,8 @@ pub struct ServiceView {
     pub name: ServiceName,
     /// Whether the service is active or being deleted.
     pub state: ServiceState,
-    /// Version of the pod specification: starts at 1 and grows with every change of it, which replaces the pods.
+    /// Version of the pod specification: starts at 1 and grows with every change of it, which replaces the
+    /// pods.
     pub generation: u64,
     /// Version of the desired state: every change raises it, also of replicas and labels. Also the ETag.
     #[serde(default)]
@@ -176,8 +177,8 @@ pub struct ServiceStatus {
     pub unschedulable: u64,
     /// What is wrong, in a sentence; empty when the service is healthy.
     pub message: String,
-    /// All this in one word: `ready`, `starting`, `updating`, `scaling`, `degraded`, `unschedulable`, `failed`,
-    /// `succeeded` or `deleting`. Empty in responses of versions before 0.2.
+    /// All this in one word: `ready`, `starting`, `updating`, `scaling`, `degraded`, `unschedulable`,
+    /// `failed`, `succeeded` or `deleting`. Empty in responses of versions before 0.2.
     #[serde(default)]
     pub summary: String,
 }

@@ -1,8 +1,9 @@
 //! Which ticks of a cron were taken, and which is due.
 //!
-//! A tick is *taken* when its job was created, or when it was skipped for good. What was taken is a list of ranges, from
-//! one tick to another: mostly one range. A clock that jumps ahead leaves out what is before it, in a gap. When it is set
-//! right again, the ticks in the gap are still to come, and those in the ranges are not repeated.
+//! A tick is *taken* when its job was created, or when it was skipped for good. What was taken is a list of
+//! ranges, from one tick to another: mostly one range. A clock that jumps ahead leaves out what is before it,
+//! in a gap. When it is set right again, the ticks in the gap are still to come, and those in the ranges are
+//! not repeated.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,7 +16,8 @@ pub const MAX_MADE_UP: usize = 100;
 /// How many ticks one look counts: those of a day, each second.
 const MAX_OPEN: usize = 100_000;
 
-/// More ranges come only from a clock that jumps again and again: what is between the oldest two then counts as taken.
+/// More ranges come only from a clock that jumps again and again: what is between the oldest two then counts
+/// as taken.
 pub const MAX_RANGES: usize = 8;
 
 /// The ticks of a cron that were taken.
@@ -59,8 +61,8 @@ impl Ticks {
         }
     }
 
-    /// Returns the first tick that is due at the time `now`, in seconds: of those after `since` and at most `catch_up`
-    /// seconds ago that were not taken.
+    /// Returns the first tick that is due at the time `now`, in seconds: of those after `since` and at most
+    /// `catch_up` seconds ago that were not taken.
     pub fn due(&self, schedule: &Schedule, zone: &Zone, since: i64, now: i64, catch_up: i64) -> Option<Due> {
         let begin = since.max(now.saturating_sub(catch_up).saturating_sub(1));
         let is_due = |tick: &i64| *tick <= now;

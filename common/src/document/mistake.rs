@@ -168,8 +168,8 @@ impl ReadError {
         self
     }
 
-    /// Returns the path to the part without which the document can be read on: of something that lacks a field
-    /// the whole.
+    /// Returns the path to the part without which the document can be read on: of something that lacks a
+    /// field the whole.
     pub(super) fn faulty_part(&self) -> &[Step] {
         &self.path
     }

@@ -39,8 +39,8 @@ pub(super) enum Value {
     Signed(i64),
     Float(f64),
     Text(String),
-    /// A number or a boolean without quotation marks, in a format that has no others for text: it is a text where
-    /// one is wanted, as it was written.
+    /// A number or a boolean without quotation marks, in a format that has no others for text: it is a text
+    /// where one is wanted, as it was written.
     Plain(Box<Value>, String),
     List(Vec<Node>),
     Map(Vec<Entry>),

@@ -12,8 +12,8 @@ use super::syntax;
 
 /// The most values that aliases (`*name`) may repeat: a short text can grow without bound through them.
 const MAX_REPEATED_VALUES: usize = 20_000;
-/// The most lists and maps inside each other. No document needs ten, and each takes much of the thread's stack: 30 KiB
-/// where nothing is optimized.
+/// The most lists and maps inside each other. No document needs ten, and each takes much of the thread's
+/// stack: 30 KiB where nothing is optimized.
 const MAX_DEPTH: usize = 32;
 
 /// Parses the YAML documents of a text. JSON is YAML, too. Empty documents are left out.

@@ -1,4 +1,5 @@
-//! Mistakes in the syntax of YAML and JSON, in plain words. The parsers' own are for those who know the grammar.
+//! Mistakes in the syntax of YAML and JSON, in plain words. The parsers' own are for those who know the
+//! grammar.
 
 use serde_json::error::Category;
 use serde_saphyr::Error;
@@ -109,8 +110,8 @@ pub(super) fn place(location: &serde_saphyr::Location) -> Option<Place> {
     (location.line() > 0).then(|| Place { file: 0, line: location.line(), column: location.column() })
 }
 
-/// Returns where a tab indents the line of an error or the one after it: the parser only notices that something
-/// ends there.
+/// Returns where a tab indents the line of an error or the one after it: the parser only notices that
+/// something ends there.
 fn indented_by_tab(text: &str, at: Option<Place>) -> Option<Place> {
     let line = usize::try_from(at?.line).ok()?;
     let lines = text.lines().enumerate().skip(line.saturating_sub(1)).take(2);

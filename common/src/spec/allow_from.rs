@@ -23,8 +23,8 @@ impl AllowFrom {
         self.0.iter().filter_map(|name| ServiceName::new(whole(name)).ok())
     }
 
-    /// Returns it in its normal form, which means the same wherever it is read again. Within an app, services are called by
-    /// their names there too; one of another app ends with `.kubeleet`.
+    /// Returns it in its normal form, which means the same wherever it is read again. Within an app, services
+    /// are called by their names there too; one of another app ends with `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else {
             return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());

@@ -1,6 +1,6 @@
-//! The specification of a container. A field is declared here, and nowhere else: documents, pushed payloads, the
-//! stored form, the API and its description read this struct. What an engine does with it is in the worker's
-//! runtimes, and what a node allows in the worker's policy.
+//! The specification of a container. A field is declared here, and nowhere else: documents, pushed payloads,
+//! the stored form, the API and its description read this struct. What an engine does with it is in the
+//! worker's runtimes, and what a node allows in the worker's policy.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::node::Resources;
 
 /// The specification of a container.
 ///
-/// It is stored: a field that is left out means what containers did before the field existed, and is not written.
+/// It is stored: a field that is left out means what containers did before the field existed, and is not
+/// written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContainerSpec {
     /// Name of the container, unique in its pod; a DNS label. Needed if the pod has several containers.
@@ -29,8 +30,8 @@ pub struct ContainerSpec {
     /// When the image is pulled: `always`, `missing` or `never`.
     #[serde(default, skip_serializing_if = "PullPolicy::is_default")]
     pub pull_policy: PullPolicy,
-    /// Replaces the image's entry point, and with it the image's command: a list of arguments, or a text that is
-    /// split as a shell would split it.
+    /// Replaces the image's entry point, and with it the image's command: a list of arguments, or a text that
+    /// is split as a shell would split it.
     #[serde(default, skip_serializing_if = "Command::is_empty")]
     pub entrypoint: Command,
     /// Replaces the image's command: a list of arguments, or a text that is split as a shell would split it.
@@ -47,8 +48,8 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "1000:1000", pattern = "^[!-9;-~]{1,256}(:[!-9;-~]{1,256})?$")]
     pub user: Option<String>,
-    /// Name that the container has for itself, the same for all replicas; without it the start of the container's id.
-    /// Not among several containers, which share one.
+    /// Name that the container has for itself, the same for all replicas; without it the start of the
+    /// container's id. Not among several containers, which share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "mail.example.org", pattern = "^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$")]
     pub hostname: Option<String>,
@@ -79,16 +80,16 @@ pub struct ContainerSpec {
     /// Directories in memory: paths, each perhaps with options of a mount such as `/run:size=64m`.
     #[serde(default, skip_serializing_if = "TextList::is_empty")]
     pub tmpfs: TextList,
-    /// Volumes: `data:/var/lib/app` stays with its replica, `/cache` goes with the pod. A map has `source`, `target`,
-    /// `read_only`, `kind` and `space`.
+    /// Volumes: `data:/var/lib/app` stays with its replica, `/cache` goes with the pod. A map has `source`,
+    /// `target`, `read_only`, `kind` and `space`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeMount>,
-    /// Secrets that the container gets as files in `/run/secrets`: names, or maps with `source`, `target`, `uid`,
-    /// `gid`, `mode`, `on_change` and `signal`.
+    /// Secrets that the container gets as files in `/run/secrets`: names, or maps with `source`, `target`,
+    /// `uid`, `gid`, `mode`, `on_change` and `signal`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<FileReference>,
-    /// Configs that the container gets as files: names, or maps with `source`, `target`, `uid`, `gid`, `mode`,
-    /// `on_change` and `signal`.
+    /// Configs that the container gets as files: names, or maps with `source`, `target`, `uid`, `gid`,
+    /// `mode`, `on_change` and `signal`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub configs: Vec<FileReference>,
     /// Linux capabilities that the container does not get, besides those that no container of the node gets.
@@ -101,8 +102,8 @@ pub struct ContainerSpec {
     /// Signal that asks the container to stop; without it the image's, or SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<StopSignal>,
-    /// Commands that run in the container, one after the other, before it is asked to stop: a list of maps with
-    /// `command`. They are part of the grace period. They do not run if the container ends by itself.
+    /// Commands that run in the container, one after the other, before it is asked to stop: a list of maps
+    /// with `command`. They are part of the grace period. They do not run if the container ends by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!([{"command": ["/app/leave", "--cluster"]}]))]
     pub pre_stop: Vec<Hook>,
@@ -115,27 +116,27 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"http": {"port": 8080, "path": "/healthz"}, "interval": "10s"}))]
     pub healthcheck: Option<HealthCheck>,
-    /// Check whether the container can take requests now: while it cannot, its pod is not ready, and nothing is
-    /// restarted. Without it the pod is ready while `healthcheck` passes.
+    /// Check whether the container can take requests now: while it cannot, its pod is not ready, and nothing
+    /// is restarted. Without it the pod is ready while `healthcheck` passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"tcp": {"port": 8080}, "interval": "2s"}))]
     pub readiness: Option<HealthCheck>,
     /// Whether the container is restarted when it ends by itself.
     #[serde(default)]
     pub restart: RestartPolicy,
-    /// Other containers of the pod that have to be started, healthy or completed before this one starts: a list of
-    /// names, or a map of names to conditions.
+    /// Other containers of the pod that have to be started, healthy or completed before this one starts: a
+    /// list of names, or a map of names to conditions.
     #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
     pub depends_on: DependsOn,
-    /// Whether the container only serves the others of its pod: the pod ends when the others have ended, and stops
-    /// it last.
+    /// Whether the container only serves the others of its pod: the pod ends when the others have ended, and
+    /// stops it last.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sidecar: bool,
 }
 
 impl ContainerSpec {
-    /// The fields that concern a container among others. At the top level of a document, which describes the only
-    /// container of a pod, they are not its fields.
+    /// The fields that concern a container among others. At the top level of a document, which describes the
+    /// only container of a pod, they are not its fields.
     pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
 
     /// Returns a container of this image with defaults for everything else.

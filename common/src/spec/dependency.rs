@@ -30,8 +30,8 @@ pub struct ServiceProgress {
 }
 
 impl ServiceProgress {
-    /// Counts a pod. `is_current` says that its record tells what is so now, and not what was so before its machine
-    /// went down.
+    /// Counts a pod. `is_current` says that its record tells what is so now, and not what was so before its
+    /// machine went down.
     pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
         let is_new = record.generation == generation;
         match record.phase {
@@ -62,8 +62,8 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// Returns what is missing, in a sentence; `None` if the condition holds. One pod that is started or ready is
-    /// enough; completed are all. Of a service that is to have no pods nothing is awaited.
+    /// Returns what is missing, in a sentence; `None` if the condition holds. One pod that is started or
+    /// ready is enough; completed are all. Of a service that is to have no pods nothing is awaited.
     pub fn obstacle(&self) -> Option<String> {
         let name = &self.service;
         let Some(progress) = self.progress else {
@@ -94,7 +94,8 @@ impl DependsOn {
         self.0.keys().filter_map(|name| ServiceName::new(name.as_str()).ok())
     }
 
-    /// Returns it with the whole names of services. Within an app, services are called by their names there too.
+    /// Returns it with the whole names of services. Within an app, services are called by their names there
+    /// too.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else { return self };
         let whole = |name: String| match ServiceName::new(name.as_str()) {
@@ -121,8 +122,8 @@ impl DependsOn {
     }
 }
 
-/// Returns the circle that a service would close, beginning and ending with it: `shop-web -> shop-db -> shop-web`.
-/// `known` has what the others depend on.
+/// Returns the circle that a service would close, beginning and ending with it: `shop-web -> shop-db ->
+/// shop-web`. `known` has what the others depend on.
 pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
     let of_one = |name: &str| -> Vec<&str> {
         let own = if name == service { Some(needs) } else { known.get(name) };

@@ -61,7 +61,8 @@ impl<'de> Deserialize<'de> for DependsOn {
     }
 }
 
-/// Returns a circle among names that depend on each other, each once and in the order in which one needs the next.
+/// Returns a circle among names that depend on each other, each once and in the order in which one needs the
+/// next.
 pub fn circle<'a>(names: &[&'a str], needs: impl Fn(&str) -> Vec<&'a str>) -> Option<Vec<&'a str>> {
     let mut done = Vec::new();
     for name in names {

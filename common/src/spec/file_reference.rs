@@ -23,7 +23,8 @@ const MAX_TARGET: usize = 4096;
 pub struct FileReference {
     /// The name of the secret or config.
     pub source: ValueName,
-    /// The file: an absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the source.
+    /// The file: an absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the
+    /// source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The number of the user that owns the file.
@@ -35,7 +36,8 @@ pub struct FileReference {
     /// The permissions of the file, by default `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// What happens to containers that run when the secret or config changes: by default their pod is replaced.
+    /// What happens to containers that run when the secret or config changes: by default their pod is
+    /// replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
     /// The signal of `on_change: signal`, by default `SIGHUP`.
@@ -78,8 +80,8 @@ impl FileReference {
     }
 }
 
-/// The permissions of a file: octal digits as of chmod(1), each 0 or one that can be read. Read from a text, or from
-/// a number whose decimal digits are taken as the octal ones: YAML has no octal numbers of this form.
+/// The permissions of a file: octal digits as of chmod(1), each 0 or one that can be read. Read from a text,
+/// or from a number whose decimal digits are taken as the octal ones: YAML has no octal numbers of this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u32);
 

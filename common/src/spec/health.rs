@@ -25,8 +25,8 @@ const MAX_WORD: usize = 16 * 1024;
 /// What runs `test` as a text where an image names no other shell.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
-/// A check of a container. One of `test`, `http`, `tcp` and `command` says how it is done; with none of them it is that
-/// of the image, with these times.
+/// A check of a container. One of `test`, `http`, `tcp` and `command` says how it is done; with none of them
+/// it is that of the image, with these times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct HealthCheck {
     /// Compose's form of a command that exits with 0 while the container is well: a text for its shell, or a
@@ -42,8 +42,8 @@ pub struct HealthCheck {
     /// A port that accepts connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpCheck>,
-    /// A command inside the container that exits with 0: a list of arguments, or a text that is split as a shell
-    /// would split it. No shell runs it.
+    /// A command inside the container that exits with 0: a list of arguments, or a text that is split as a
+    /// shell would split it. No shell runs it.
     #[serde(default, skip_serializing_if = "Command::is_empty")]
     pub command: Command,
     /// Time from one probe to the next, by default 30 s; at least 100 ms.
@@ -55,7 +55,8 @@ pub struct HealthCheck {
     /// Time after the start in which failures do not count until a probe has passed, by default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_period: Option<Milliseconds>,
-    /// Time from one probe to the next while the container starts, by default 5 s, or `interval` if that is less.
+    /// Time from one probe to the next while the container starts, by default 5 s, or `interval` if that is
+    /// less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_interval: Option<Milliseconds>,
     /// Failures in a row after which the container is unhealthy, by default 3.
@@ -213,8 +214,8 @@ fn words_problem(words: &[String]) -> Option<String> {
     words.first().is_some_and(String::is_empty).then(|| "must begin with a program".to_owned())
 }
 
-/// A command as Compose writes it for a check: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL` or
-/// `NONE`.
+/// A command as Compose writes it for a check: a text for a shell, or a list that begins with `CMD`,
+/// `CMD-SHELL` or `NONE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct HealthTest(Vec<String>);

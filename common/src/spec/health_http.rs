@@ -129,8 +129,8 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// Good statuses of an answer, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or a list
-/// of these. Written as a text.
+/// Good statuses of an answer, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or
+/// a list of these. Written as a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCodes(Vec<(u16, u16)>);
 

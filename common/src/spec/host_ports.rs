@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Port;
 
-/// The host ports of a pod. Two pods with a port in common cannot run on one node, whatever the addresses that
-/// they bind it to. Stored as a text: `443/udp 8080/tcp`, sorted; empty for nearly all pods.
+/// The host ports of a pod. Two pods with a port in common cannot run on one node, whatever the addresses
+/// that they bind it to. Stored as a text: `443/udp 8080/tcp`, sorted; empty for nearly all pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPorts(Option<Arc<str>>);
 

@@ -1,5 +1,5 @@
-//! A service as a user describes it. One document has its name and number of pods, and the fields of three structs:
-//! those of the service, of its pods, and, unless it lists `containers`, of their only container.
+//! A service as a user describes it. One document has its name and number of pods, and the fields of three
+//! structs: those of the service, of its pods, and, unless it lists `containers`, of their only container.
 
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};

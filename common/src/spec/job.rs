@@ -14,7 +14,8 @@ pub const MAX_COMPLETIONS: u32 = 10_000;
 /// The environment variable in which a container finds the index of its pod.
 pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
 
-/// The name of a cron has at most this many bytes: its jobs have a time behind it, and are names of hosts, too.
+/// The name of a cron has at most this many bytes: its jobs have a time behind it, and are names of hosts,
+/// too.
 pub const MAX_CRON_NAME: usize = 52;
 
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
@@ -57,10 +58,12 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// How the pods of a job run. A pod that ends with exit code 0 completes its index; one that fails is tried again.
+/// How the pods of a job run. A pod that ends with exit code 0 completes its index; one that fails is tried
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct JobPolicy {
-    /// How many pods have to end with exit code 0, each with its own index in `KUBELEET_JOB_INDEX`, from 0 on.
+    /// How many pods have to end with exit code 0, each with its own index in `KUBELEET_JOB_INDEX`, from 0
+    /// on.
     #[serde(default = "one")]
     #[schema(default = 1, minimum = 1, maximum = 10_000)]
     pub completions: u32,
@@ -72,8 +75,8 @@ pub struct JobPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 6)]
     pub backoff_limit: Option<u32>,
-    /// How long an index that failed waits until it is tried again, doubled each time up to six minutes; by default
-    /// 10 seconds.
+    /// How long an index that failed waits until it is tried again, doubled each time up to six minutes; by
+    /// default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10s")]
     pub backoff: Option<Period>,
@@ -81,8 +84,8 @@ pub struct JobPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "1h")]
     pub deadline: Option<Period>,
-    /// How long the job is kept after its end, with its results and the logs of its pods; by default until it is
-    /// deleted.
+    /// How long the job is kept after its end, with its results and the logs of its pods; by default until it
+    /// is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "1d")]
     pub ttl: Option<Period>,
@@ -139,8 +142,8 @@ impl JobPolicy {
 /// When a cron creates a job, and what becomes of its jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CronPolicy {
-    /// When a job begins: minute, hour, day of the month, month and day of the week, perhaps with seconds before
-    /// them; or `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`.
+    /// When a job begins: minute, hour, day of the month, month and day of the week, perhaps with seconds
+    /// before them; or `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`.
     #[schema(value_type = String, example = "30 2 * * *")]
     pub schedule: Schedule,
     /// The time zone of the schedule, such as `Europe/Berlin`; by default UTC.
@@ -150,8 +153,8 @@ pub struct CronPolicy {
     /// What happens at a time at which a job of the cron still runs.
     #[serde(default, skip_serializing_if = "Concurrency::is_default")]
     pub concurrency: Concurrency,
-    /// How late a job may begin, if no scheduler or no Redis was there at its time; by default 10 minutes. What is
-    /// later is missed.
+    /// How late a job may begin, if no scheduler or no Redis was there at its time; by default 10 minutes.
+    /// What is later is missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10m")]
     pub catch_up: Option<Period>,
@@ -224,8 +227,8 @@ impl CronPolicy {
         self.catch_up.map_or(DEFAULT_CATCH_UP, Period::duration)
     }
 
-    /// Returns the times at which jobs begin, as a text: equal if nothing about them has changed. Empty while the cron is
-    /// suspended.
+    /// Returns the times at which jobs begin, as a text: equal if nothing about them has changed. Empty while
+    /// the cron is suspended.
     pub fn times_text(&self) -> String {
         if self.suspend { String::new() } else { format!("{} {}", self.schedule, self.time_zone) }
     }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Memory, units};
 
-/// The least and the most of one file, and the most files: the log of one container must not fill a node's disk.
+/// The least and the most of one file, and the most files: the log of one container must not fill a node's
+/// disk.
 const MIN_SIZE: u64 = 1024;
 const MAX_SIZE: u64 = 1 << 30;
 const MAX_FILES: u32 = 20;

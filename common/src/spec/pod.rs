@@ -26,8 +26,8 @@ pub struct PodSpec {
     /// Seconds between SIGTERM and SIGKILL when the pod is stopped.
     #[serde(default)]
     pub stop_grace_period: Seconds,
-    /// Seconds that requests and connections in flight have to end by themselves before the pod is stopped, by default
-    /// 30; what is left is cut. Only what comes through a proxy of kubeleet is waited for.
+    /// Seconds that requests and connections in flight have to end by themselves before the pod is stopped,
+    /// by default 30; what is left is cut. Only what comes through a proxy of kubeleet is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Seconds>,
 }
@@ -69,8 +69,8 @@ impl PodSpec {
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
     }
 
-    /// Returns the first container that is restarted whenever it ends, so that the pod never completes: its name, or
-    /// none if it is the only one. Sidecars end with the others.
+    /// Returns the first container that is restarted whenever it ends, so that the pod never completes: its
+    /// name, or none if it is the only one. Sidecars end with the others.
     pub fn restarts_always(&self) -> Option<Option<&str>> {
         let serving = self.containers.iter().filter(|container| !container.sidecar);
         let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);

@@ -1,5 +1,5 @@
-//! The fields of a service itself: what is declared here is stored and shown with the service, and is no part of the
-//! specification of its pods.
+//! The fields of a service itself: what is declared here is stored and shown with the service, and is no part
+//! of the specification of its pods.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::ids::{AppName, ServiceName};
 use crate::ingress::{self, IngressRule};
 use crate::json_pointer;
 
-/// The fields of a service besides its name, its number of replicas and what its pods are: as a user describes them,
-/// and in normal form as they are stored.
+/// The fields of a service besides its name, its number of replicas and what its pods are: as a user
+/// describes them, and in normal form as they are stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ServiceFields {
     /// Labels for selecting and grouping services.
@@ -22,39 +22,41 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "shop")]
     pub app: Option<AppName>,
-    /// Other services that have to be started, healthy or completed before the containers of a pod are started for
-    /// the first time, and again after its machine was down: a list of names, or a map of names to conditions.
-    /// Within an app, the names are those in the app.
+    /// Other services that have to be started, healthy or completed before the containers of a pod are
+    /// started for the first time, and again after its machine was down: a list of names, or a map of names
+    /// to conditions. Within an app, the names are those in the app.
     #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
     #[schema(example = json!({"db": "service_healthy"}))]
     pub depends_on: DependsOn,
-    /// What of the service is reached from outside the cluster, on every node with a proxy: requests for a host and
-    /// path, or connections to a port, go to a port of the pods. No other service can have the same.
+    /// What of the service is reached from outside the cluster, on every node with a proxy: requests for a
+    /// host and path, or connections to a port, go to a port of the pods. No other service can have the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
     pub ingress: Vec<IngressRule>,
-    /// The services whose pods reach this one by name; without it all do. Its own pods always do, and `ingress` and
-    /// `ports` are not concerned. Within an app, the names are those in the app, and `web.kubeleet` is the service
-    /// `web` of no app.
+    /// The services whose pods reach this one by name; without it all do. Its own pods always do, and
+    /// `ingress` and `ports` are not concerned. Within an app, the names are those in the app, and
+    /// `web.kubeleet` is the service `web` of no app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_from: Option<AllowFrom>,
-    /// Further names by which the pods of the same app reach it, such as `database` or `db.internal`. Each belongs to
-    /// one service of the app, and comes before the names of services.
+    /// Further names by which the pods of the same app reach it, such as `database` or `db.internal`. Each
+    /// belongs to one service of the app, and comes before the names of services.
     #[serde(default, skip_serializing_if = "Aliases::is_empty")]
     pub aliases: Aliases,
-    /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
-    /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio`, `on_failure`,
-    /// which is `pause`, `rollback` or `continue`, and `rollback`, which says what differs while the service goes back.
-    /// Without it a quarter of them at a time, and what does not become ready holds up the others.
+    /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or
+    /// `start-first`, `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`,
+    /// `max_failure_ratio`, `on_failure`, which is `pause`, `rollback` or `continue`, and `rollback`, which
+    /// says what differs while the service goes back. Without it a quarter of them at a time, and what does
+    /// not become ready holds up the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
-    /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and `ttl`. Also
-    /// of the jobs that a cron creates.
+    /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
+    /// `ttl`. Also of the jobs that a cron creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"completions": 10, "parallelism": 3}))]
     pub job: Option<JobPolicy>,
-    /// When a cron creates a job: `schedule`, `time_zone`, `concurrency`, `catch_up`, `history` and `suspend`.
+    /// When a cron creates a job: `schedule`, `time_zone`, `concurrency`, `catch_up`, `history` and
+    /// `suspend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"schedule": "30 2 * * *", "time_zone": "Europe/Berlin"}))]
     pub cron: Option<CronPolicy>,

@@ -129,8 +129,8 @@ impl std::str::FromStr for Seconds {
     }
 }
 
-/// A duration in whole milliseconds, at most a day. Read from a number of seconds, or a text such as `"500ms"`.
-/// Written as a text.
+/// A duration in whole milliseconds, at most a day. Read from a number of seconds, or a text such as
+/// `"500ms"`. Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Milliseconds(u64);
 
@@ -175,8 +175,8 @@ impl std::str::FromStr for Milliseconds {
     }
 }
 
-/// A duration in whole milliseconds, at most ten years. Read from a number of seconds, or a text such as `"7d"`. Written
-/// as a text.
+/// A duration in whole milliseconds, at most ten years. Read from a number of seconds, or a text such as
+/// `"7d"`. Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(u64);
 
@@ -381,7 +381,8 @@ impl<'de> Deserialize<'de> for Environment {
     }
 }
 
-/// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines take strings only.
+/// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines take strings
+/// only.
 struct Variable(String);
 
 impl<'de> Deserialize<'de> for Variable {
@@ -476,8 +477,8 @@ pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D:
     whole_number(deserializer, u16::MAX.into())
 }
 
-/// Returns the whole number that was written as `3.0`; `None` if it has a fraction or is negative. JSON has one type for
-/// both, and some writers choose that form.
+/// Returns the whole number that was written as `3.0`; `None` if it has a fraction or is negative. JSON has
+/// one type for both, and some writers choose that form.
 pub(crate) fn whole(n: f64) -> Option<u64> {
     // Up to here a float holds each whole number.
     (n.fract() == 0.0 && (0.0..9e15).contains(&n)).then_some(n as u64)

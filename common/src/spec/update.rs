@@ -10,9 +10,9 @@ use super::{OnDisconnect, PodSpec, Seconds, Violation};
 /// The `monitor` of a policy that sets none, as in Compose.
 const DEFAULT_MONITOR: Duration = Duration::from_secs(5);
 
-/// How the pods of a service are replaced when its specification changes. A new pod is good when it was ready for the
-/// time `monitor`. It is bad if it ended, was restarted or became unhealthy before, if its image cannot be pulled, or
-/// if it is not ready within ten minutes.
+/// How the pods of a service are replaced when its specification changes. A new pod is good when it was ready
+/// for the time `monitor`. It is bad if it ended, was restarted or became unhealthy before, if its image
+/// cannot be pulled, or if it is not ready within ten minutes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
     /// Whether a pod is stopped before its successor starts, or when its successor is good.
@@ -23,21 +23,23 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1)]
     pub parallelism: Option<u32>,
-    /// How many pods there may be beyond the replicas; by default as many as `parallelism` says with `start-first`, and
-    /// none with `stop-first`.
+    /// How many pods there may be beyond the replicas; by default as many as `parallelism` says with
+    /// `start-first`, and none with `stop-first`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1)]
     pub max_surge: Option<u32>,
-    /// How many replicas may be out of service; by default none with `start-first`, and as many as `parallelism` says with
-    /// `stop-first`.
+    /// How many replicas may be out of service; by default none with `start-first`, and as many as
+    /// `parallelism` says with `stop-first`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 0)]
     pub max_unavailable: Option<u32>,
-    /// How many pods are replaced before the update waits for `kubeleet rollout promote`; by default it does not wait.
+    /// How many pods are replaced before the update waits for `kubeleet rollout promote`; by default it does
+    /// not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, example = 1)]
     pub canary: Option<u32>,
-    /// Time between a new pod's becoming ready and the next one's being replaced, if it is longer than `monitor`.
+    /// Time between a new pod's becoming ready and the next one's being replaced, if it is longer than
+    /// `monitor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10s")]
     pub delay: Option<Seconds>,
@@ -45,15 +47,16 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "30s")]
     pub monitor: Option<Seconds>,
-    /// The part of the pods that may be bad before the update has failed, from 0 to 1; by default 0: the first one.
+    /// The part of the pods that may be bad before the update has failed, from 0 to 1; by default 0: the
+    /// first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1, example = 0.1)]
     pub max_failure_ratio: Option<f64>,
     /// What happens when the update has failed.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// What differs while the service goes back to the last specification with which all its pods were good, by a
-    /// rollback or an undo.
+    /// What differs while the service goes back to the last specification with which all its pods were good,
+    /// by a rollback or an undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackPolicy>,
 }

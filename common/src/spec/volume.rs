@@ -40,13 +40,14 @@ impl VolumeKind {
     }
 }
 
-/// A volume and where a container has it. Read from a text as Compose has it (`data:/var/lib/app`, `/cache`), or
-/// from a map.
+/// A volume and where a container has it. Read from a text as Compose has it (`data:/var/lib/app`, `/cache`),
+/// or from a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VolumeMount {
     /// What becomes of its data.
     pub kind: VolumeKind,
-    /// Its name in the service, or the path of the host; `None` for a local volume of one container, and in memory.
+    /// Its name in the service, or the path of the host; `None` for a local volume of one container, and in
+    /// memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Its path in the container.
@@ -57,7 +58,8 @@ pub struct VolumeMount {
     /// How much it is meant to hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
-    /// The app whose services share it; `None` if it is shared by the pods of one service, and for other kinds.
+    /// The app whose services share it; `None` if it is shared by the pods of one service, and for other
+    /// kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
     /// What contradicts itself in the map that it was read from. Never stored, because it is refused.
@@ -86,8 +88,8 @@ pub struct SharedVolume {
 }
 
 impl PodSpec {
-    /// Returns how many bytes the volumes of one pod are meant to hold on its node. Containers that share a volume
-    /// reserve it once.
+    /// Returns how many bytes the volumes of one pod are meant to hold on its node. Containers that share a
+    /// volume reserve it once.
     pub(super) fn volume_space(&self) -> u64 {
         let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
         for volume in self.containers.iter().flat_map(|container| &container.volumes) {
@@ -124,8 +126,8 @@ impl PodSpec {
         found
     }
 
-    /// Makes the shared volumes of a service those of its app. Returns what is wrong where a document names another
-    /// app; `pointer_of` is that of a container.
+    /// Makes the shared volumes of a service those of its app. Returns what is wrong where a document names
+    /// another app; `pointer_of` is that of a container.
     pub(super) fn share_in_app(
         &mut self,
         app: Option<&AppName>,
@@ -160,8 +162,8 @@ impl PodSpec {
         found
     }
 
-    /// Returns what a worker that cannot reach Redis does with the pod if its document does not say. What is written
-    /// to a persistent volume must not be written by two pods.
+    /// Returns what a worker that cannot reach Redis does with the pod if its document does not say. What is
+    /// written to a persistent volume must not be written by two pods.
     pub fn default_on_disconnect(&self) -> OnDisconnect {
         if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
     }

@@ -1,4 +1,5 @@
-//! The addresses of services and their slots: who has which, confirmed by the replicas before any pod learns it.
+//! The addresses of services and their slots: who has which, confirmed by the replicas before any pod learns
+//! it.
 
 use redis::cmd;
 
@@ -15,8 +16,8 @@ use crate::ids::{AppName, ServiceName};
 pub enum GivenAddress {
     /// It has this address, and keeps it for its life.
     Confirmed(PoolAddress),
-    /// It has an address that a failover could still lose, so that another name could get it. It must not be told yet:
-    /// ask again.
+    /// It has an address that a failover could still lose, so that another name could get it. It must not be
+    /// told yet: ask again.
     Unconfirmed,
     /// There is no such service, or its slot is not wanted.
     Missing,

@@ -1,4 +1,5 @@
-//! Certificates that proxies order by ACME, and the accounts that they order with. Keys arrive here encrypted.
+//! Certificates that proxies order by ACME, and the accounts that they order with. Keys arrive here
+//! encrypted.
 
 use std::time::Duration;
 
@@ -87,8 +88,8 @@ impl Store {
         Ok((!certificate.id.is_empty()).then_some(certificate))
     }
 
-    /// Begins an order for a host as holder of the lease `lease`. Returns the number of orders since the last that
-    /// succeeded, with this one; `None` if `holder` does not hold the lease any more.
+    /// Begins an order for a host as holder of the lease `lease`. Returns the number of orders since the last
+    /// that succeeded, with this one; `None` if `holder` does not hold the lease any more.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -110,7 +111,8 @@ impl Store {
         }
     }
 
-    /// Has all proxies answer the authority. Returns false if another process has begun an order for the host.
+    /// Has all proxies answer the authority. Returns false if another process has begun an order for the
+    /// host.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -130,7 +132,8 @@ impl Store {
         Ok(word("storing a challenge", self.link.script(&put.call()).await?)? == "OK")
     }
 
-    /// Returns what the authority is answered for these hosts, in this order. A record that is unreadable has nothing.
+    /// Returns what the authority is answered for these hosts, in this order. A record that is unreadable has
+    /// nothing.
     ///
     /// # Errors
     /// Those that are not about one key, see [`StoreError::is_broken_key`].
@@ -167,8 +170,8 @@ impl Store {
         Ok(())
     }
 
-    /// Notes why an order failed, and how long nothing is ordered for the host. Returns false if that is no news:
-    /// another process has begun one.
+    /// Notes why an order failed, and how long nothing is ordered for the host. Returns false if that is no
+    /// news: another process has begun one.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -98,8 +98,8 @@ pub enum DeadLetterRequeue {
 }
 
 impl DeadLetter {
-    /// Returns whether its payload came through a queue that may get it back: `sq`, or `pq:<node>`. Any program
-    /// can write an entry that names another key.
+    /// Returns whether its payload came through a queue that may get it back: `sq`, or `pq:<node>`. Any
+    /// program can write an entry that names another key.
     pub fn can_be_requeued(&self) -> bool {
         self.queue == keys::SQ
             || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
@@ -232,8 +232,8 @@ impl Store {
         Ok((found, true))
     }
 
-    /// Requeues the payload of a dead letter, or `edited` in its place: to `sq` if the node of its queue is no
-    /// member any more.
+    /// Requeues the payload of a dead letter, or `edited` in its place: to `sq` if the node of its queue is
+    /// no member any more.
     ///
     /// # Errors
     /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
@@ -282,10 +282,10 @@ impl Store {
         }
     }
 
-    /// Drops those of up to `count` dead letters from `offset` on that have become pointless: their pod belonged
-    /// to a service that has been deleted, scaled down or replaced since. The payload of such a pod is built from
-    /// its service, so that none is lost. Returns the dropped ones, and from where to
-    /// go on; none if these were the last.
+    /// Drops those of up to `count` dead letters from `offset` on that have become pointless: their pod
+    /// belonged to a service that has been deleted, scaled down or replaced since. The payload of such a pod
+    /// is built from its service, so that none is lost. Returns the dropped ones, and from where to go on;
+    /// none if these were the last.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -15,14 +15,14 @@ use crate::spec::{Dependency, DependsOn, ServiceProgress};
 const MAX_PODS: u32 = 256;
 
 impl Store {
-    /// Returns what these services depend on, in this order, and how far that is. The number of round trips does not
-    /// depend on their number: one if none of them depends on anything.
+    /// Returns what these services depend on, in this order, and how far that is. The number of round trips
+    /// does not depend on their number: one if none of them depends on anything.
     ///
     /// A node that was silent for `silent_after` milliseconds counts as gone, with what runs there.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`]. A service whose record cannot be read
-    /// depends on nothing; one that others depend on counts as missing.
+    /// Those that are not about one key, see [`StoreError::is_broken_key`]. A service whose record cannot be
+    /// read depends on nothing; one that others depend on counts as missing.
     pub async fn dependencies(
         &self,
         services: &[ServiceName],
@@ -117,8 +117,8 @@ impl Store {
     }
 }
 
-/// How long a worker that has registered has to look at what runs on its machine. Until then a record that was written
-/// before counts for nothing: the machine may have been down.
+/// How long a worker that has registered has to look at what runs on its machine. Until then a record that
+/// was written before counts for nothing: the machine may have been down.
 const SETTLE_MS: RedisMillis = 10_000;
 
 /// The time that records are compared with.
@@ -151,8 +151,8 @@ impl Clock {
         self.is_true_still(written, node.registered_at, node.beat)
     }
 
-    /// Whether what was written at this time by a worker that has registered and was heard at these is so now. A time
-    /// in the future is that of a former master, and long ago.
+    /// Whether what was written at this time by a worker that has registered and was heard at these is so
+    /// now. A time in the future is that of a former master, and long ago.
     fn is_true_still(&self, written: RedisMillis, registered_at: RedisMillis, beat: RedisMillis) -> bool {
         let is_heard = self.now.saturating_sub(beat) < self.silent_after;
         let has_settled = self.now < registered_at || self.now - registered_at > SETTLE_MS;

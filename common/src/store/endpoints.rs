@@ -14,7 +14,8 @@ use crate::ingress::{IngressRule, parse_alias, parse_callers};
 
 /// Pods whose endpoints one script makes: some milliseconds of Redis.
 const PIECE: usize = 1000;
-/// How long Redis keeps the endpoints of a service after a proxy has asked for them, as in the script `follow`.
+/// How long Redis keeps the endpoints of a service after a proxy has asked for them, as in the script
+/// `follow`.
 const KEPT_SECONDS: i64 = 3600;
 /// How often the making begins again because the master changed meanwhile.
 const MAX_ATTEMPTS: usize = 5;
@@ -44,7 +45,8 @@ pub struct Routing {
 pub struct EndpointVersion {
     /// Counts the changes.
     pub version: u64,
-    /// When the master took over under which the set was made. Sets of different masters have nothing in common.
+    /// When the master took over under which the set was made. Sets of different masters have nothing in
+    /// common.
     pub master: String,
 }
 
@@ -89,8 +91,8 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these are left out:
-    /// they harm no others.
+    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these
+    /// are left out: they harm no others.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -112,8 +114,8 @@ impl Store {
         Ok(routing)
     }
 
-    /// Returns the endpoints of a service unless they are those that the caller knows, and has the scripts that move
-    /// pods keep them for the next hour.
+    /// Returns the endpoints of a service unless they are those that the caller knows, and has the scripts
+    /// that move pods keep them for the next hour.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -143,8 +145,9 @@ impl Store {
         Err(unexpected(what, "a new master each time"))
     }
 
-    /// Returns the version of the endpoints of each of these services, and keeps them for the next hour; `None` for those
-    /// that have to be followed anew. A hundred of them cost Redis what a few calls of [`Store::follow_endpoints`] do.
+    /// Returns the version of the endpoints of each of these services, and keeps them for the next hour;
+    /// `None` for those that have to be followed anew. A hundred of them cost Redis what a few calls of
+    /// [`Store::follow_endpoints`] do.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -65,8 +65,8 @@ pub struct FormerSpecs {
 
 impl Store {
     /// Lists pods again that are on a node, but in no slot of their service, or not among the pushed pods if
-    /// `service` is none. `has_second` tells whether a replica of the service may have two pods. Returns one outcome
-    /// for each.
+    /// `service` is none. `has_second` tells whether a replica of the service may have two pods. Returns one
+    /// outcome for each.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -155,8 +155,8 @@ impl Store {
         Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
-    /// Lets those of the former specifications expire that are `unused`: no pod names them. Returns their number:
-    /// 0 if one has become a current one again since `former` was read.
+    /// Lets those of the former specifications expire that are `unused`: no pod names them. Returns their
+    /// number: 0 if one has become a current one again since `former` was read.
     ///
     /// # Errors
     /// See [`StoreError`].

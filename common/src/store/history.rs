@@ -1,9 +1,9 @@
 //! What services were before: the specifications of their former generations, so that a change can be undone.
 //!
-//! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint>" and, on the lines below, the
-//! specification. `service_put` writes it. The current generation is in the service itself, so a service that was
-//! never changed has no such key. It only informs: a failover may lose the latest entry, and nothing else depends on
-//! it.
+//! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint>" and, on the lines
+//! below, the specification. `service_put` writes it. The current generation is in the service itself, so a
+//! service that was never changed has no such key. It only informs: a failover may lose the latest entry, and
+//! nothing else depends on it.
 
 use redis::cmd;
 
@@ -29,8 +29,8 @@ pub struct FormerGeneration {
 }
 
 impl FormerGeneration {
-    /// Reads a field of the history. `None` if it is none that this version can read: written by hand, or of a newer
-    /// version.
+    /// Reads a field of the history. `None` if it is none that this version can read: written by hand, or of
+    /// a newer version.
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
         let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;

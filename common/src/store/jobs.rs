@@ -102,8 +102,8 @@ impl Store {
         read("reading the results of a job", self.link.pipeline(&pipe).await?)
     }
 
-    /// Returns what is known of the indices of a job as Redis has it: those that are complete, and those that have
-    /// failed.
+    /// Returns what is known of the indices of a job as Redis has it: those that are complete, and those that
+    /// have failed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -136,7 +136,8 @@ impl Store {
         self.link.query(cmd("HLEN").arg(keys::done(job))).await
     }
 
-    /// Ends a job: it is complete, or has failed because of a word and a sentence. Returns false if it has changed.
+    /// Ends a job: it is complete, or has failed because of a word and a sentence. Returns false if it has
+    /// changed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -159,8 +160,8 @@ impl Store {
         }
     }
 
-    /// Counts those of these pods of a job that have ended with success. Returns the number of indices that were not
-    /// complete before.
+    /// Counts those of these pods of a job that have ended with success. Returns the number of indices that
+    /// were not complete before.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -206,8 +207,8 @@ impl Store {
         Ok(crons)
     }
 
-    /// Returns the jobs of a cron, the oldest first, each with its tick or the time at which it was run by hand, in
-    /// seconds since 1970.
+    /// Returns the jobs of a cron, the oldest first, each with its tick or the time at which it was run by
+    /// hand, in seconds since 1970.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -294,8 +295,8 @@ impl Store {
     }
 }
 
-/// Reads the fields of `done:<job>` or `tries:<job>`. What is unreadable was written by hand, and counts as a result of
-/// which nothing is known.
+/// Reads the fields of `done:<job>` or `tries:<job>`. What is unreadable was written by hand, and counts as a
+/// result of which nothing is known.
 fn results(fields: Vec<(String, Vec<u8>)>) -> BTreeMap<u32, IndexResult> {
     let result = |(index, value): (String, Vec<u8>)| Some((index.parse().ok()?, result(&value)));
     fields.into_iter().filter_map(result).collect()
@@ -337,7 +338,8 @@ pub(super) fn job_progress(fields: &Fields<'_>) -> JobProgress {
 pub(super) fn cron_progress(fields: &Fields<'_>) -> CronProgress {
     let ticks_text = fields.text("ticks");
     CronProgress {
-        // Ticks that are no list of ranges were written by hand: none is known, and the next one is written anew.
+        // Ticks that are no list of ranges were written by hand: none is known, and the next one is written
+        // anew.
         ticks: ticks_text.parse().unwrap_or_default(),
         ticks_text,
         since: fields.text("times_since").parse().unwrap_or_default(),

@@ -154,8 +154,8 @@ pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| "ep:".to_owned(), endpoints)
 }
 
-/// Returns the keys in which the end of a pod is counted, if its service is a job: its record, what is done, and what has
-/// failed. Names that are no keys for a pod of no service.
+/// Returns the keys in which the end of a pod is counted, if its service is a job: its record, what is done,
+/// and what has failed. Names that are no keys for a pod of no service.
 pub(crate) fn counted_in(service_name: Option<&ServiceName>) -> [String; 3] {
     let of = |key: fn(&ServiceName) -> String, none: &str| service_name.map_or_else(|| none.to_owned(), key);
     [of(service, "service:"), of(done, "done:"), of(tries, "tries:")]

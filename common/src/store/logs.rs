@@ -64,7 +64,8 @@ pub struct LinesRequest {
     /// Only lines that contain this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grep: Option<String>,
-    /// Lines of containers that were removed, which the worker has kept, in place of those of pods that are there.
+    /// Lines of containers that were removed, which the worker has kept, in place of those of pods that are
+    /// there.
     #[serde(default)]
     pub previous: bool,
 }
@@ -236,9 +237,9 @@ impl Store {
         Ok(is_wanted.then_some(chunks))
     }
 
-    /// Reads the chunks after `last` (`"0"` at first, then what the call before returned), and keeps the answer
-    /// from expiring. Returns them and the new `last`. Where output was dropped a line says so. Does not wait
-    /// for output: call again, after [`Store::LOG_POLL`] if nothing came.
+    /// Reads the chunks after `last` (`"0"` at first, then what the call before returned), and keeps the
+    /// answer from expiring. Returns them and the new `last`. Where output was dropped a line says so. Does
+    /// not wait for output: call again, after [`Store::LOG_POLL`] if nothing came.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -150,8 +150,8 @@ impl Store {
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
     }
 
-    /// Records that containers with a former name of a node run on its machine, and tells by an event if that is new.
-    /// Returns whether the node has a record.
+    /// Records that containers with a former name of a node run on its machine, and tells by an event if that
+    /// is new. Returns whether the node has a record.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -165,8 +165,8 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// Removes a dead node whose queues are empty, with all its keys. With `is_former` it only gives up the volumes of
-    /// machines that had its name before: `Missing` if there is none that could have any.
+    /// Removes a dead node whose queues are empty, with all its keys. With `is_former` it only gives up the
+    /// volumes of machines that had its name before: `Missing` if there is none that could have any.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -274,7 +274,8 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
     let problem = fields.text("engine_problem");
     let amount = |field: &str| fields.number::<i64>(field).map(|amount| amount.max(0) as u64);
     let kind = if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet };
-    // As in `assign.lua`: a worker of a version before a resource does not limit it; an external one offers none.
+    // As in `assign.lua`: a worker of a version before a resource does not limit it; an external one offers
+    // none.
     let offered = |resource: Resource| match (kind, fields.text(resource.field()).is_empty()) {
         (NodeKind::Kubeleet, true) => Ok(Resources::UNLIMITED),
         _ => amount(resource.field()),

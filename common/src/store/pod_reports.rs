@@ -93,7 +93,8 @@ pub enum WriteOutcome {
     Wanted,
 }
 
-/// A payload of more bytes than this is a giant: Redis makes it a dead letter by itself. As in `_prelude.lua`.
+/// A payload of more bytes than this is a giant: Redis makes it a dead letter by itself. As in
+/// `_prelude.lua`.
 const GIANT: usize = 512 * 1024;
 
 /// Returns the field `containers` of a record; empty for a pod with one container.

@@ -213,8 +213,8 @@ impl Store {
         Ok(peek.finish(self.link.query(cmd("SCARD").arg(key)).await?))
     }
 
-    /// Returns how many entries of a key are read at a time. Any program can push payloads of half a gigabyte:
-    /// where entries are large on average, or one of them may be, each is read alone.
+    /// Returns how many entries of a key are read at a time. Any program can push payloads of half a
+    /// gigabyte: where entries are large on average, or one of them may be, each is read alone.
     async fn entries_per_read(&self, key: &str, length: &str) -> Result<usize, StoreError> {
         let length: usize = self.link.query(cmd(length).arg(key)).await?;
         let mut usage = cmd("MEMORY");

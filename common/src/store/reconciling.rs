@@ -60,7 +60,8 @@ pub struct ReplacedPod {
     pub id: PodId,
     /// The node that it was last seen on.
     pub node: NodeName,
-    /// The pod that has the other place of its slot and must be ready; none if its successor is created later.
+    /// The pod that has the other place of its slot and must be ready; none if its successor is created
+    /// later.
     pub successor: Option<PodId>,
 }
 
@@ -118,8 +119,8 @@ impl Store {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
 
-    /// Creates a second pod for each of these replicas, which is to replace the one that it has: for as many as one
-    /// script creates. This is the step of replacement after the one of `service`.
+    /// Creates a second pod for each of these replicas, which is to replace the one that it has: for as many
+    /// as one script creates. This is the step of replacement after the one of `service`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -132,8 +133,8 @@ impl Store {
         self.create_part(service, part, Place::Second { step: &service.rollout.step }).await
     }
 
-    /// Creates pods of a job, for as many of these indices as one script creates. This is the step after the one of `job`:
-    /// of two schedulers that have read the same step one creates pods.
+    /// Creates pods of a job, for as many of these indices as one script creates. This is the step after the
+    /// one of `job`: of two schedulers that have read the same step one creates pods.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -142,9 +143,9 @@ impl Store {
         self.create_part(job, part, Place::FirstOfJob { step: &job.rollout.step }).await
     }
 
-    /// Stops pods of a service that are in service, as many as one script stops, because they are replaced. This is the
-    /// step of replacement after the one of `service`. Returns whether there is more to do: the service or a pod has
-    /// changed, or some pods are left.
+    /// Stops pods of a service that are in service, as many as one script stops, because they are replaced.
+    /// This is the step of replacement after the one of `service`. Returns whether there is more to do: the
+    /// service or a pod has changed, or some pods are left.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -185,8 +186,9 @@ impl Store {
         }
     }
 
-    /// Sets the current generation in the records of those of these pods that have the current specification of
-    /// their service. A pod with another generation than the one it comes with is left out. Returns their number.
+    /// Sets the current generation in the records of those of these pods that have the current specification
+    /// of their service. A pod with another generation than the one it comes with is left out. Returns their
+    /// number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -294,9 +296,9 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Frees slots whose pod has no record any more. Where no pod is named, the first place of the replica is free
-    /// already, and the pod in the second one takes it. Returns the number of slots that have changed. A slot that
-    /// another pod holds by now is left alone.
+    /// Frees slots whose pod has no record any more. Where no pod is named, the first place of the replica is
+    /// free already, and the pod in the second one takes it. Returns the number of slots that have changed. A
+    /// slot that another pod holds by now is left alone.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -369,8 +371,8 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
     Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
 }
 
-/// Creates the pods of these replica indices, at most [`BATCH`] of them; none if the last change of the service
-/// is another one than `last_write`.
+/// Creates the pods of these replica indices, at most [`BATCH`] of them; none if the last change of the
+/// service is another one than `last_write`.
 pub(super) fn create_call(
     service: &Service,
     replicas: &[u32],

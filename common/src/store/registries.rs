@@ -76,7 +76,8 @@ impl Store {
         Ok(hosts)
     }
 
-    /// Returns these logins without their passwords, in this order: for each what was read, or why it is unreadable.
+    /// Returns these logins without their passwords, in this order: for each what was read, or why it is
+    /// unreadable.
     ///
     /// # Errors
     /// Those that are not about one key, see [`StoreError::is_broken_key`].

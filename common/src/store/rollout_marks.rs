@@ -1,7 +1,7 @@
 //! What is noted about the rollout of a service's generation, in the service's own hash.
 //!
-//! Each mark begins with the generation that it is about, so a new generation needs none of them removed, and a version
-//! that knows no marks leaves none that are wrong.
+//! Each mark begins with the generation that it is about, so a new generation needs none of them removed, and
+//! a version that knows no marks leaves none that are wrong.
 
 use super::reply::{Fields, unexpected, word};
 use super::scripts::rollout_mark;

@@ -39,9 +39,9 @@ impl Store {
         self.reclaim(id, silent, max, false).await
     }
 
-    /// Returns to the queue up to `max` pods that a scheduler has in flight which has ended, and says so itself.
-    /// Once there are none it counts as silent, and is forgotten soon. Returns their number, or `None` if the
-    /// scheduler has shown a sign of life in this very millisecond: try again.
+    /// Returns to the queue up to `max` pods that a scheduler has in flight which has ended, and says so
+    /// itself. Once there are none it counts as silent, and is forgotten soon. Returns their number, or
+    /// `None` if the scheduler has shown a sign of life in this very millisecond: try again.
     ///
     /// # Errors
     /// See [`StoreError`].

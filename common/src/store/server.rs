@@ -1,5 +1,5 @@
-//! Whether the Redis server is one that kubeleet can rely on: its version, its eviction and its persistence, and
-//! whether this program understands the data in it.
+//! Whether the Redis server is one that kubeleet can rely on: its version, its eviction and its persistence,
+//! and whether this program understands the data in it.
 
 use redis::cmd;
 
@@ -46,8 +46,8 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// Returns when the Redis master changed or was restarted; now, if no script has noticed it yet. `None` if it never
-    /// did.
+    /// Returns when the Redis master changed or was restarted; now, if no script has noticed it yet. `None`
+    /// if it never did.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -9,8 +9,8 @@ use crate::ids::AppName;
 use crate::ingress::stored_rules;
 use crate::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
 
-/// Returns the fields that the scripts store as they get them, each with its name in the hash: JSON, or `""` for one
-/// that is not there.
+/// Returns the fields that the scripts store as they get them, each with its name in the hash: JSON, or `""`
+/// for one that is not there.
 pub(super) fn passed_on(fields: &ServiceFields) -> Vec<(&'static str, String)> {
     // The scripts do more with the others, so these are arguments of their own.
     let ServiceFields {

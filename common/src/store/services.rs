@@ -169,8 +169,9 @@ impl Store {
         Ok((read_put(desired, reply)?, receipt))
     }
 
-    /// Takes the generation of a service back whose rollout failed: its pods get the specification of a former one.
-    /// `why` is noted and told in an event. Returns false if the service has changed since it was read.
+    /// Takes the generation of a service back whose rollout failed: its pods get the specification of a
+    /// former one. `why` is noted and told in an event. Returns false if the service has changed since it was
+    /// read.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -182,8 +183,8 @@ impl Store {
         Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
     }
 
-    /// Writes the routes of a service anew, see [`Service::lacks_routes`]. Returns false if the service has changed since it
-    /// was read, or another one has a route of it by now.
+    /// Writes the routes of a service anew, see [`Service::lacks_routes`]. Returns false if the service has
+    /// changed since it was read, or another one has a route of it by now.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -193,9 +194,9 @@ impl Store {
         Ok(matches!(outcome, PutOutcome::Scaled { .. }))
     }
 
-    /// Stores a service that must not exist. If it gets at most [`PODS_CREATED_INLINE`] pods at once, these are
-    /// created in the same round trip. Returns the number of pods that were created; the others are created
-    /// like those of any other service. If the service is refused, no pod is created.
+    /// Stores a service that must not exist. If it gets at most [`PODS_CREATED_INLINE`] pods at once, these
+    /// are created in the same round trip. Returns the number of pods that were created; the others are
+    /// created like those of any other service. If the service is refused, no pod is created.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -281,8 +282,8 @@ impl Store {
         self.restart(name, expected, None).await
     }
 
-    /// As [`Store::restart_service`], because of a change of a secret or config that it uses; not if it was created or
-    /// restarted since.
+    /// As [`Store::restart_service`], because of a change of a secret or config that it uses; not if it was
+    /// created or restarted since.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -422,8 +423,8 @@ impl Store {
     }
 
     /// Returns, for each of these services, how many pods have been created and how many are desired; `None`
-    /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are created as these
-    /// end.
+    /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are
+    /// created as these end.
     ///
     /// # Errors
     /// Only those that retrying may help, see [`StoreError::is_transient`].
@@ -594,8 +595,8 @@ fn put_call(
     call
 }
 
-/// Returns whether the routes of a service lack a line that follows from its record: an API of a version that does not know
-/// one of its fields has written them. What a later version has written beside them is no lack.
+/// Returns whether the routes of a service lack a line that follows from its record: an API of a version that
+/// does not know one of its fields has written them. What a later version has written beside them is no lack.
 fn lacks_routes(service: &Service, routes_text: &str) -> bool {
     let wanted = routes(&service.name, &service.fields);
     if wanted.is_empty() {
@@ -605,8 +606,8 @@ fn lacks_routes(service: &Service, routes_text: &str) -> bool {
     !wanted.iter().all(|line| stored.contains(line.as_str()))
 }
 
-/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one that says who
-/// reaches it, if not all do, and one for each alias.
+/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one
+/// that says who reaches it, if not all do, and one for each alias.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));

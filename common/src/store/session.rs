@@ -71,7 +71,8 @@ pub enum Registration {
     },
     /// It was declared dead and its pods are still being moved: try again soon.
     Draining,
-    /// Another worker has this name, and its heartbeats arrive or did so a short time ago. No session has begun.
+    /// Another worker has this name, and its heartbeats arrive or did so a short time ago. No session has
+    /// begun.
     Taken(NameTaken),
     /// This Redis does not know the worker's cluster: it was emptied, or it is another one. No session has
     /// begun.
@@ -285,8 +286,8 @@ impl Session {
                     Some(unknown),
                 ],
             ) => {
-                // What another program added to the stop requests is any bytes. An error would expire the lease of
-                // a worker whose heartbeat Redis has recorded.
+                // What another program added to the stop requests is any bytes. An error would expire the
+                // lease of a worker whose heartbeat Redis has recorded.
                 let ids = |value| -> Result<Vec<PodId>, StoreError> {
                     let ids: Vec<Vec<u8>> = read(what, value)?;
                     let id = |bytes| PodId::new(String::from_utf8(bytes).ok()?).ok();

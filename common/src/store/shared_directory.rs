@@ -1,5 +1,5 @@
-//! What workers report about disks: which node has the cluster's directory for shared volumes, and whether its own is
-//! full.
+//! What workers report about disks: which node has the cluster's directory for shared volumes, and whether
+//! its own is full.
 
 use redis::Value;
 
@@ -39,9 +39,9 @@ impl Session {
         }
     }
 
-    /// Reports the shared directory of this node. `known` is the id that the cluster's directory had when the worker
-    /// heard of it last: a Redis that was emptied gets it back. Returns the id of the cluster's directory; `None` asks
-    /// for a directory without an id to be given one and reported again.
+    /// Reports the shared directory of this node. `known` is the id that the cluster's directory had when the
+    /// worker heard of it last: a Redis that was emptied gets it back. Returns the id of the cluster's
+    /// directory; `None` asks for a directory without an id to be given one and reported again.
     ///
     /// # Errors
     /// See [`StoreError`](super::StoreError).

@@ -1,8 +1,8 @@
 //! The stored form of a specification: what is in `spec:<id>` and in the field `spec_text` of a service.
 //!
-//! Documents of users are read strictly, this form leniently: an unknown field is ignored, and a missing one means
-//! what pods did before the field existed. So a version can read what the next one writes, and a new field
-//! replaces no pod.
+//! Documents of users are read strictly, this form leniently: an unknown field is ignored, and a missing one
+//! means what pods did before the field existed. So a version can read what the next one writes, and a new
+//! field replaces no pod.
 //!
 //! `tests/fixtures/stored` has what each version has written.
 
@@ -13,24 +13,25 @@ use sha2::{Digest, Sha256};
 use crate::ids::{ServiceName, SpecId};
 use crate::spec::{ContainerSpec, PodSpec};
 
-/// The newest version of the stored form that this program reads. It rises only if an earlier program would run a
-/// pod wrongly that it reads leniently.
+/// The newest version of the stored form that this program reads. It rises only if an earlier program would
+/// run a pod wrongly that it reads leniently.
 pub(crate) const VERSION: u32 = 3;
 
 /// The version of pods that have fields which version 1 does not have.
 const WITH_MORE_FIELDS: u32 = 2;
 
-/// The version of pods of jobs: an earlier program would run them again and again, as those of a service, and without
-/// their index.
+/// The version of pods of jobs: an earlier program would run them again and again, as those of a service, and
+/// without their index.
 const OF_JOBS: u32 = 3;
 
-/// The fields of a container that version 1 has. Programs that know only these would start a pod without the other
-/// ones, with another entry point or as another user for example: a pod that uses one is stored as version 2.
+/// The fields of a container that version 1 has. Programs that know only these would start a pod without the
+/// other ones, with another entry point or as another user for example: a pod that uses one is stored as
+/// version 2.
 const FIELDS_OF_VERSION_1: [&str; 7] =
     ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
 
-/// The part of a hash that is the id of a specification. It is short because every payload of a service contains
-/// it; among a million specifications, two with the same id are one chance in 30 million.
+/// The part of a hash that is the id of a specification. It is short because every payload of a service
+/// contains it; among a million specifications, two with the same id are one chance in 30 million.
 const SPEC_ID_BYTES: usize = 8;
 
 /// The specification of a service's pods as it is stored.
@@ -92,16 +93,16 @@ impl SpecFile {
     }
 
     /// Returns a fingerprint of what the pods do. It does not depend on the order of fields, nor on whether a
-    /// field is left out or has the value that leaving it out means: adding a field to the stored form changes
-    /// no fingerprint.
+    /// field is left out or has the value that leaving it out means: adding a field to the stored form
+    /// changes no fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
         let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();
         hex(&Sha256::digest(canonical.as_bytes())[..16])
     }
 
-    /// Returns the id under which it is stored: equal for equal fingerprints of one service, so that pods that
-    /// have it already need not be replaced. Services share none: each deletes its own.
+    /// Returns the id under which it is stored: equal for equal fingerprints of one service, so that pods
+    /// that have it already need not be replaced. Services share none: each deletes its own.
     pub(crate) fn id(&self) -> SpecId {
         let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
@@ -124,8 +125,8 @@ fn without_choices() -> PodSpec {
     PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
 }
 
-/// Removes the fields that have the value of `missing`, in all objects. Every element of a list is compared with
-/// the first element of `missing`'s list. The keys of a `serde_json::Map` are sorted.
+/// Removes the fields that have the value of `missing`, in all objects. Every element of a list is compared
+/// with the first element of `missing`'s list. The keys of a `serde_json::Map` are sorted.
 fn without_defaults(value: Value, missing: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! Usage of pods and nodes, measured only while a client asks. A reader leaves a key that expires; each worker that
-//! sees it measures on its own schedule and writes one report, which all readers share.
+//! Usage of pods and nodes, measured only while a client asks. A reader leaves a key that expires; each
+//! worker that sees it measures on its own schedule and writes one report, which all readers share.
 
 use bytes::Bytes;
 use redis::cmd;
@@ -17,8 +17,8 @@ const REPORT_SECONDS: u64 = 15;
 const REPORTS_PER_READ: usize = 100;
 
 impl Store {
-    /// Asks a node, or all with `None`, to measure for another while. Returns whether that is new: then the first
-    /// report takes a moment.
+    /// Asks a node, or all with `None`, to measure for another while. Returns whether that is new: then the
+    /// first report takes a moment.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -39,9 +39,9 @@ pub enum PutValueOutcome {
 }
 
 impl Store {
-    /// Stores a version of a value: 1 creates it, and any other one must be the next. At most `max_count` values of
-    /// its kind may exist. With an app it is created as a part of that, and only a value of that app gets a next
-    /// version.
+    /// Stores a version of a value: 1 creates it, and any other one must be the next. At most `max_count`
+    /// values of its kind may exist. With an app it is created as a part of that, and only a value of that
+    /// app gets a next version.
     ///
     /// # Errors
     /// See [`StoreError`]. A write that not all replicas confirm in time is no error: the durability tells.
@@ -125,7 +125,8 @@ impl Store {
         infos.into_iter().next().unwrap_or(Ok(None))
     }
 
-    /// Returns these values without their contents, in this order: for each what was read, or why it is unreadable.
+    /// Returns these values without their contents, in this order: for each what was read, or why it is
+    /// unreadable.
     ///
     /// # Errors
     /// Those that are not about one key, see [`StoreError::is_broken_key`].

@@ -43,7 +43,8 @@ pub struct VolumeReport {
     pub remove: Vec<VolumeName>,
     /// Volumes that it has and that are bound to another node.
     pub elsewhere: Vec<VolumeName>,
-    /// The run of Redis that answered. A report counts as complete if the engine was asked after its run was known.
+    /// The run of Redis that answered. A report counts as complete if the engine was asked after its run was
+    /// known.
     pub redis_run: String,
 }
 
@@ -58,8 +59,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the records of these volumes, in this order; `None` for one that does not exist. An unreadable record
-    /// is an error of its own.
+    /// Returns the records of these volumes, in this order; `None` for one that does not exist. An unreadable
+    /// record is an error of its own.
     ///
     /// # Errors
     /// Only those that retrying may help, see [`StoreError::is_transient`].
@@ -110,8 +111,8 @@ impl Store {
         Ok(nodes)
     }
 
-    /// Expects these nodes to report their volumes before a volume without a record is bound. For those of a cluster
-    /// that is recovered or restored: they may have data, and may be down.
+    /// Expects these nodes to report their volumes before a volume without a record is bound. For those of a
+    /// cluster that is recovered or restored: they may have data, and may be down.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -126,8 +127,8 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns the nodes that can have volumes, as far as they are known: those that have registered, and those that
-    /// are expected to.
+    /// Returns the nodes that can have volumes, as far as they are known: those that have registered, and
+    /// those that are expected to.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -137,7 +138,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Records volumes as a backup has them, unless they have a record. Returns the number of those that had none.
+    /// Records volumes as a backup has them, unless they have a record. Returns the number of those that had
+    /// none.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -195,8 +197,9 @@ impl Store {
         Ok(usable.filter_map(saved).collect())
     }
 
-    /// Counts for how long these volumes have had no service: `passed` more than when they were counted last. All others
-    /// begin anew when they are abandoned. What another program wrote in the place of a count is counted from nothing.
+    /// Counts for how long these volumes have had no service: `passed` more than when they were counted last.
+    /// All others begin anew when they are abandoned. What another program wrote in the place of a count is
+    /// counted from nothing.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -225,8 +228,8 @@ impl Store {
         Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())
     }
 
-    /// Asks the node of a volume to remove its data, unless a pod uses it or is about to. The record goes when that
-    /// is done; if the node is none any more, at once.
+    /// Asks the node of a volume to remove its data, unless a pod uses it or is about to. The record goes
+    /// when that is done; if the node is none any more, at once.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -234,9 +237,9 @@ impl Store {
         self.remove(name, false).await
     }
 
-    /// As [`Store::remove_volume`] for all volumes of a service that is being deleted, also those that its last pods
-    /// still use: each is removed when its pods are gone. What an app shares is not the service's. Returns how many
-    /// there are.
+    /// As [`Store::remove_volume`] for all volumes of a service that is being deleted, also those that its
+    /// last pods still use: each is removed when its pods are gone. What an app shares is not the service's.
+    /// Returns how many there are.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -295,8 +298,8 @@ impl Store {
         Err(corrupt(what, format!("volume {name} changes its node all the time")))
     }
 
-    /// Returns the node that is to remove the data of a volume. Any that has the shared directory can remove what is
-    /// in it: the one that was asked before, while it is alive, or else the first.
+    /// Returns the node that is to remove the data of a volume. Any that has the shared directory can remove
+    /// what is in it: the one that was asked before, while it is alive, or else the first.
     async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
@@ -335,8 +338,8 @@ impl Store {
         Ok(VolumeUse { users, is_mounted, is_wanted })
     }
 
-    /// Returns whether a pod that is on a node may have this volume. Once the volume is being removed no pod that
-    /// needs it is assigned, so false stays false.
+    /// Returns whether a pod that is on a node may have this volume. Once the volume is being removed no pod
+    /// that needs it is assigned, so false stays false.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -374,7 +377,8 @@ struct VolumeUse {
 
 impl Session {
     /// Reports which persistent volumes this node's engine has, and which of those it was to remove are gone.
-    /// `seen_run` is the run of Redis that was known before the engine was asked: of an earlier report, or `None`.
+    /// `seen_run` is the run of Redis that was known before the engine was asked: of an earlier report, or
+    /// `None`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -423,8 +427,8 @@ impl Session {
 }
 
 impl Session {
-    /// Records how much volumes of this node hold. `local` are local ones that hold more than their space since the last
-    /// call.
+    /// Records how much volumes of this node hold. `local` are local ones that hold more than their space
+    /// since the last call.
     ///
     /// # Errors
     /// See [`StoreError`].

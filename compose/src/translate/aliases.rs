@@ -1,5 +1,5 @@
-//! The further names of services: the `aliases` of their networks, and `container_name`, by which Compose files reach them
-//! as well. Here an alias is one of the app, and leads to one service.
+//! The further names of services: the `aliases` of their networks, and `container_name`, by which Compose
+//! files reach them as well. Here an alias is one of the app, and leads to one service.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Files beside a Compose file that a service mounts, such as `./nginx.conf:/etc/nginx/nginx.conf`. They are not on the
-//! nodes, so each goes with the app as a config: what is in it when the Compose file is applied, and read-only.
+//! Files beside a Compose file that a service mounts, such as `./nginx.conf:/etc/nginx/nginx.conf`. They are
+//! not on the nodes, so each goes with the app as a config: what is in it when the Compose file is applied,
+//! and read-only.
 
 use common::document::Node;
 
@@ -31,8 +32,8 @@ pub(crate) fn complete(volumes: &mut Node, folder: &str) {
     }
 }
 
-/// Returns the name of the config for a file: that of the app, the service, and the file in the container. The same for
-/// each user of the app, wherever the file is.
+/// Returns the name of the config for a file: that of the app, the service, and the file in the container.
+/// The same for each user of the app, wherever the file is.
 pub(crate) fn config_name(app: &str, service: &str, target: &str) -> String {
     let file = target.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     format!("{app}-{service}-{file}")

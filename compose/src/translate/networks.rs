@@ -1,5 +1,5 @@
-//! Which services of a file reach each other by name: those that have a network in common, as with Compose. A file that
-//! names no networks keeps out no service.
+//! Which services of a file reach each other by name: those that have a network in common, as with Compose. A
+//! file that names no networks keeps out no service.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Volumes: named ones, those without a name, those in memory, and paths of the nodes. A file whose path is relative to
-//! the Compose file is [no volume](files_beside).
+//! Volumes: named ones, those without a name, those in memory, and paths of the nodes. A file whose path is
+//! relative to the Compose file is [no volume](files_beside).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,8 +106,8 @@ fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
     }
 }
 
-/// Returns the named volumes that several services have. `services` are the names of services in the file, and what
-/// they became.
+/// Returns the named volumes that several services have. `services` are the names of services in the file,
+/// and what they became.
 pub(crate) fn common_volumes(services: &[(&str, &mut Node)]) -> BTreeSet<String> {
     let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (service, document) in services {
@@ -154,8 +154,8 @@ fn shared(volume: &Node, source: &str) -> Node {
     long
 }
 
-/// Notes what is otherwise than with Compose about the named volumes that services have. `common` are those of several
-/// services, which are shared if `shares_volumes`.
+/// Notes what is otherwise than with Compose about the named volumes that services have. `common` are those
+/// of several services, which are shared if `shares_volumes`.
 pub(crate) fn note_uses(
     root: &Node,
     services: &[(&str, &mut Node)],

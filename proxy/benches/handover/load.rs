@@ -21,7 +21,8 @@ const CONNECTIONS: usize = 32;
 const BODY: usize = 4096;
 /// A request without an answer for this long has failed.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// The pause after a failure, which takes less time than an answer: otherwise a failing proxy would get more requests.
+/// The pause after a failure, which takes less time than an answer: otherwise a failing proxy would get more
+/// requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What became of requests.
@@ -29,7 +30,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Outcomes {
     /// The number of failures of each kind.
     pub failures: BTreeMap<String, usize>,
-    /// GETs that were sent again on a new connection, because a kept one ended before the first byte of the answer.
+    /// GETs that were sent again on a new connection, because a kept one ended before the first byte of the
+    /// answer.
     pub resent: usize,
     /// The time that each request took, failed or not, in ascending order.
     pub times: Vec<Duration>,
@@ -149,8 +151,9 @@ impl LoadClient {
         self.outcomes
     }
 
-    /// Sends a request. As browsers do, sends a GET again if a kept connection ends instead of an answer: the server may
-    /// have closed it between two requests. What was not sent at all on a kept connection goes on a new one.
+    /// Sends a request. As browsers do, sends a GET again if a kept connection ends instead of an answer: the
+    /// server may have closed it between two requests. What was not sent at all on a kept connection goes on
+    /// a new one.
     async fn send(&mut self, method: &Method) -> Result<(), RequestFailure> {
         loop {
             let (mut connection, is_kept) = self.connection().await?;

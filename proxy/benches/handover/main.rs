@@ -1,15 +1,16 @@
-//! Requests that fail while pods are replaced: kubeleet's ingress, and nginx and HAProxy with a reload for each new pod, in
-//! one run on the same machine.
+//! Requests that fail while pods are replaced: kubeleet's ingress, and nginx and HAProxy with a reload for
+//! each new pod, in one run on the same machine.
 //!
-//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed when it is to stop. 32
-//! connections send requests without pause, of which a third are POSTs with a body. Pods are replaced one after the other:
+//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed when it is to
+//! stop. 32 connections send requests without pause, of which a third are POSTs with a body. Pods are
+//! replaced one after the other:
 //!
 //! - kubeleet: the gate of the old pod is closed and has let go before the pod is killed.
-//! - nginx and HAProxy: the new list of pods is written and the reload command run, and the old pod is killed as soon as
-//!   that has returned, or a second later.
+//! - nginx and HAProxy: the new list of pods is written and the reload command run, and the old pod is killed
+//!   as soon as that has returned, or a second later.
 //!
-//! Without nginx or haproxy (`apt-get install nginx-light haproxy`) the others are measured. `HANDOVERS` changes the number
-//! of pods that are replaced.
+//! Without nginx or haproxy (`apt-get install nginx-light haproxy`) the others are measured. `HANDOVERS`
+//! changes the number of pods that are replaced.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A pod: a small HTTP/1.1 server in a process of its own. It is killed the moment it is to stop, as a program is that dies
-//! of SIGTERM at once.
+//! A pod: a small HTTP/1.1 server in a process of its own. It is killed the moment it is to stop, as a
+//! program is that dies of SIGTERM at once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,8 @@
-//! What the authority is answered that checks a host: read from Redis, where the proxy that orders has put it.
+//! What the authority is answered that checks a host: read from Redis, where the proxy that orders has put
+//! it.
 //!
-//! Anybody can ask. So each host is read at most once in [`CACHED_FOR`], in one round trip for all, whatever they ask for.
+//! Anybody can ask. So each host is read at most once in [`CACHED_FOR`], in one round trip for all, whatever
+//! they ask for.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

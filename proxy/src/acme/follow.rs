@@ -1,4 +1,5 @@
-//! Loads the certificates that were ordered, and keeps them in a file for a proxy that starts while Redis is away.
+//! Loads the certificates that were ordered, and keeps them in a file for a proxy that starts while Redis is
+//! away.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -67,8 +68,8 @@ impl Follow {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();
-        // The host that a message names. Others are read by the next check, so that many orders at once are not many
-        // times many reads.
+        // The host that a message names. Others are read by the next check, so that many orders at once are
+        // not many times many reads.
         let mut named = None;
         let mut check_at = Instant::now();
         loop {
@@ -131,8 +132,8 @@ impl Follow {
         Ok(())
     }
 
-    /// Serves a certificate if it is another one. A missing one takes nothing away: a Redis that lost everything is
-    /// given it back.
+    /// Serves a certificate if it is another one. A missing one takes nothing away: a Redis that lost
+    /// everything is given it back.
     async fn load(
         &self,
         host: &str,

@@ -1,8 +1,8 @@
 //! Certificates for rules with `tls: auto`, ordered by ACME with HTTP-01.
 //!
 //! One proxy at a time orders: the one that holds a lease ([`orderer`]). Every proxy answers the authority
-//! ([`challenges`]), and loads what was ordered ([`follow`]) to serve it ([`stored`]). What they share is in Redis, in
-//! one record for each host.
+//! ([`challenges`]), and loads what was ordered ([`follow`]) to serve it ([`stored`]). What they share is in
+//! Redis, in one record for each host.
 
 mod authority;
 mod challenges;

@@ -25,7 +25,8 @@ const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
-/// How often a request is sent again whose nonce the server did not take. The library tries three times itself.
+/// How often a request is sent again whose nonce the server did not take. The library tries three times
+/// itself.
 const NONCE_TRIES: u32 = 10;
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
@@ -118,8 +119,8 @@ pub(super) struct Ordering {
 }
 
 impl Ordering {
-    /// Orders a certificate for a host, and stores it, or why it failed. `attempt` tells this order apart from all
-    /// others, and `attempts` counts those since one succeeded.
+    /// Orders a certificate for a host, and stores it, or why it failed. `attempt` tells this order apart
+    /// from all others, and `attempts` counts those since one succeeded.
     ///
     /// # Cancel safety
     /// The next order begins anew; the authority knows then that the host was checked.
@@ -211,8 +212,8 @@ impl Ordering {
         Ok(Some(builder.from_credentials(credentials).await?))
     }
 
-    /// Makes an account. If another process does so at the same time, the one that is stored first is used from then on;
-    /// if this one dies before it is stored, the server has one that is not used.
+    /// Makes an account. If another process does so at the same time, the one that is stored first is used
+    /// from then on; if this one dies before it is stored, the server has one that is not used.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;
         let contact = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));

@@ -1,7 +1,8 @@
 //! Decides which certificates are ordered, on the one proxy that holds the lease.
 //!
-//! The lease saves orders; nothing wrong is done without it: each order has an id, and what an order brings about after
-//! another one has begun for the host changes nothing, but for a certificate, which is stored if it lasts longer.
+//! The lease saves orders; nothing wrong is done without it: each order has an id, and what an order brings
+//! about after another one has begun for the host changes nothing, but for a certificate, which is stored if
+//! it lasts longer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -116,8 +117,8 @@ impl Orderer {
         Ok(())
     }
 
-    /// Puts a certificate back that this proxy serves and Redis does not have. Returns false if there is none that is
-    /// not to be renewed.
+    /// Puts a certificate back that this proxy serves and Redis does not have. Returns false if there is none
+    /// that is not to be renewed.
     async fn put_back(&self, host: &str, now: u64) -> Result<bool, StoreError> {
         let Some(stored) = self.stored.stored(host) else { return Ok(false) };
         let status = stored.status();

@@ -1,5 +1,5 @@
-//! What to do when what is known of a service has led to no pod: Redis may have said more than has arrived here. If it
-//! does not answer, the proxies of the hosts are asked which of their pods serve.
+//! What to do when what is known of a service has led to no pod: Redis may have said more than has arrived
+//! here. If it does not answer, the proxies of the hosts are asked which of their pods serve.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use super::{Shared, read_endpoints};
 use crate::tunnel::{Dialer, MAX_SERVICES, Served};
 use crate::workers::Workers;
 
-/// A message that is on its way settles a doubt within this time. Refusals by a gate that has just closed are ordinary.
+/// A message that is on its way settles a doubt within this time. Refusals by a gate that has just closed are
+/// ordinary.
 const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
 /// How long Redis may take to answer before the hosts are asked.
 const REDIS_WITHIN: Duration = Duration::from_millis(300);

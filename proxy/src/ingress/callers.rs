@@ -1,5 +1,5 @@
-//! Which pods may reach a service by name: the proxy of the pod that connects decides, for it alone knows whose address that
-//! is.
+//! Which pods may reach a service by name: the proxy of the pod that connects decides, for it alone knows
+//! whose address that is.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -2,8 +2,9 @@
 //!
 //! A pool belongs to one start of a pod's containers, never to an address: the engine gives an address to the
 //! next pod as soon as it is free. An HTTP/1.1 connection is driven by the request that uses it, without a
-//! task of its own. All requests to a pod of this host share an HTTP/2 connection; one to a pod of another host has one
-//! request after the other, for the gate there counts them. Each thread that serves has its own connections.
+//! task of its own. All requests to a pod of this host share an HTTP/2 connection; one to a pod of another
+//! host has one request after the other, for the gate there counts them. Each thread that serves has its own
+//! connections.
 
 use std::future::poll_fn;
 use std::io;
@@ -212,7 +213,8 @@ impl Connection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// Tells the gate of the other host that the request was answered. Returns whether the connection can be kept.
+    /// Tells the gate of the other host that the request was answered. Returns whether the connection can be
+    /// kept.
     pub(super) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // What the pod has said beyond its answer would be taken for the next one.
@@ -300,8 +302,8 @@ impl Connection {
 ///
 /// The driver and the answer are in one task. With the task's waker they would wake it for each other while
 /// it runs, and each request would poll the client's whole connection once more for nothing. So the answer
-/// never has the waker: it is polled after each poll of the driver. The driver has it only when all that is left
-/// is to wait for the socket.
+/// never has the waker: it is polled after each poll of the driver. The driver has it only when all that is
+/// left is to wait for the socket.
 async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
     let mut has_waited = false;
     poll_fn(|cx| {

@@ -1,4 +1,5 @@
-//! Where the frames of an HTTP/2 client begin and end, to cut one that takes too long for the head of a request. Pure.
+//! Where the frames of an HTTP/2 client begin and end, to cut one that takes too long for the head of a
+//! request. Pure.
 
 /// What a frame begins with: three bytes of length, its type, its flags, and four bytes for the stream.
 const HEAD_BYTES: usize = 9;
@@ -27,7 +28,8 @@ impl Frames {
         Self { head: [0; HEAD_BYTES], has: 0, missing: preface, is_body: false, is_in_headers: false }
     }
 
-    /// Takes in what has come. Returns whether the headers of a request, or another frame, have ended with it.
+    /// Takes in what has come. Returns whether the headers of a request, or another frame, have ended with
+    /// it.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_ended = false;
         while !bytes.is_empty() {

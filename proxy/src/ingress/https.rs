@@ -96,7 +96,8 @@ fn server_config(certificates: Arc<Certificates>) -> ServerConfig {
     config
 }
 
-/// Returns the answer to a request by plain HTTP for what is served by HTTPS only: 308 to the same URL by HTTPS.
+/// Returns the answer to a request by plain HTTP for what is served by HTTPS only: 308 to the same URL by
+/// HTTPS.
 ///
 /// # Errors
 /// If this node does not serve the host by HTTPS.

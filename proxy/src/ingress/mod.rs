@@ -130,8 +130,9 @@ pub(crate) struct Shared {
 }
 
 impl Ingress {
-    /// Listens on the configured addresses and serves for as long as this process listens; then what is in flight may end.
-    /// While an address is in use it is tried again every 5 s: the pods of this host can be stopped safely meanwhile.
+    /// Listens on the configured addresses and serves for as long as this process listens; then what is in
+    /// flight may end. While an address is in use it is tried again every 5 s: the pods of this host can be
+    /// stopped safely meanwhile.
     pub async fn run(self, listening: impl Into<Listening>) {
         let listening = listening.into();
         let http = listen(listening.clone(), self.config.listen, Scheme::Http);

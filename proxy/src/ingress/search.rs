@@ -183,7 +183,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if there is one.
+    /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if
+    /// there is one.
     async fn enter_with_request(
         &self,
         tunnel: &Dialer,
@@ -248,8 +249,8 @@ impl<'a> Search<'a> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Rules out all pods of the pod's host until the next wait. Until it answers, requests of all services go to other
-    /// hosts where they can.
+    /// Rules out all pods of the pod's host until the next wait. Until it answers, requests of all services
+    /// go to other hosts where they can.
     pub(super) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {

@@ -157,8 +157,8 @@ async fn is_http2(stream: &TcpStream) -> bool {
         let peeked = stream.try_io(Interest::READABLE, || {
             let (length, _) = rustix::net::recv(stream, &mut bytes, RecvFlags::PEEK)?;
             let is_part = (1..bytes.len()).contains(&length) && HTTP2_PREFACE.starts_with(&bytes[..length]);
-            // The socket is ready again when more has come. Looking again and again would cost a slow client nothing, and
-            // the proxy much.
+            // The socket is ready again when more has come. Looking again and again would cost a slow client
+            // nothing, and the proxy much.
             if is_part && !ready.is_read_closed() {
                 Err(io::ErrorKind::WouldBlock.into())
             } else {
@@ -433,8 +433,8 @@ mod tests {
 
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// Returns what is found out of a client's pieces, and how often the task was woken meanwhile. The client ends what it
-    /// sends after the last piece.
+    /// Returns what is found out of a client's pieces, and how often the task was woken meanwhile. The client
+    /// ends what it sends after the last piece.
     async fn look(pieces: &[&[u8]]) -> (bool, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -112,7 +112,8 @@ async fn connection(shared: Arc<Shared>, port: u16, client: TcpStream, address: 
     let _ = pass_on(&shared, client, target, count).await;
 }
 
-/// Passes a connection to a pod; `taken` is called when one has taken it. Returns when the connection has ended.
+/// Passes a connection to a pod; `taken` is called when one has taken it. Returns when the connection has
+/// ended.
 ///
 /// # Errors
 /// The client's connection, if no pod took it.

@@ -13,8 +13,8 @@ pub(super) enum Way {
     Here(Pass),
     /// A connection to the pod's port, through the tunnel, for one request after the other.
     Http(Box<Connection>),
-    /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it is for one
-    /// connection or request, and is never kept.
+    /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it
+    /// is for one connection or request, and is never kept.
     There {
         stream: Box<TunnelStream>,
         /// How long it took to connect.

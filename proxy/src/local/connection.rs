@@ -22,7 +22,8 @@ const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 /// The longest time in flight that a worker can ask for: as long as the longest `drain`.
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long the end of a drain waits until it is saved that the gate is closed: twenty times as long as that takes.
+/// How long the end of a drain waits until it is saved that the gate is closed: twenty times as long as that
+/// takes.
 const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a connection ended, other than by its other end.
@@ -79,8 +80,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self { is_of_next: true, ..self }
     }
 
-    /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes on in its
-    /// next session. Returns the connection if it is one of the next process, which asks for the sockets.
+    /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes
+    /// on in its next session. Returns the connection if it is one of the next process, which asks for the
+    /// sockets.
     pub(super) async fn run(mut self) -> Option<Lines<S>> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
@@ -191,7 +193,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 drained.cut += before.ended().await;
                 drained.after = closed_at.elapsed();
             }
-            // If this process dies now, the next one must not open the gate again. A disk that hangs holds up no stop.
+            // If this process dies now, the next one must not open the gate again. A disk that hangs holds up
+            // no stop.
             let _in_time = tokio::time::timeout(MAX_SAVE_WAIT, saved).await;
             (pod, assignment, drained)
         };

@@ -1,7 +1,7 @@
 //! What a question is answered, from what is known of addresses and endpoints. Pure.
 //!
-//! A name that exists has no other records than those it is for: any other question about it has an empty answer, because
-//! musl takes "no such name" for AAAA as "no such name" at all.
+//! A name that exists has no other records than those it is for: any other question about it has an empty
+//! answer, because musl takes "no such name" for AAAA as "no such name" at all.
 
 use common::address::{AddressName, DOMAIN, PoolAddress};
 use common::ids::{AppName, ServiceName};
@@ -25,9 +25,11 @@ const READY_TTL: u32 = 5;
 const EDNS_BYTES: usize = 11;
 /// What an address takes: its name is a pointer to the question.
 const ADDRESS_BYTES: usize = 16;
-/// The most addresses of an answer: these fit into the size that every client can read, with a name of usual length.
+/// The most addresses of an answer: these fit into the size that every client can read, with a name of usual
+/// length.
 const MAX_ADDRESSES: usize = 28;
-/// The most pods of an answer to a question for SRV. Few clients read as many; over UDP they are asked to come over TCP.
+/// The most pods of an answer to a question for SRV. Few clients read as many; over UDP they are asked to
+/// come over TCP.
 const MAX_PORTS: usize = 256;
 
 /// What is known of the names of the cluster.
@@ -173,7 +175,8 @@ fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Fou
     }
 }
 
-/// Returns the service that a label means, and its address. Within an app an alias comes first, then a short name.
+/// Returns the service that a label means, and its address. Within an app an alias comes first, then a short
+/// name.
 fn existing(
     label: ServiceName,
     client: &Client<'_>,

@@ -10,8 +10,8 @@ use super::answer::Lookup;
 
 /// How long Redis is not asked again after it gave no answer.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
-/// For how long what was found is used while it is asked for again. An address that was given back is not given
-/// again for an hour.
+/// For how long what was found is used while it is asked for again. An address that was given back is not
+/// given again for an hour.
 const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
 /// Entries above this number are forgotten when they say that there is nothing: a pod may ask for any name.
 const MAX_MISSING: usize = 20_000;
@@ -42,7 +42,8 @@ enum Known<V> {
 pub(super) struct Unanswered;
 
 impl<K: Hash + Eq, V: Clone> Cache<K, V> {
-    /// Returns an empty cache. What is found is asked for again after `found_kept`, what is not after `missing_kept`.
+    /// Returns an empty cache. What is found is asked for again after `found_kept`, what is not after
+    /// `missing_kept`.
     pub(super) fn new(found_kept: Duration, missing_kept: Duration) -> Self {
         Self { entries: HashMap::new(), found_kept, missing_kept }
     }
@@ -58,8 +59,8 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Returns whether what was found of a key is to be asked for again, meanwhile it is used. Only the first caller in a
-    /// while is told so.
+    /// Returns whether what was found of a key is to be asked for again, meanwhile it is used. Only the first
+    /// caller in a while is told so.
     pub(super) fn is_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(Entry { known: Known::Found(_), until }) if now >= *until => {

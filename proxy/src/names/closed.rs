@@ -1,5 +1,5 @@
-//! Where pods must not connect to on other hosts: the cluster's Redis and Sentinels, its APIs, and its proxies. Of their own
-//! host they reach no port at all.
+//! Where pods must not connect to on other hosts: the cluster's Redis and Sentinels, its APIs, and its
+//! proxies. Of their own host they reach no port at all.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -19,13 +19,14 @@ pub type Closed = BTreeSet<SocketAddrV4>;
 pub struct ToClose {
     /// As far as it is known.
     pub closed: Closed,
-    /// The servers of Redis and the Sentinels whose addresses cannot be found now. What is refused stays refused then.
+    /// The servers of Redis and the Sentinels whose addresses cannot be found now. What is refused stays
+    /// refused then.
     pub unknown: Vec<String>,
 }
 
 impl ToClose {
-    /// Returns what is to be refused when `now` is, of which `own` was refused by this program. What it has not refused itself
-    /// is another program's, for one of several clusters on this host, and stays.
+    /// Returns what is to be refused when `now` is, of which `own` was refused by this program. What it has
+    /// not refused itself is another program's, for one of several clusters on this host, and stays.
     pub(super) fn beside(&self, now: &Closed, own: &Closed) -> Closed {
         let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
         now.iter().filter(is_kept).chain(&self.closed).copied().collect()

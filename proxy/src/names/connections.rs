@@ -1,8 +1,9 @@
 //! Takes the connections of pods to the addresses of services and slots, and passes each to a pod.
 //!
-//! The host's rules redirect them here, and the kernel tells where they were to go. A connection to any port of a service
-//! leads to the same port of one of its ready pods; one to a slot leads to the slot's pod, ready or not. Where only some
-//! services may reach another one, the proxy of the pod that connects refuses the rest.
+//! The host's rules redirect them here, and the kernel tells where they were to go. A connection to any port
+//! of a service leads to the same port of one of its ready pods; one to a slot leads to the slot's pod, ready
+//! or not. Where only some services may reach another one, the proxy of the pod that connects refuses the
+//! rest.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub(crate) const PORT: u16 = 7054;
 /// The most connections of one pod, and of all.
 const MAX_PER_POD: usize = 4_096;
 const MAX_CONNECTIONS: usize = 16_384;
-/// The wait after a failed `accept`, which mostly means that all file descriptors are in use, and at the limit.
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use, and at the
+/// limit.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Binds the port.

@@ -58,7 +58,8 @@ impl DnsListener {
     }
 }
 
-/// Answers questions at an address, as the resolver of a host does, but as many of one client as it sends: for benches.
+/// Answers questions at an address, as the resolver of a host does, but as many of one client as it sends:
+/// for benches.
 ///
 /// # Errors
 /// If the address cannot be listened on.

@@ -68,8 +68,8 @@ pub(crate) struct HostNames {
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// Serves for as long as this process listens. Connections end with a shutdown; those that are there when the sockets
-    /// are handed over may end by themselves.
+    /// Serves for as long as this process listens. Connections end with a shutdown; those that are there when
+    /// the sockets are handed over may end by themselves.
     pub(crate) async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
         self.resolver.restore(saved::read(&self.file));

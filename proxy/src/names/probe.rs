@@ -26,8 +26,8 @@ pub async fn resolver_answers() -> bool {
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
 }
 
-/// Returns whether this host has a route to the addresses of services. Without one its own programs, as this probe, send no
-/// packet that a rule could redirect.
+/// Returns whether this host has a route to the addresses of services. Without one its own programs, as this
+/// probe, send no packet that a rule could redirect.
 pub async fn has_route() -> bool {
     // Connecting a UDP socket sends nothing; it looks for a route.
     let look = async {

@@ -6,7 +6,8 @@ use common::address::{DOMAIN, PoolAddress};
 use common::ids::ServiceName;
 use hickory_proto::rr::Name;
 
-/// What a domain name is the name of. A service is named as in the question: within an app by its short name perhaps.
+/// What a domain name is the name of. A service is named as in the question: within an app by its short name
+/// perhaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
     /// `kubeleet`.
@@ -62,8 +63,8 @@ fn in_domain(labels: &[&str]) -> Subject {
     subject.unwrap_or(Subject::Nothing)
 }
 
-/// Returns the service that a label names. Compose files have names with underscores, and their programs ask for these; the
-/// service has hyphens instead.
+/// Returns the service that a label names. Compose files have names with underscores, and their programs ask
+/// for these; the service has hyphens instead.
 fn service_name(label: &str) -> Option<ServiceName> {
     ServiceName::new(label.replace('_', "-")).ok()
 }

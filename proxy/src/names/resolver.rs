@@ -33,8 +33,8 @@ const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
 /// The most questions to Redis in this time.
 const ASKS: usize = 500;
 const ASKS_PER: Duration = Duration::from_secs(1);
-/// How often an answer is decided: each of an alias, an app's short name, a name, a slot and the endpoints may have to be
-/// asked for, and then the addresses of all slots together.
+/// How often an answer is decided: each of an alias, an app's short name, a name, a slot and the endpoints
+/// may have to be asked for, and then the addresses of all slots together.
 const MAX_ROUNDS: usize = 6;
 
 /// The resolver of this host.

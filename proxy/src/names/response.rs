@@ -1,4 +1,5 @@
-//! The messages that questions are answered with: their header, their size, and what says that there is nothing.
+//! The messages that questions are answered with: their header, their size, and what says that there is
+//! nothing.
 
 use common::address::DOMAIN;
 use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
@@ -76,8 +77,8 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// Encodes a response. One that is too long for the client is cut to its header: the client asks again over TCP.
-/// `None` if even that cannot be encoded.
+/// Encodes a response. One that is too long for the client is cut to its header: the client asks again over
+/// TCP. `None` if even that cannot be encoded.
 pub(super) fn encode(request: &Message, transport: Transport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         Transport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),

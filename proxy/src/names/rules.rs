@@ -1,7 +1,8 @@
 //! The rules of this host that lead from pods to the proxy, set by `iptables` as the engine sets its own.
 //!
-//! Networks of pods are told by the beginning of their interface's name, and ports are fixed. So root sets them once, and the
-//! proxy needs no right to. Only what is closed to pods on other hosts follows from the cluster.
+//! Networks of pods are told by the beginning of their interface's name, and ports are fixed. So root sets
+//! them once, and the proxy needs no right to. Only what is closed to pods on other hosts follows from the
+//! cluster.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -150,7 +151,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Sets the rules, unless they are there, with those that close something to pods. Repeating it changes nothing.
+    /// Sets the rules, unless they are there, with those that close something to pods. Repeating it changes
+    /// nothing.
     ///
     /// # Errors
     /// See [`RulesError`].
@@ -189,8 +191,8 @@ fn closed_in(rules: &Conditions<'_>) -> Closed {
 /// The rules of our chains, see [`conditions`].
 type Conditions<'a> = BTreeMap<&'a str, Vec<[Option<&'a str>; 3]>>;
 
-/// Returns the rules of our chains in order, each with what does not depend on how `iptables` writes a rule: its
-/// destination, its protocol and its port.
+/// Returns the rules of our chains in order, each with what does not depend on how `iptables` writes a rule:
+/// its destination, its protocol and its port.
 fn conditions(text: &str) -> Conditions<'_> {
     let mut conditions = Conditions::new();
     for line in text.lines() {

@@ -12,7 +12,8 @@ use proptest::prelude::*;
 
 use super::answer::{Client, Decision, Lookup, Names, Needed, Transport, decide};
 
-/// Names with their addresses, and the ready slots of services. Of the others Redis has none, or was not asked.
+/// Names with their addresses, and the ready slots of services. Of the others Redis has none, or was not
+/// asked.
 struct Known {
     addresses: HashMap<AddressName, PoolAddress>,
     ready: HashMap<ServiceName, Vec<u32>>,
@@ -50,7 +51,8 @@ impl Names for Known {
     }
 }
 
-/// `web` with two slots of which 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with 300 ready slots.
+/// `web` with two slots of which 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with 300 ready
+/// slots.
 fn known(others: fn() -> Lookup<()>) -> Known {
     let address = |number| PoolAddress::from_number(number).unwrap();
     let names =

@@ -15,7 +15,8 @@ use crate::listening::Listening;
 /// A former process that reads nothing for this long counts as ended.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 
-/// The process that had the sockets before. It ends what it has accepted, at gates that this process keeps as its own are.
+/// The process that had the sockets before. It ends what it has accepted, at gates that this process keeps as
+/// its own are.
 #[derive(Debug, Clone)]
 pub(crate) struct Former {
     messages: mpsc::UnboundedSender<FromWorker>,
@@ -46,8 +47,8 @@ impl Former {
         Self { messages, drains, link }
     }
 
-    /// Waits until it has ended, as long as for a connection of this process: what it has in flight is cut when this
-    /// process ends.
+    /// Waits until it has ended, as long as for a connection of this process: what it has in flight is cut
+    /// when this process ends.
     pub(crate) async fn has_ended(self, listening: &Listening) {
         listening.have_ended(&self.link).await;
     }
@@ -66,7 +67,8 @@ impl Former {
     pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
         if let Some(drains) = &mut *self.drains.lock() {
-            // A worker and the fence may both wait. The former process tells the end of the last request only.
+            // A worker and the fence may both wait. The former process tells the end of the last request
+            // only.
             drains.entry(assignment.clone()).or_default().push(sender);
         }
         self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });

@@ -38,8 +38,8 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&HeldSo
 
 /// Receives a line, and the socket that came with it; `None` at the end of the connection.
 ///
-/// What is sent with a socket is never received together with what is sent after it, so this reads exactly one line as long
-/// as the line without a socket is the last one.
+/// What is sent with a socket is never received together with what is sent after it, so this reads exactly
+/// one line as long as the line without a socket is the last one.
 ///
 /// # Errors
 /// If the connection fails.

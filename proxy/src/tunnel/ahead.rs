@@ -1,9 +1,9 @@
 //! Connections to other hosts that are opened before anybody needs them.
 //!
-//! A TCP connection to a pod of another host needs one of its own between the proxies: a connect, a handshake and a
-//! question, each a way there and back. Who connects to a host is likely to do so again, so the next connection is
-//! opened then, and waits. It names its pod when it is used, and the gate is asked then: while it waits it counts
-//! nowhere.
+//! A TCP connection to a pod of another host needs one of its own between the proxies: a connect, a handshake
+//! and a question, each a way there and back. Who connects to a host is likely to do so again, so the next
+//! connection is opened then, and waits. It names its pod when it is used, and the gate is asked then: while
+//! it waits it counts nowhere.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::dial::TunnelStream;
 use super::peers::Peer;
 
-/// The most that wait for each host. They open while others are used, so this many are enough for hundreds a second.
+/// The most that wait for each host. They open while others are used, so this many are enough for hundreds a
+/// second.
 const MOST_WAITING: usize = 4;
 /// How long one waits: less than the other end lets it.
 const WAITS_FOR: Duration = Duration::from_secs(50);
@@ -73,8 +74,8 @@ impl Ahead {
         None
     }
 
-    /// Opens a connection and keeps it for a time, unless as many are kept as should be. Each use opens one more: a host
-    /// to which no pod connects has none.
+    /// Opens a connection and keeps it for a time, unless as many are kept as should be. Each use opens one
+    /// more: a host to which no pod connects has none.
     pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
         if !self.begin(peer) {
             return;

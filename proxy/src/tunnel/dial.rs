@@ -84,8 +84,8 @@ impl Dialer {
         Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
     }
 
-    /// Connects to a port of a pod, within a time for all of it. Uses a connection that was opened ahead if there is one,
-    /// and opens the next one.
+    /// Connects to a port of a pod, within a time for all of it. Uses a connection that was opened ahead if
+    /// there is one, and opens the next one.
     ///
     /// # Errors
     /// See [`TunnelError`].
@@ -185,8 +185,9 @@ impl Dialer {
         }
     }
 
-    /// Asks the proxies of all other hosts which of their pods serve these services, [`MAX_SERVICES`](super::MAX_SERVICES)
-    /// at most, and calls `heard` with each answer. Those that do not answer are left out.
+    /// Asks the proxies of all other hosts which of their pods serve these services,
+    /// [`MAX_SERVICES`](super::MAX_SERVICES) at most, and calls `heard` with each answer. Those that do not
+    /// answer are left out.
     pub(crate) async fn ask_hosts(
         &self,
         services: &BTreeSet<ServiceName>,

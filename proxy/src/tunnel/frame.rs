@@ -89,7 +89,8 @@ impl Arrived {
         self.0.is_empty()
     }
 
-    /// Reads the next frame; `None` at the end of the connection. Nothing that arrived is lost if it is not polled again.
+    /// Reads the next frame; `None` at the end of the connection. Nothing that arrived is lost if it is not
+    /// polled again.
     ///
     /// # Errors
     /// If the connection fails, or what has arrived is no frame.

@@ -139,7 +139,8 @@ impl HostTunnel {
         if !missing.is_empty() {
             self.store.announce_proxy(&missing, &line).await?;
         }
-        // A Redis that was emptied, and knows no cluster, makes no host unreachable: what it knew will be recovered.
+        // A Redis that was emptied, and knows no cluster, makes no host unreachable: what it knew will be
+        // recovered.
         if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
             self.peers.set(others(announced, own));
         }

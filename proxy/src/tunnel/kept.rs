@@ -1,11 +1,11 @@
 //! The dialing end of a connection to a pod that is kept from one request to the next.
 //!
-//! Each request asks the gate of the pod's host anew, on the same connection: what is idle counts nowhere, and the gate
-//! still counts exactly the requests. A request that may be sent twice is sent together with the question. If the gate
-//! refuses, the other end throws away what came with it, and the pod has seen nothing.
+//! Each request asks the gate of the pod's host anew, on the same connection: what is idle counts nowhere,
+//! and the gate still counts exactly the requests. A request that may be sent twice is sent together with the
+//! question. If the gate refuses, the other end throws away what came with it, and the pod has seen nothing.
 //!
-//! HTTP/2 has a task that reads and writes by itself. What it writes between two requests waits for the next one, so that
-//! the pod gets nothing that was not let in.
+//! HTTP/2 has a task that reads and writes by itself. What it writes between two requests waits for the next
+//! one, so that the pod gets nothing that was not let in.
 
 use std::fmt;
 use std::io;
@@ -32,8 +32,8 @@ pub(crate) enum NotAccepted {
     Unanswered,
 }
 
-/// A connection to a port of a pod, for one request after the other. Its clones are the same connection: one is the
-/// stream that HTTP is spoken on, and one asks the gate between two requests.
+/// A connection to a port of a pod, for one request after the other. Its clones are the same connection: one
+/// is the stream that HTTP is spoken on, and one asks the gate between two requests.
 #[derive(Clone)]
 pub struct KeptStream(Arc<Mutex<Inner>>);
 
@@ -98,8 +98,8 @@ impl KeptStream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the gate to let the next request in, together with its first bytes. If it does not, they end with an error
-    /// and [`refusal`](Self::refusal) says so.
+    /// Asks the gate to let the next request in, together with its first bytes. If it does not, they end with
+    /// an error and [`refusal`](Self::refusal) says so.
     pub(crate) fn begin(&self) {
         self.lock().begin(false);
     }
@@ -122,7 +122,8 @@ impl KeptStream {
         !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
-    /// Says that the request was answered. Returns whether that was sent at once; otherwise the connection has to end.
+    /// Says that the request was answered. Returns whether that was sent at once; otherwise the connection
+    /// has to end.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.lock();
         inner.is_idle = true;

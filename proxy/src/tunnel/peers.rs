@@ -45,8 +45,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Returns those that the process before has saved at `path`, so that one that is restarted without Redis reaches other
-    /// hosts; none if there is no such file.
+    /// Returns those that the process before has saved at `path`, so that one that is restarted without Redis
+    /// reaches other hosts; none if there is no such file.
     pub(crate) fn saved(path: &Path) -> Self {
         let parse = |text: &[u8]| serde_json::from_slice::<HashMap<NodeName, String>>(text);
         let lines = known_file::read_saved(path, parse, "no other host is reached until Redis answers");

@@ -1,5 +1,5 @@
-//! The listening end of a connection that is kept from one request to the next: each request is let in at the pod's gate
-//! anew.
+//! The listening end of a connection that is kept from one request to the next: each request is let in at the
+//! pod's gate anew.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,14 +22,15 @@ use crate::gate::{Cut, Gates, Pass};
 use crate::socket::Socket;
 use crate::timer::Timer;
 
-/// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends them when it
-/// learns that the pod leaves; if it does not, a pod that waits for idle connections when it is stopped waits so long.
+/// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends
+/// them when it learns that the pod leaves; if it does not, a pod that waits for idle connections when it is
+/// stopped waits so long.
 const MOST_IDLE: Duration = Duration::from_secs(5);
-/// A request of which nothing else has come back after this time is said to have begun: the other host knows then that this
-/// one is alive.
+/// A request of which nothing else has come back after this time is said to have begun: the other host knows
+/// then that this one is alive.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
-/// How long is read what the pod does not get: of a request that was refused, or after the pod has ended. With bytes
-/// unread the system would answer with a reset, which can overtake what was sent before.
+/// How long is read what the pod does not get: of a request that was refused, or after the pod has ended.
+/// With bytes unread the system would answer with a reset, which can overtake what was sent before.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 type Peer = TlsStream<Socket>;

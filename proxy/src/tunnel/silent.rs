@@ -1,7 +1,8 @@
 //! The hosts whose proxy does not answer.
 //!
-//! One request finds that out, and waits for it as long as a connection may take. From then on no request of any service
-//! that has a pod elsewhere waits for that host: a task keeps asking it. Pure, apart from the lock.
+//! One request finds that out, and waits for it as long as a connection may take. From then on no request of
+//! any service that has a pod elsewhere waits for that host: a task keeps asking it. Pure, apart from the
+//! lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +48,8 @@ impl SilentHosts {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it is asked already.
+    /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it is asked
+    /// already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.lock();
         let is_recent = |host: &Host| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);

@@ -1,5 +1,5 @@
-//! TLS between proxies: both ends show a raw public key (RFC 7250), and each compares it with what Redis says. There are
-//! no certificates, no names and no dates that could run out.
+//! TLS between proxies: both ends show a raw public key (RFC 7250), and each compares it with what Redis
+//! says. There are no certificates, no names and no dates that could run out.
 
 use std::sync::Arc;
 

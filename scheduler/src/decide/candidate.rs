@@ -73,8 +73,8 @@ impl Candidate {
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
     }
 
-    /// Returns what is free of a resource: zero, never negative, on a node whose capacity has shrunk below what it
-    /// uses.
+    /// Returns what is free of a resource: zero, never negative, on a node whose capacity has shrunk below
+    /// what it uses.
     pub(super) fn free(&self, resource: Resource) -> u64 {
         self.capacity.left(resource, &self.used)
     }

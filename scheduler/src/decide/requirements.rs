@@ -47,8 +47,8 @@ pub struct BoundVolume {
     pub is_removing: bool,
 }
 
-/// A hasher takes longer for each write than for its bytes, and this is the largest part of looking up a class: the
-/// amounts are one write, and what nearly all pods have in common is none.
+/// A hasher takes longer for each write than for its bytes, and this is the largest part of looking up a
+/// class: the amounts are one write, and what nearly all pods have in common is none.
 impl Hash for Requirements {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Resources { cpu_millis, memory_bytes, pids, disk_bytes, pods: _ } = self.request;

@@ -260,8 +260,8 @@ proptest! {
         prop_assert!(most - least <= 1, "{counts:?}");
     }
 
-    /// Of pods with equal requirements, a node gets no more when its pressure is higher. A node that reports no
-    /// pressure counts as a typical one, so the first report of a low pressure may well attract pods.
+    /// Of pods with equal requirements, a node gets no more when its pressure is higher. A node that reports
+    /// no pressure counts as a typical one, so the first report of a low pressure may well attract pods.
     #[test]
     fn higher_pressure_never_attracts_pods(
         mut nodes in any_nodes(),

@@ -1,7 +1,8 @@
 //! Removes volumes whose service is gone, once they have been without it for as long as the operator says.
 //!
-//! The time is counted in Redis by the passes of this loop and never read from a clock: one that jumps would remove data.
-//! While no scheduler runs, or a worker holds because Redis does not know its pods, nothing is counted.
+//! The time is counted in Redis by the passes of this loop and never read from a clock: one that jumps would
+//! remove data. While no scheduler runs, or a worker holds because Redis does not know its pods, nothing is
+//! counted.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

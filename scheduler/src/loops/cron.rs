@@ -1,8 +1,8 @@
 //! Takes the ticks of crons, and keeps no more of their ended jobs than they say.
 //!
-//! Restores: for each tick of a cron its job is created exactly once, and not more than its `catch_up` late. The script
-//! that notes a tick creates its job, and does nothing if another scheduler took the tick before; so a lease only saves
-//! work. What a failover loses, it loses together.
+//! Restores: for each tick of a cron its job is created exactly once, and not more than its `catch_up` late.
+//! The script that notes a tick creates its job, and does nothing if another scheduler took the tick before;
+//! so a lease only saves work. What a failover loses, it loses together.
 //!
 //! All crons are read in regular passes, and one at once after a hint that it changed.
 
@@ -123,7 +123,8 @@ impl CronLoop {
         }
     }
 
-    /// Looks at those of these services soon that are crons, or are jobs of crons, which may be one too many now.
+    /// Looks at those of these services soon that are crons, or are jobs of crons, which may be one too many
+    /// now.
     async fn look_for_crons(&mut self, names: &[ServiceName]) -> Result<(), StoreError> {
         if names.is_empty() {
             return Ok(());
@@ -211,8 +212,8 @@ impl CronLoop {
         Ok(with_pods)
     }
 
-    /// A time in the future was written by a former master whose clock was ahead: it counts as the moment at which this
-    /// one took over.
+    /// A time in the future was written by a former master whose clock was ahead: it counts as the moment at
+    /// which this one took over.
     async fn settled(&self, at: RedisMillis, now: RedisMillis) -> Result<RedisMillis, StoreError> {
         if at <= now {
             return Ok(at);

@@ -87,8 +87,8 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Heartbeats in the future are from a former master whose clock was ahead. The script sets them to now, so
-    /// that a node that has died falls silent. A node that lives does the same with its next heartbeat.
+    /// Heartbeats in the future are from a former master whose clock was ahead. The script sets them to now,
+    /// so that a node that has died falls silent. A node that lives does the same with its next heartbeat.
     async fn correct_future_beats(&self, now: RedisMillis) -> Result<(), StoreError> {
         let future = self.store.beats_since(now + MAX_AHEAD.as_millis() as RedisMillis).await?;
         if future.is_empty() {

@@ -279,8 +279,8 @@ impl ReconcileLoop {
         if !self.or_logged("the lists of nodes", restored)?.is_empty() {
             tracing::warn!("listed nodes again that were missing from `nodes` or `beats`");
         }
-        // Before the pods. No pod that is created from here on names one of these specifications, unless one is
-        // used again, which is noticed. What is assigned from here on counts as a reservation.
+        // Before the pods. No pod that is created from here on names one of these specifications, unless one
+        // is used again, which is noticed. What is assigned from here on counts as a reservation.
         let former_specs = self.store.former_specs().await.map(|former| vec![former]);
         let former_specs =
             self.or_logged("the former specifications", former_specs)?.pop().unwrap_or_default();
@@ -442,8 +442,8 @@ impl ReconcileLoop {
         Ok(Seen::default())
     }
 
-    /// An API of a version before has changed the service, and does not know all that its record has: until this is written,
-    /// pods reach it that must not, for example.
+    /// An API of a version before has changed the service, and does not know all that its record has: until
+    /// this is written, pods reach it that must not, for example.
     async fn restore_routes(&self, service: &Service) -> Result<(), StoreError> {
         let name = &service.name;
         if self.store.restore_routes(service).await? {
@@ -685,8 +685,8 @@ impl ReconcileLoop {
     }
 }
 
-/// Returns when to look at a job again although nothing happens before. What could not be carried out, because its cron's
-/// write is not confirmed for example, is looked at soon.
+/// Returns when to look at a job again although nothing happens before. What could not be carried out,
+/// because its cron's write is not confirmed for example, is looked at soon.
 fn look_again_in(plan: &JobPlan, needs_another: bool, now: RedisMillis) -> Option<Duration> {
     if needs_another || !plan.is_complete() {
         return Some(UNFINISHED_JOB_INTERVAL);

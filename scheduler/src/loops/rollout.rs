@@ -1,8 +1,8 @@
 //! Restarts the services that use a secret or config that has changed.
 //!
-//! Restores the promise of a rotation: pods that run get the new version, by being replaced step by step, whatever
-//! became of the API that stored it. A lease lets one scheduler at a time do this, to save work. Two at a time restart
-//! a service once, because the script compares times.
+//! Restores the promise of a rotation: pods that run get the new version, by being replaced step by step,
+//! whatever became of the API that stored it. A lease lets one scheduler at a time do this, to save work. Two
+//! at a time restart a service once, because the script compares times.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -23,8 +23,9 @@ const LEASE_TIME: Duration = Duration::from_secs(8);
 pub(crate) struct RolloutLoop {
     store: Store,
     id: SchedulerId,
-    /// For each note that stays, the services that cannot be restarted yet, because a key of theirs is broken.
-    /// The others are not restarted once more: after a failover to a clock that is behind, the script would.
+    /// For each note that stays, the services that cannot be restarted yet, because a key of theirs is
+    /// broken. The others are not restarted once more: after a failover to a clock that is behind, the script
+    /// would.
     unfinished: HashMap<RolloutNote, BTreeSet<ServiceName>>,
 }
 
@@ -66,8 +67,8 @@ impl RolloutLoop {
         Ok(names.into_iter().cloned().collect())
     }
 
-    /// The note is forgotten last: a scheduler that dies before leaves it to the next one. It stays while a key of a
-    /// service is broken that may use the value.
+    /// The note is forgotten last: a scheduler that dies before leaves it to the next one. It stays while a
+    /// key of a service is broken that may use the value.
     async fn roll_out(
         &mut self,
         note: &RolloutNote,
@@ -110,8 +111,8 @@ impl RolloutLoop {
     }
 }
 
-/// Returns whether the pods of a service are replaced when this secret or config changes. Jobs are not: their pods
-/// end by themselves, and would be run again.
+/// Returns whether the pods of a service are replaced when this secret or config changes. Jobs are not: their
+/// pods end by themselves, and would be run again.
 fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
     let containers = &service.pod.containers;
     let uses = |container: &ContainerSpec| {

@@ -1,7 +1,8 @@
 //! Drops dead letters that have become pointless.
 //!
-//! A pod of a service became a dead letter, and the service has been corrected or deleted since: nothing is left
-//! to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the only copy.
+//! A pod of a service became a dead letter, and the service has been corrected or deleted since: nothing is
+//! left to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the
+//! only copy.
 
 use std::time::Duration;
 

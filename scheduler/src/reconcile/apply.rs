@@ -43,9 +43,10 @@ pub(crate) async fn read_slots(
     Ok((slots, first_error))
 }
 
-/// Measures times that a former master has written with the clock of this one: its clock may have been an hour ahead or
-/// behind. A time in the future counts as the moment at which this master took over. So does an earlier one in a service
-/// whose update is judged: what a pod was before shows nothing. `seen_now` is a time before the slots were read.
+/// Measures times that a former master has written with the clock of this one: its clock may have been an
+/// hour ahead or behind. A time in the future counts as the moment at which this master took over. So does an
+/// earlier one in a service whose update is judged: what a pod was before shows nothing. `seen_now` is a time
+/// before the slots were read.
 pub(crate) async fn settle_times(
     store: &Store,
     service: &Service,
@@ -147,8 +148,8 @@ async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep)
     Ok(store.mark_rollout(service, mark).await? != MarkOutcome::Same)
 }
 
-/// Returns the last specification with which all pods of the service were good, or, if none is known, the one before
-/// the current one.
+/// Returns the last specification with which all pods of the service were good, or, if none is known, the one
+/// before the current one.
 async fn last_settled(store: &Store, service: &Service) -> Result<Option<PodSpec>, StoreError> {
     let former = store.former_generations(&service.name).await?;
     let settled = service.rollout.settled_fingerprint.as_deref();

@@ -1,5 +1,5 @@
-//! Reads the input of a job's plan and carries the plan out, and what becomes of a cron that is deleted. No decisions are
-//! left here.
+//! Reads the input of a job's plan and carries the plan out, and what becomes of a cron that is deleted. No
+//! decisions are left here.
 
 use common::RedisMillis;
 use common::ids::ServiceName;
@@ -9,8 +9,8 @@ use common::store::{CreateOutcome, JobIndices, Store, StoreError};
 use super::apply::carry_out;
 use super::job::{JobPlan, JobStep};
 
-/// Measures times that a former master has written with the clock of this one, whose clock may have been an hour ahead:
-/// a time in the future counts as the moment at which this master took over.
+/// Measures times that a former master has written with the clock of this one, whose clock may have been an
+/// hour ahead: a time in the future counts as the moment at which this master took over.
 pub(crate) async fn settle_job_times(
     store: &Store,
     job: &mut Service,
@@ -67,8 +67,8 @@ pub(crate) async fn carry_out_job(store: &Store, job: &Service, plan: &JobPlan) 
     Ok(needs_another)
 }
 
-/// Deletes the jobs of a cron that is being deleted, and forgets the cron when they are gone. Returns whether there was
-/// anything to do.
+/// Deletes the jobs of a cron that is being deleted, and forgets the cron when they are gone. Returns whether
+/// there was anything to do.
 pub(crate) async fn end_cron(store: &Store, cron: &Service) -> Result<bool, StoreError> {
     if cron.state != ServiceState::Deleting {
         return Ok(false);

@@ -1,9 +1,10 @@
 //! Plans what to do about a job. Pure: equal arguments give equal plans.
 //!
-//! A job has a slot for each of its indices, and pods in at most `parallelism` of them at a time. The script that ends a
-//! pod counts it: an index is *done* when a pod of it has ended with success, whatever pod that was. One that has failed
-//! is tried again after a while, with a new pod, until more pods of the job have failed than it allows. The pods of a job
-//! that has ended stay in their slots for their logs, until the job is deleted.
+//! A job has a slot for each of its indices, and pods in at most `parallelism` of them at a time. The script
+//! that ends a pod counts it: an index is *done* when a pod of it has ended with success, whatever pod that
+//! was. One that has failed is tried again after a while, with a new pod, until more pods of the job have
+//! failed than it allows. The pods of a job that has ended stay in their slots for their logs, until the job
+//! is deleted.
 
 use std::time::Duration;
 
@@ -58,8 +59,8 @@ pub(crate) struct JobState<'a> {
     pub(crate) observed: &'a ObservedState,
 }
 
-/// Plans what to do about a job that is not being deleted. `slots` must be sorted, without duplicates, and no time in the
-/// future.
+/// Plans what to do about a job that is not being deleted. `slots` must be sorted, without duplicates, and no
+/// time in the future.
 pub(crate) fn plan(job: &JobState<'_>) -> JobPlan {
     debug_assert_eq!(job.service.state, ServiceState::Active);
     let mut plan = JobPlan {
@@ -95,8 +96,8 @@ impl JobState<'_> {
         self.indices.done.contains(&index)
     }
 
-    /// Returns the pods that nothing needs: all that still run once the job has ended, and those whose index is done or
-    /// not one of the job.
+    /// Returns the pods that nothing needs: all that still run once the job has ended, and those whose index
+    /// is done or not one of the job.
     fn surplus(&self) -> impl Iterator<Item = PodStop> {
         let is_over = !self.service.progress.is_running();
         let reason = move |slot: &ReplicaSlot| match slot.slot.replica {
@@ -173,8 +174,8 @@ impl JobState<'_> {
         Some(self.service.progress.ended_at?.saturating_add(millis(ttl.duration())))
     }
 
-    /// Starts pods for indices that have none, and takes those that have failed out of their slots when it is time to try
-    /// again.
+    /// Starts pods for indices that have none, and takes those that have failed out of their slots when it is
+    /// time to try again.
     fn go_on(&self, plan: &mut JobPlan) {
         let is_active = |pod: &PodRecord| !pod.phase.is_terminal();
         let active = pods(self.slots).filter(|(_, pod)| is_active(pod)).count()

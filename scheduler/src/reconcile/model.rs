@@ -178,7 +178,8 @@ proptest! {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
-        // Of two of one replica one goes. One of this generation is right whatever its specification is called.
+        // Of two of one replica one goes. One of this generation is right whatever its specification is
+        // called.
         let kept: Vec<PodId> = slots.values().flatten().map(|pod| pod.id.clone()).collect();
         let is_kept = |(replica, ids): (&u32, &Vec<PodId>)| {
             let left = ids.iter().filter(|id| kept.contains(id)).count();
@@ -224,8 +225,9 @@ proptest! {
         }
     }
 
-    /// Neither do updates that start first, whatever the pods do; and never are there more pods than allowed. A pod that
-    /// was in service at the beginning, or became so, is only stopped once another one of its replica is.
+    /// Neither do updates that start first, whatever the pods do; and never are there more pods than allowed.
+    /// A pod that was in service at the beginning, or became so, is only stopped once another one of its
+    /// replica is.
     #[test]
     fn starting_first_takes_nothing_out_of_service(
         replicas in 1..12u32,

@@ -1,13 +1,14 @@
 //! Compares a service with the pods in its slots and plans what to do. Pure: equal arguments give equal
 //! plans.
 //!
-//! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot while a pod that
-//! starts first replaces the one that it has. A replica is *in service* if one of its pods runs without problems or has
-//! succeeded. A pod is *old* if it was created for an earlier generation of the service, unless it has the current
-//! specification: then the service was changed and changed back, and the pod is kept as one of the current generation.
+//! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot
+//! while a pod that starts first replaces the one that it has. A replica is *in service* if one of its pods
+//! runs without problems or has succeeded. A pod is *old* if it was created for an earlier generation of the
+//! service, unless it has the current specification: then the service was changed and changed back, and the
+//! pod is kept as one of the current generation.
 //!
-//! A new generation replaces old pods step by step, see [`super::replacing`]. Whether it goes on is judged by its new
-//! pods, see [`super::rollout`].
+//! A new generation replaces old pods step by step, see [`super::replacing`]. Whether it goes on is judged by
+//! its new pods, see [`super::rollout`].
 
 use common::ids::{NodeName, PodId};
 use common::lifecycle::Phase;
@@ -211,8 +212,8 @@ fn surplus<'a>(
         })
 }
 
-/// Returns whether pods of an older generation are left, or the new ones are still judged: as soon as a new pod is
-/// ready, the next one can be replaced.
+/// Returns whether pods of an older generation are left, or the new ones are still judged: as soon as a new
+/// pod is ready, the next one can be replaced.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < service.replicas && is_old(service, pod)
@@ -478,7 +479,8 @@ mod tests {
         assert_eq!(stops(&plan_now(&service(4, 2, Active), &taken)), [(0, StopReason::Replaced)]);
     }
 
-    /// Returns pods of generation 1 but for the last ones: of generation 2, ready for this number of seconds each.
+    /// Returns pods of generation 1 but for the last ones: of generation 2, ready for this number of seconds
+    /// each.
     fn partly_replaced(count: u32, new: &[u64], now: RedisMillis) -> Vec<ReplicaSlot> {
         let mut taken = slots(&vec![(1, Phase::Running); count as usize - new.len()]);
         for (index, seconds) in new.iter().enumerate() {

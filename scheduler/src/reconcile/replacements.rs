@@ -15,7 +15,8 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Between two looks at a job at the least.
 const MIN_WAIT: Duration = Duration::from_millis(10);
-/// Until a planned look at the most: the clocks of Redis and this process are not the same. A full pass looks, too.
+/// Until a planned look at the most: the clocks of Redis and this process are not the same. A full pass
+/// looks, too.
 const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
 /// What one reconciliation has seen of a service.

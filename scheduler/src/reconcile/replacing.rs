@@ -1,11 +1,12 @@
 //! Plans how the pods of an earlier generation are replaced, step by step. Pure.
 //!
-//! Old pods that are not in service go at once, because nothing depends on them. Those in service are replaced in one of
-//! two ways, as far as the `update` policy of the service allows. Either a pod is stopped, and its successor is created in
-//! its slot: only while at most `max_unavailable` replicas are out of service. Or its successor is created in the second
-//! slot of its replica, and the pod is stopped when the successor is good: only while at most `max_surge` replicas have two
-//! pods. Without a policy a quarter of the replicas may be out of service, at least one, and none has two pods: if the new
-//! generation does not come up, three quarters of the old one keep running.
+//! Old pods that are not in service go at once, because nothing depends on them. Those in service are
+//! replaced in one of two ways, as far as the `update` policy of the service allows. Either a pod is stopped,
+//! and its successor is created in its slot: only while at most `max_unavailable` replicas are out of
+//! service. Or its successor is created in the second slot of its replica, and the pod is stopped when the
+//! successor is good: only while at most `max_surge` replicas have two pods. Without a policy a quarter of
+//! the replicas may be out of service, at least one, and none has two pods: if the new generation does not
+//! come up, three quarters of the old one keep running.
 
 use common::RedisMillis;
 use common::pod::PodRecord;
@@ -120,7 +121,8 @@ fn replaced(slot: &ReplicaSlot, pod: &PodRecord, successor: Option<&PodRecord>) 
     Some(ReplacedPod { id: slot.id.clone(), node: pod.node.clone()?, successor })
 }
 
-/// Stops one of two pods of the current generation of a replica: the one in the second slot, unless only that one serves.
+/// Stops one of two pods of the current generation of a replica: the one in the second slot, unless only that
+/// one serves.
 pub(super) fn second_of_equals(
     service: &Service,
     slots: &[ReplicaSlot],
@@ -167,7 +169,8 @@ mod tests {
 
     const NOW: RedisMillis = 1_000_000;
 
-    /// A pod of this generation, which is as it is for ten seconds. A running one is ready unless it has a reason.
+    /// A pod of this generation, which is as it is for ten seconds. A running one is ready unless it has a
+    /// reason.
     type Holder = (u64, Phase, &'static str);
     const OLD: Holder = (1, Running, "");
     const NEW: Holder = (2, Running, "");
@@ -195,8 +198,8 @@ mod tests {
         }
     }
 
-    /// Returns what is planned as text: the slots whose pods are stopped at once, those whose pods are replaced, and the
-    /// replicas that get a second pod.
+    /// Returns what is planned as text: the slots whose pods are stopped at once, those whose pods are
+    /// replaced, and the replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
         let found = plan(service, slots, service.replicas, NOW);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();

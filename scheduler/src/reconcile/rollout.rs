@@ -1,10 +1,11 @@
 //! Judges the rollout of a generation by its new pods. Pure.
 //!
-//! Only services with an `update` policy are judged, and each generation until it has settled: until all pods were
-//! good at the same time. A new pod is *good* when it was ready for the time `monitor`; *bad* if it ended or was
-//! restarted before, if its image cannot be pulled or its program not started, if it is unhealthy, or if it is not ready
-//! in time; otherwise it is *young*, and holds up the next one. A pod that had the specification before is bad only if it
-//! is not ready in time: what it did earlier says nothing about this rollout.
+//! Only services with an `update` policy are judged, and each generation until it has settled: until all pods
+//! were good at the same time. A new pod is *good* when it was ready for the time `monitor`; *bad* if it
+//! ended or was restarted before, if its image cannot be pulled or its program not started, if it is
+//! unhealthy, or if it is not ready in time; otherwise it is *young*, and holds up the next one. A pod that
+//! had the specification before is bad only if it is not ready in time: what it did earlier says nothing
+//! about this rollout.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -45,7 +46,8 @@ pub(crate) enum RolloutStep {
     RollBack(String),
 }
 
-/// Returns the policy by which the rollout of the service's generation is judged; `None` if it is not judged any more.
+/// Returns the policy by which the rollout of the service's generation is judged; `None` if it is not judged
+/// any more.
 pub(crate) fn judged_by(service: &Service) -> Option<Cow<'_, UpdatePolicy>> {
     let is_over = service.rollout.is_settled || service.state != ServiceState::Active;
     service.replacing_policy().filter(|_| !is_over)
@@ -85,7 +87,8 @@ fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
     now.saturating_sub(since) >= time.as_millis() as RedisMillis
 }
 
-/// Returns `Young` for a pod that is not good yet while it has time, counted from `since`, and `Bad` after that.
+/// Returns `Young` for a pod that is not good yet while it has time, counted from `since`, and `Bad` after
+/// that.
 fn in_time(pod: &PodRecord, since: RedisMillis, now: RedisMillis) -> Verdict {
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
     if pod.is_ready() || is_leaving || !is_for(since, PROGRESS_DEADLINE, now) {
@@ -99,7 +102,8 @@ fn name_of(pod: &PodRecord) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Returns whether the next pod may be replaced as far as this new one is concerned. `pod` must be in service.
+/// Returns whether the next pod may be replaced as far as this new one is concerned. `pod` must be in
+/// service.
 pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> bool {
     let ready_for = now.saturating_sub(ready_since(pod));
     pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
@@ -124,8 +128,8 @@ pub(crate) fn step<'a>(
     if good >= desired {
         return Some(RolloutStep::Settle);
     }
-    // What takes a failed rollout back is not taken back itself, and what was paused is judged by people. The first
-    // generation has nothing before it that could run on or come back.
+    // What takes a failed rollout back is not taken back itself, and what was paused is judged by people. The
+    // first generation has nothing before it that could run on or come back.
     let marks = &service.rollout;
     let canary = canary(service).filter(|canary| *canary < desired);
     let waits = canary.is_some_and(|canary| good >= canary) && bad.is_empty();

@@ -1,5 +1,5 @@
-//! The data in Redis are lost or replaced: a FLUSHALL, an older state that is restored, and a worker that is connected
-//! to another database.
+//! The data in Redis are lost or replaced: a FLUSHALL, an older state that is restored, and a worker that is
+//! connected to another database.
 //!
 //! The client rests meanwhile: what it wrote between the copy and the loss could not have been kept.
 

@@ -1,5 +1,6 @@
-//! The server in the containers of tests: each connection is told which container answers. It is small, so that it
-//! listens soon after its start also on a machine whose disk is busy; the executable of the product takes seconds there.
+//! The server in the containers of tests: each connection is told which container answers. It is small, so
+//! that it listens soon after its start also on a machine whose disk is busy; the executable of the product
+//! takes seconds there.
 
 use std::io;
 use std::net::Ipv4Addr;

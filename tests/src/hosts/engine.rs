@@ -12,8 +12,8 @@ use super::host::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
-/// The range from which the engine of the host with this number takes the networks of its containers. Each host has its
-/// own, so that there can be routes to all of them.
+/// The range from which the engine of the host with this number takes the networks of its containers. Each
+/// host has its own, so that there can be routes to all of them.
 pub(super) fn networks(number: u8) -> String {
     format!("172.{}.0.0/16", 20 + number)
 }

@@ -10,8 +10,8 @@ use kubeleet_tests::kept_log;
 /// The last lines of each kind that are told.
 const MAX_LINES: usize = 25;
 
-/// Returns what is known about the first container that a text names, as `Running` is printed; empty if it names
-/// none.
+/// Returns what is known about the first container that a text names, as `Running` is printed; empty if it
+/// names none.
 pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> String {
     let field = |name: &str| text.split(&format!("{name}: \"")).nth(1)?.split('"').next();
     let Some((pod, node)) = field("pod").zip(field("node")) else { return String::new() };

@@ -260,8 +260,8 @@ impl Walk {
     }
 }
 
-/// Fails while something is still under way: a queue that is not empty, a pod that is to be replaced, a container
-/// whose pod has another record. It would end in the next round, as if that had caused it.
+/// Fails while something is still under way: a queue that is not empty, a pod that is to be replaced, a
+/// container whose pod has another record. It would end in the next round, as if that had caused it.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
     let is_queue =
@@ -271,8 +271,8 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
     let fitting = services.iter().filter(|service| service["image"] != TOO_LARGE).map(name_of);
     unrest.extend(services_unrest(&keyspace, fitting));
-    // Where most records were lost the worker leaves the containers alone: until a person decides, or until there
-    // are more others.
+    // Where most records were lost the worker leaves the containers alone: until a person decides, or until
+    // there are more others.
     let is_holding = |node: &&NodeName| !keyspace.field("held", node.as_str()).is_empty();
     let nodes = cluster.nodes.iter().filter(|node| !is_holding(node));
     let nodes: Vec<NodeName> = nodes.cloned().collect();
@@ -281,8 +281,8 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     check(unrest.is_empty(), || unrest.join("; "))
 }
 
-/// The pods whose containers run, and that have no record: an earlier round has taken it, and they may go at any
-/// time.
+/// The pods whose containers run, and that have no record: an earlier round has taken it, and they may go at
+/// any time.
 async fn without_record(cluster: &InProcessCluster) -> BTreeSet<String> {
     let keyspace = cluster.redis_keyspace().await;
     let running = cluster.engine.containers(&cluster.nodes).await.into_iter().map(|running| running.pod);

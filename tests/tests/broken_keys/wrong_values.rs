@@ -48,8 +48,8 @@ pub(crate) fn type_of(entry: &Entry) -> &'static str {
     }
 }
 
-/// Returns all wrong values of a key of this type: the wrong types first, then no value at all, then values of
-/// the right type that no version of kubeleet writes. `fields` are those of a hash.
+/// Returns all wrong values of a key of this type: the wrong types first, then no value at all, then values
+/// of the right type that no version of kubeleet writes. `fields` are those of a hash.
 pub(crate) fn wrong_values(key: &str, kind: &str, fields: &[String]) -> Vec<WrongValue> {
     let name = key.as_bytes();
     let wrong = |what: String, commands: Vec<Command>| WrongValue { key: key.to_owned(), what, commands };

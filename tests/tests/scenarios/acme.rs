@@ -76,7 +76,8 @@ impl Site {
         self.api.http().post("/service", &service).await;
     }
 
-    /// Asks a proxy for a host by HTTPS. Returns whether its certificate is trusted, and all that was written.
+    /// Asks a proxy for a host by HTTPS. Returns whether its certificate is trusted, and all that was
+    /// written.
     fn https(&self, proxy: usize, host: &str) -> (bool, String) {
         let port = self.tls_port;
         let resolve = format!("{host}:{port}:{}", address(proxy));

@@ -50,8 +50,8 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     assert_eq!(pods_on(&cluster, "w2").await, 6, "nothing moves back");
 }
 
-/// A single Redis that was restarted with its data is found where it was: a node that died meanwhile is dead for
-/// the usual silence, and the status says what still pauses.
+/// A single Redis that was restarted with its data is found where it was: a node that died meanwhile is dead
+/// for the usual silence, and the status says what still pauses.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_the_usual_silence() {
     let _lock = beside_others().await;

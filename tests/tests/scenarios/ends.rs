@@ -1,5 +1,5 @@
-//! How soon the end of a container or process is recorded, and how soon it is started again. `KUBELEET_ENDS` sets
-//! how many ends are measured.
+//! How soon the end of a container or process is recorded, and how soon it is started again. `KUBELEET_ENDS`
+//! sets how many ends are measured.
 
 use std::path::Path;
 use std::time::Duration;
@@ -67,14 +67,14 @@ fn ends_measured() -> usize {
     std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-/// How many seconds both runs of a job take. Some end before their start is recorded, and some within the time that a
-/// worker leaves between two looks at all containers.
+/// How many seconds both runs of a job take. Some end before their start is recorded, and some within the
+/// time that a worker leaves between two looks at all containers.
 fn run_time(number: usize) -> String {
     format!("0.{}", number % 10)
 }
 
-/// Runs jobs that fail once and then succeed, one after the other. `command` returns the command of the pod of a
-/// job, `runs` what is known of a pod that has ended.
+/// Runs jobs that fail once and then succeed, one after the other. `command` returns the command of the pod
+/// of a job, `runs` what is known of a pod that has ended.
 async fn measure(
     cluster: &Cluster,
     runtime: &str,

@@ -1,5 +1,5 @@
-//! A service is updated again and again while requests go through the gates of its pods: none fails, although the pods
-//! die at once at SIGTERM and answer only after a while. Two ablations, which must fail.
+//! A service is updated again and again while requests go through the gates of its pods: none fails, although
+//! the pods die at once at SIGTERM and answer only after a while. Two ablations, which must fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -139,7 +139,8 @@ async fn a_job_ends_at_its_deadline_and_is_forgotten_after_its_ttl() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Each second a job, while the scheduler that creates them is killed again and again: `KUBELEET_TICKS` says how many.
+/// Each second a job, while the scheduler that creates them is killed again and again: `KUBELEET_TICKS` says
+/// how many.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let _lock = beside_others().await;
@@ -167,7 +168,8 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
         if jobs as usize >= ticks {
             break;
         }
-        // Whenever some more ticks were taken, the one that may have taken them dies, at any moment of a tick.
+        // Whenever some more ticks were taken, the one that may have taken them dies, at any moment of a
+        // tick.
         if jobs as usize / 3 > kills {
             schedulers[kills % 2].kill();
             tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
@@ -227,7 +229,8 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// `KUBELEET_CRONS` says how many crons have their times at the same moments, and `KUBELEET_CRON_TICKS` how many times.
+/// `KUBELEET_CRONS` says how many crons have their times at the same moments, and `KUBELEET_CRON_TICKS` how
+/// many times.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "its figures")]
 async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {

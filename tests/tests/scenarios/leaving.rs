@@ -1,4 +1,5 @@
-//! `node leave` and `node return`, as the unit `kubeleet-handover` runs them at a shutdown and after the next start.
+//! `node leave` and `node return`, as the unit `kubeleet-handover` runs them at a shutdown and after the next
+//! start.
 
 use std::path::{Path, PathBuf};
 

@@ -113,7 +113,8 @@ async fn text(http: &Http, path: &str) -> String {
     http.stream(path).await.text().await.unwrap()
 }
 
-/// Within the time that a line waits for others, the merge is exact; a busy machine may be late once in a while.
+/// Within the time that a line waits for others, the merge is exact; a busy machine may be late once in a
+/// while.
 fn assert_in_order(lines: &[Value]) -> String {
     let times: Vec<jiff::Timestamp> =
         lines.iter().filter_map(|line| line["time"].as_str()?.parse().ok()).collect();

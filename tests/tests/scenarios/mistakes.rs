@@ -1,6 +1,6 @@
 //! What operators and neighbours do to a cluster that runs: a full Redis, other clusters on the same engine,
-//! and clients that hold connections and read logs for ever. Each runs for some seconds here; `MISTAKES_SECONDS=600`
-//! is the long form.
+//! and clients that hold connections and read logs for ever. Each runs for some seconds here;
+//! `MISTAKES_SECONDS=600` is the long form.
 
 mod clients;
 mod neighbours;

@@ -52,8 +52,8 @@ async fn incarnation(cluster: &Cluster) -> String {
     cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w")), "incarnation"]).await
 }
 
-/// Starts a newcomer beside the first worker and checks that it is refused; then kills the first worker, starts it
-/// again at once, and checks that it is not.
+/// Starts a newcomer beside the first worker and checks that it is refused; then kills the first worker,
+/// starts it again at once, and checks that it is not.
 async fn try_once(cluster: &Cluster, http: &Http, first: &mut Daemon, on: Machine, newcomer: Machine) -> Try {
     let (before, pods) = (incarnation(cluster).await, on.pods(cluster));
     assert_eq!(pods.len(), 4);

@@ -190,8 +190,8 @@ async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u6
     entry.split(' ').nth(2).unwrap().parse().unwrap()
 }
 
-/// One worker is restarted with another number at the end of its Redis URL, and after a few heartbeats with the right
-/// one again.
+/// One worker is restarted with another number at the end of its Redis URL, and after a few heartbeats with
+/// the right one again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_with_a_mistyped_database_number_holds_and_stops_nothing() {
     let _lock = beside_others().await;

@@ -1,5 +1,5 @@
-//! Pods reach services by name: real containers ask the proxy of their host with the C library's resolver, and connect
-//! with a plain TCP client.
+//! Pods reach services by name: real containers ask the proxy of their host with the C library's resolver,
+//! and connect with a plain TCP client.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,7 +21,8 @@ use crate::handover::{free_ports, service};
 
 /// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// A container of a machine whose disk is busy takes longer to listen than the 10 s that requests wait without it.
+/// A container of a machine whose disk is busy takes longer to listen than the 10 s that requests wait
+/// without it.
 const POD_WAIT: &str = "60s";
 /// Restarts of the only pod while requests come.
 const RESTARTS: u64 = 3;

@@ -72,8 +72,8 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
             assert_ne!(next, main.0);
             std::mem::forget(std::mem::replace(main, Last(next)));
         }
-        // The workers speak to the new processes: a pod that is stopped is still waited for. The long connection would be
-        // waited for as well, so this is done while there is none to this pod.
+        // The workers speak to the new processes: a pod that is stopped is still waited for. The long
+        // connection would be waited for as well, so this is done while there is none to this pod.
         assert!(comes_back(hosts.port).await.unwrap(), "after {number}");
     }
     long.write_all(b"ng\n").await.unwrap();

@@ -1,5 +1,5 @@
-//! Three hosts with an engine each: their pods reach services and slots of all of them by name, and nothing else reaches a
-//! pod or is reached by one.
+//! Three hosts with an engine each: their pods reach services and slots of all of them by name, and nothing
+//! else reaches a pod or is reached by one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -120,7 +120,8 @@ impl Fixture {
         Some(fixture)
     }
 
-    /// `web` on all hosts, `shop-db` on the second one, `far` on the third one, and the clients on the first one.
+    /// `web` on all hosts, `shop-db` on the second one, `far` on the third one, and the clients on the first
+    /// one.
     async fn create_services(&mut self) {
         let greeter = |name: &str| json!({"name": name, "image": "kubeleet-test/greeter:1", "pull_policy": "never", "stop_grace_period": 1});
         // One pod of a host has the port.
@@ -174,7 +175,8 @@ impl Fixture {
         self.engines[0].exec(&self.glibc.0, &["/bin/bash", "-c", line]).await
     }
 
-    /// What the server behind a name says to each client: curl and a plain one with glibc, a plain one with musl.
+    /// What the server behind a name says to each client: curl and a plain one with glibc, a plain one with
+    /// musl.
     async fn greetings(&self, name: &str) -> [String; 3] {
         let raw = format!("exec 3<>/dev/tcp/{name}/{PORT} && echo hello >&3 && timeout 20 cat <&3");
         let curl = format!("curl --silent --show-error --max-time 20 http://{name}:{PORT}/ 2>&1");
@@ -334,8 +336,8 @@ fn every_kind_of_question_is_answered(fixture: &Fixture) {
             assert_eq!(answer.has_authority, answer.records.is_empty(), "{way} {question}");
         }
     }
-    // What the engine puts before our resolver in a container. It passes no name of one label on: programs append the
-    // search domain.
+    // What the engine puts before our resolver in a container. It passes no name of one label on: programs
+    // append the search domain.
     for way in ["@127.0.0.11 +notcp", "@127.0.0.11 +tcp"] {
         let of_two_labels = expected.iter().filter(|(question, _)| *question != "web A");
         let (questions, expected): (Vec<_>, Vec<_>) = of_two_labels.cloned().unzip();
@@ -420,7 +422,8 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
     closed.extend([7053, 7054].map(|port| format!("{gateway}/{port}")));
     closed.extend([7053, 7054, 8080, PUBLISHED].map(|port| format!("{}/{port}", first.address())));
     closed.extend([format!("{service}/{PORT}"), format!("{RESOLVER}/53")]);
-    // What listens on all addresses of the host is not closed by kubeleet: Redis has a password, and the API a token.
+    // What listens on all addresses of the host is not closed by kubeleet: Redis has a password, and the API
+    // a token.
     let open: Vec<_> = [PORT, 6379, 7070].iter().map(|port| format!("{}/{port}", first.address())).collect();
     let before = refused_by(first, "KUBELEET-TO-PODS");
     let found = eventually_within(SOON, "the host's open ports are reached", || async {
@@ -513,7 +516,8 @@ async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     .await;
 }
 
-/// Returns a line of bash that connects to all of these (`address/port`), and prints those that are reached within 2 s.
+/// Returns a line of bash that connects to all of these (`address/port`), and prints those that are reached
+/// within 2 s.
 fn knock(targets: &[String]) -> String {
     let each = r#"(timeout 2 bash -c "</dev/tcp/$target" 2>/dev/null && echo "$target")"#;
     format!("for target in {}; do {each} & done; wait", targets.join(" "))

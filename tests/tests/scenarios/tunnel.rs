@@ -55,7 +55,8 @@ pub(crate) struct TwoHosts {
 }
 
 impl TwoHosts {
-    /// Starts them, and waits until the pod answers. Each proxy tells the socket in `notified` that it serves.
+    /// Starts them, and waits until the pod answers. Each proxy tells the socket in `notified` that it
+    /// serves.
     pub(crate) async fn start(notified: [&Path; 2]) -> Self {
         let cluster = Cluster::new(Timing::Short).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());

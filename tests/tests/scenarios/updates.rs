@@ -1,5 +1,5 @@
-//! Updates that judge themselves: broken ones are rolled back while schedulers are killed, and never more pods are out
-//! of service than the policy allows. `KUBELEET_UPDATES` sets how many rounds.
+//! Updates that judge themselves: broken ones are rolled back while schedulers are killed, and never more
+//! pods are out of service than the policy allows. `KUBELEET_UPDATES` sets how many rounds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Promise 14: this version and the one before run side by side. Every daemon is replaced while a client
 //! posts and deletes services; nothing is lost, and no pod is restarted.
 //!
-//! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary in
-//! `KUBELEET_BINARY_BEFORE`. Without that there is nothing to mix, and the test says so.
+//! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary
+//! in `KUBELEET_BINARY_BEFORE`. Without that there is nothing to mix, and the test says so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};

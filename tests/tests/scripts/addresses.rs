@@ -123,8 +123,8 @@ async fn no_address_has_two_names_whatever_is_written_by_hand() {
     assert_eq!(values_written_by_hand(&Fixture::new().await).await, Vec::<String>::new());
 }
 
-/// Operations in a random order, with values written by hand among them. Returns what is wrong: an address that is told
-/// or listed for two names, or told and not listed.
+/// Operations in a random order, with values written by hand among them. Returns what is wrong: an address
+/// that is told or listed for two names, or told and not listed.
 pub(crate) async fn values_written_by_hand(fixture: &Fixture) -> Vec<String> {
     for seed in 0..4 {
         let mut random = StdRng::seed_from_u64(seed);

@@ -1,4 +1,5 @@
-//! Certificates that proxies order: what two of them, a failover, and other programs can do to each other's orders.
+//! Certificates that proxies order: what two of them, a failover, and other programs can do to each other's
+//! orders.
 
 use std::time::Duration;
 

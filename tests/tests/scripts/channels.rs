@@ -1,4 +1,5 @@
-//! Session channels on a real Redis: what both sides send arrives once and in order, and nothing is left behind.
+//! Session channels on a real Redis: what both sides send arrives once and in order, and nothing is left
+//! behind.
 
 use std::time::Duration;
 

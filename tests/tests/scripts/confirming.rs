@@ -108,7 +108,8 @@ async fn an_unconfirmed_write_is_confirmed_later_with_one_event() {
     assert_eq!(pair.store.confirm_writes().await.unwrap(), 0, "the replica has not confirmed it yet");
     assert_eq!(pair.state(&written).await, WriteState::Waiting);
     pair.replica.thaw();
-    // No write waits for a replica that was silent for long: the first round may come before it is heard again.
+    // No write waits for a replica that was silent for long: the first round may come before it is heard
+    // again.
     eventually(SOON, "the write is confirmed", || async {
         let (one, other) = tokio::join!(pair.store.confirm_writes(), pair.store.confirm_writes());
         match one.unwrap() + other.unwrap() {

@@ -1,4 +1,5 @@
-//! The endpoints of a service that is followed: they are what the records say, whichever script changes these.
+//! The endpoints of a service that is followed: they are what the records say, whichever script changes
+//! these.
 
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ fn lines(keyspace: &Keyspace) -> Vec<(String, String)> {
     fields.into_iter().filter(|(field, _)| field != "v" && field != "m").collect()
 }
 
-/// Runs every script on a service that is followed. Returns those that changed its endpoints, and what is wrong.
+/// Runs every script on a service that is followed. Returns those that changed its endpoints, and what is
+/// wrong.
 async fn every_script(fixture: impl AsyncFn() -> Fixture) -> (Vec<&'static str>, Vec<String>) {
     let (mut moving, mut wrong) = (Vec::new(), Vec::new());
     for case in cases() {
@@ -178,7 +180,8 @@ async fn a_new_master_makes_the_set_again_under_a_version_that_was_never_used() 
     fixture.pod_in(Phase::Running, "web", "w1").await;
     let (before, endpoints) = follow(&fixture).await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
-    // A version begins as the time in milliseconds, and no master takes over in the one in which the last was made.
+    // A version begins as the time in milliseconds, and no master takes over in the one in which the last was
+    // made.
     while fixture.store.redis_now().await.unwrap() <= before.version {}
     let known = fixture.store.follow_endpoints(&web(), Some(&before)).await.unwrap();
     let FollowedEndpoints::All { version, endpoints: again } = known else { panic!("{known:?}") };

@@ -35,8 +35,8 @@ async fn a_key_of_a_wrong_type_is_refused_before_any_write() {
                 line.starts_with("meta changed_at: nothing") || line.starts_with("meta run_id: nothing")
             };
             changed.retain(|line| !is_noted(line));
-            // The operation repeats external_ack for each pod alone, so that the others are recorded. Following
-            // begins a set, reads the slots, and makes it: a set without a version is none yet.
+            // The operation repeats external_ack for each pod alone, so that the others are recorded.
+            // Following begins a set, reads the slots, and makes it: a set without a version is none yet.
             if !changed.is_empty() && !["external_ack", "follow", "follow_pods"].contains(&script) {
                 failures.push(format!("{script}, {key} of another type: refused, and yet {changed:?}"));
             }

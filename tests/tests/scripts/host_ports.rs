@@ -1,4 +1,5 @@
-//! Host ports: one pod of a node has each, whichever schedulers place, and it is free again when the pod leaves.
+//! Host ports: one pod of a node has each, whichever schedulers place, and it is free again when the pod
+//! leaves.
 
 use common::ids::{AssignmentId, SchedulerId, ServiceName};
 use common::lifecycle::Phase;

@@ -1,4 +1,5 @@
-//! A Redis that uses all of its `maxmemory`: what keeps alive or frees goes on, and what adds is refused whole.
+//! A Redis that uses all of its `maxmemory`: what keeps alive or frees goes on, and what adds is refused
+//! whole.
 
 use common::lifecycle::Phase;
 use common::spec::ServiceInput;

@@ -127,8 +127,8 @@ async fn a_restarted_worker_and_one_after_an_earlier_version_register_at_once() 
     assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
 }
 
-/// Neither the clock of a new master nor a heartbeat from the future takes the name from a worker, or keeps it
-/// for one that has died.
+/// Neither the clock of a new master nor a heartbeat from the future takes the name from a worker, or keeps
+/// it for one that has died.
 #[tokio::test]
 async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
     let fixture = Fixture::new().await;
@@ -568,8 +568,8 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
     );
 }
 
-/// Its reply must be read whatever is among the stop requests: without it the worker stops its `stop` pods, while
-/// Redis goes on to count the node as alive.
+/// Its reply must be read whatever is among the stop requests: without it the worker stops its `stop` pods,
+/// while Redis goes on to count the node as alive.
 #[tokio::test]
 async fn a_stop_request_that_names_no_pod_fails_no_heartbeat() {
     let fixture = Fixture::new().await;

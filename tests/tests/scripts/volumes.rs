@@ -1,4 +1,5 @@
-//! Persistent volumes: each has its data on one node, whichever schedulers place, and nothing of it goes unasked.
+//! Persistent volumes: each has its data on one node, whichever schedulers place, and nothing of it goes
+//! unasked.
 
 use common::ids::{SchedulerId, ServiceName, VolumeName};
 use common::lifecycle::Phase;
@@ -177,7 +178,8 @@ fn registered(registration: Registration) -> Session {
     session
 }
 
-/// The machine of `w1`, which has the data of a pod, is gone, and another one has its name. Returns what is wrong.
+/// The machine of `w1`, which has the data of a pod, is gone, and another one has its name. Returns what is
+/// wrong.
 pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -229,8 +231,8 @@ async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
     assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A failover has lost that a machine ever registered, and which volumes it has. Another one has its name by now. Returns
-/// what is wrong.
+/// A failover has lost that a machine ever registered, and which volumes it has. Another one has its name by
+/// now. Returns what is wrong.
 pub(crate) async fn a_machine_that_has_data_is_refused(fixture: &Fixture) -> Vec<String> {
     let other = registered(fixture.machine("w1", "B").await);
     report_volumes(&other, &[]).await;
@@ -257,7 +259,8 @@ async fn a_machine_that_cannot_have_its_name_is_waited_for() {
     assert_eq!(a_machine_that_has_data_is_refused(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A payload was removed by hand, so it was not moved when another machine took the name. Returns what is wrong.
+/// A payload was removed by hand, so it was not moved when another machine took the name. Returns what is
+/// wrong.
 pub(crate) async fn a_payload_is_missing_when_a_name_changes(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -322,7 +325,8 @@ async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
     assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("C"));
 }
 
-/// Only a machine that told this run of Redis that it has no volumes is not waited for when its name is taken.
+/// Only a machine that told this run of Redis that it has no volumes is not waited for when its name is
+/// taken.
 #[tokio::test]
 async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_told_so() {
     for (run, expected) in [("", &["w1"][..]), ("the run before", &["former w1", "w1"])] {
@@ -340,8 +344,8 @@ async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_to
     }
 }
 
-/// Redis has lost everything it knew of volumes. `w2` serves already; `w1`, which has the data, is still to come.
-/// Returns what is wrong.
+/// Redis has lost everything it knew of volumes. `w2` serves already; `w1`, which has the data, is still to
+/// come. Returns what is wrong.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;

@@ -1,5 +1,5 @@
-//! The first part of each stop: closes the gate of the pod and waits until its last request has ended. What is decided
-//! is in [`crate::handover::drain`].
+//! The first part of each stop: closes the gate of the pod and waits until its last request has ended. What
+//! is decided is in [`crate::handover::drain`].
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::step::DesiredState;
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PodAction {
-    /// Closes the gate of the pod and waits until nothing is in flight, or not longer than it may. The gate stays closed
-    /// until what is returned is dropped. Returns `None` if nothing is to be stopped now.
+    /// Closes the gate of the pod and waits until nothing is in flight, or not longer than it may. The gate
+    /// stays closed until what is returned is dropped. Returns `None` if nothing is to be stopped now.
     pub(super) async fn drain(&self, reason: StopReason) -> Option<ClosedGate<'_>> {
         let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
         let (begun, master) = (Instant::now(), self.context.link.master());
@@ -73,8 +73,8 @@ impl PodAction {
         }
     }
 
-    /// Redis has another master than when the stop began. If that one knows nothing of the stop, the pod is to run: its
-    /// gate opens again. Returns whether it does.
+    /// Redis has another master than when the stop began. If that one knows nothing of the stop, the pod is
+    /// to run: its gate opens again. Returns whether it does.
     async fn revoke_lost_stop(&self, reason: StopReason) -> bool {
         let StopReason::Requested = reason else { return false };
         let (id, assignment) = (&self.managed.payload.id, &self.managed.assignment);

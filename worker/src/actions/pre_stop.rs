@@ -25,9 +25,9 @@ pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
 }
 
 impl PodAction {
-    /// Runs the `pre_stop` commands of a container, one after the other, for `limit` at most. One that fails is told
-    /// of, and holds nothing up. Returns false if the worker ends meanwhile: the next one begins anew, and runs all of
-    /// them once more.
+    /// Runs the `pre_stop` commands of a container, one after the other, for `limit` at most. One that fails
+    /// is told of, and holds nothing up. Returns false if the worker ends meanwhile: the next one begins
+    /// anew, and runs all of them once more.
     pub(super) async fn before_stop(&self, container: &Container, limit: Duration) -> bool {
         let index = stop_order::index_of(&self.managed.spec, container);
         let Some(spec) = index.map(|index| &self.managed.spec.containers[index]) else { return true };

@@ -134,9 +134,9 @@ async fn run(
     }
 }
 
-/// Waits for the end of the container, and a while for the engine, which should end the command's connection then: some
-/// versions leave that of a terminal open for ever. Returns the exit code of the container. What this worker knows of
-/// the container is in memory, so looking at it costs nothing.
+/// Waits for the end of the container, and a while for the engine, which should end the command's connection
+/// then: some versions leave that of a terminal open for ever. Returns the exit code of the container. What
+/// this worker knows of the container is in memory, so looking at it costs nothing.
 async fn end_of(context: &SessionContext, container: &Container) -> u8 {
     let seen = || {
         let managed = context.table.get(&container.pod)?;
@@ -212,7 +212,8 @@ async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), 
 
 /// Tells the client if the container has ended, and the command with it.
 async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
-    // What is killed with its container ends so, and an engine calls the container running for a moment longer.
+    // What is killed with its container ends so, and an engine calls the container running for a moment
+    // longer.
     let looks = match code {
         0 => 0,
         KILLED => 10,

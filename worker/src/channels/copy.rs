@@ -12,8 +12,8 @@ use super::{Ended, broken, until_left};
 use crate::context::SessionContext;
 use crate::runtime::Container;
 
-/// Unpacks what the client sends. An archive that its client does not finish is refused by the engine, but what came
-/// before is written.
+/// Unpacks what the client sends. An archive that its client does not finish is refused by the engine, but
+/// what came before is written.
 pub(super) async fn to_container(
     context: &SessionContext,
     container: &Container,

@@ -1,5 +1,5 @@
-//! Channels to pods: commands that people run in containers, ports that they reach, files that they copy. A request
-//! lies in Redis, and so does everything that is sent ([`common::channel`]).
+//! Channels to pods: commands that people run in containers, ports that they reach, files that they copy. A
+//! request lies in Redis, and so does everything that is sent ([`common::channel`]).
 
 mod attach;
 mod command;
@@ -127,7 +127,8 @@ async fn begin(
     }
 }
 
-/// Waits until the client leaves, or cannot be reached, and returns how the channel ends. It sends nothing that counts.
+/// Waits until the client leaves, or cannot be reached, and returns how the channel ends. It sends nothing
+/// that counts.
 async fn until_left(reader: &mut ChannelReader) -> Ended {
     loop {
         match reader.next().await {

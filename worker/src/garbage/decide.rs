@@ -7,7 +7,8 @@ use common::config::DiskMarks;
 
 /// An image that was used more recently is never removed: its pod may be about to start.
 pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);
-/// A full disk counts as full until this much less is used, in percent: otherwise a node would go back and forth.
+/// A full disk counts as full until this much less is used, in percent: otherwise a node would go back and
+/// forth.
 const HYSTERESIS: f64 = 2.0;
 
 /// How full a disk is.
@@ -37,8 +38,9 @@ pub(super) enum Removal {
     Image(String),
 }
 
-/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. `None` if enough
-/// is free, or nothing is left to go. `is_removing`: something was removed since the disk was above the upper mark.
+/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. `None`
+/// if enough is free, or nothing is left to go. `is_removing`: something was removed since the disk was above
+/// the upper mark.
 pub(super) fn next_removal(
     disk: DiskSpace,
     marks: DiskMarks,
@@ -62,8 +64,8 @@ pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool
     disk.used_percent() >= limit
 }
 
-/// Returns the images that may go, the longest unused first. `used` has how long ago each was used, `needed` those that
-/// pods of this node use or that services may need again.
+/// Returns the images that may go, the longest unused first. `used` has how long ago each was used, `needed`
+/// those that pods of this node use or that services may need again.
 pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<String>) -> Vec<String> {
     let needed: HashSet<String> = needed.iter().map(|image| canonical(image)).collect();
     // The same image may have been used under several names, under one of them a moment ago.

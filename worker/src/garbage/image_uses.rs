@@ -1,5 +1,5 @@
-//! When this worker used which image last: only those that it has used are ever removed, because others share the
-//! engine. In a file, because a worker that starts later has to know.
+//! When this worker used which image last: only those that it has used are ever removed, because others share
+//! the engine. In a file, because a worker that starts later has to know.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

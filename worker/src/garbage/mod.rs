@@ -134,7 +134,8 @@ async fn space(context: &SessionContext) -> Option<DiskSpace> {
     let directory = worker.runtime.volumes_directory().await;
     let directory = directory.unwrap_or_else(|| worker.config.data_dir.clone());
     let measured = tokio::task::spawn_blocking(move || {
-        // A worker in a container may not see the engine's directory: its own root is usually on the same disk.
+        // A worker in a container may not see the engine's directory: its own root is usually on the same
+        // disk.
         directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())
     });
     let found = measured.await.ok()??;
@@ -160,8 +161,8 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// Returns the images that may go, the longest unused first: none that a pod of this node uses, and none that a service
-/// has, or had within the generations to which it can be undone.
+/// Returns the images that may go, the longest unused first: none that a pod of this node uses, and none that
+/// a service has, or had within the generations to which it can be undone.
 async fn removable_images(context: &SessionContext) -> Result<Vec<String>, StoreError> {
     let worker = &context.worker;
     let used = worker.image_uses.ages();

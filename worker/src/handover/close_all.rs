@@ -1,5 +1,5 @@
-//! Closes the gates of pods that the fence stops, or that are not this node's, on a connection of its own: the fence acts
-//! without a session, and also in the process of the supervisor.
+//! Closes the gates of pods that the fence stops, or that are not this node's, on a connection of its own:
+//! the fence acts without a session, and also in the process of the supervisor.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// How long the answer is waited for if nothing waits for it: the containers are being stopped meanwhile.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Stops containers whose pods may run on another node, once nothing is in flight to them, for which there is `within`.
-/// Those of `stop` pods are stopped at once: they must not run twice for any request's sake.
+/// Stops containers whose pods may run on another node, once nothing is in flight to them, for which there is
+/// `within`. Those of `stop` pods are stopped at once: they must not run twice for any request's sake.
 ///
 /// # Errors
 /// The first of `stop`, which is called for both kinds.
@@ -41,8 +41,8 @@ pub(crate) async fn drain_and_stop<'a>(
     stopped.and(kept)
 }
 
-/// Closes the gates of the pods of these containers and waits until nothing is in flight to them, at most for `within`.
-/// Returns whether nothing is; false without a proxy, for which nothing is waited.
+/// Closes the gates of the pods of these containers and waits until nothing is in flight to them, at most for
+/// `within`. Returns whether nothing is; false without a proxy, for which nothing is waited.
 pub(crate) async fn close_all(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -65,8 +65,8 @@ pub(crate) async fn close_all(
     closed == Closed::Drained
 }
 
-/// Closes the gates of the pods of these containers, which are being stopped: what is in flight to them is cut, and nothing
-/// more is let in.
+/// Closes the gates of the pods of these containers, which are being stopped: what is in flight to them is
+/// cut, and nothing more is let in.
 pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Container]) {
     ask(socket, containers, Duration::ZERO, AT_ONCE).await;
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::measure::StopReason;
 use crate::text::seconds;
 
-/// How much longer than the limit a stop waits for a proxy that does not answer: it cuts at the limit, and then
-/// answers at once.
+/// How much longer than the limit a stop waits for a proxy that does not answer: it cuts at the limit, and
+/// then answers at once.
 pub(crate) const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 /// How long a stop waits for the first look for a proxy, which takes a moment only.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// How long requests to a container have that is stopped because it is unhealthy, or because its pod has ended. It may
-/// never answer them, and nothing else happens to the pod meanwhile.
+/// How long requests to a container have that is stopped because it is unhealthy, or because its pod has
+/// ended. It may never answer them, and nothing else happens to the pod meanwhile.
 const BRIEF: Duration = Duration::from_secs(2);
 
 /// The link to the proxy of this host.

@@ -1,7 +1,7 @@
 //! The loop that speaks to the proxy of this host: who this worker is, all its pods, and then each change.
 //!
-//! Without a proxy it only looks once a second whether there is a socket. What it sends is computed after the requests
-//! to close were noted: a gate that a stop has closed is never opened by a row from before.
+//! Without a proxy it only looks once a second whether there is a socket. What it sends is computed after the
+//! requests to close were noted: a gate that a stop has closed is never opened by a row from before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,8 @@ impl Loop<LinkError> for HandoverLoop {
             if self.context.tasks.stopping().is_cancelled() || begun.elapsed() < REDIAL_INTERVAL {
                 break;
             }
-            // Another process may have taken its place: until that is known, pods that are being stopped wait.
+            // Another process may have taken its place: until that is known, pods that are being stopped
+            // wait.
             dialled = dial(&*socket).await;
             let goes_on =
                 if dialled.is_ok() { "another takes its place" } else { "pods are stopped without it" };
@@ -134,8 +135,8 @@ impl HandoverLoop {
         send(lines, &messages).await
     }
 
-    /// Returns the rows of all pods. A pod that was known and is not managed for a while stays as it was if it goes on:
-    /// its payload came once more, or Redis has lost its record.
+    /// Returns the rows of all pods. A pod that was known and is not managed for a while stays as it was if
+    /// it goes on: its payload came once more, or Redis has lost its record.
     fn rows(&self, sent: Option<&Rows>) -> Rows {
         let SessionContext { table, held, handover, worker, .. } = &*self.context;
         let (uses_host_network, is_leased) = (worker.runtime.uses_host_network(), worker.is_leased());

@@ -1,5 +1,5 @@
-//! The hand-over of a pod's traffic: this node's proxy learns where the pods are, and lets go of a pod before the
-//! worker stops it.
+//! The hand-over of a pod's traffic: this node's proxy learns where the pods are, and lets go of a pod before
+//! the worker stops it.
 //!
 //! ```text
 //! link.rs       the loop that speaks to the proxy: all pods, then each change
@@ -28,7 +28,8 @@ use tokio::sync::{Notify, watch};
 
 use self::drain::{DrainProgress, LinkStatus};
 
-/// What the loop and the stops of one session share: the pods whose gate is to be closed, and what the proxy answered.
+/// What the loop and the stops of one session share: the pods whose gate is to be closed, and what the proxy
+/// answered.
 pub(crate) struct Handover {
     inner: Mutex<Inner>,
     /// Wakes the loop.
@@ -90,8 +91,8 @@ impl Handover {
         }
     }
 
-    /// Closes the gate of a pod; what is in flight after `within` is cut. Looks for a proxy at once if there was none
-    /// a moment ago.
+    /// Closes the gate of a pod; what is in flight after `within` is cut. Looks for a proxy at once if there
+    /// was none a moment ago.
     pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> ClosedGate<'_> {
         let mut inner = self.lock();
         let progress = DrainProgress::Requested;

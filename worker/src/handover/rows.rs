@@ -13,8 +13,8 @@ use crate::table::ManagedPod;
 /// Rows by assignment.
 pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
 
-/// Returns the row of a pod; `None` if no address of it is known. It is open unless it is to be stopped, a stop of it is
-/// under way (`is_closing`), or a container of it has ended and is not started again yet.
+/// Returns the row of a pod; `None` if no address of it is known. It is open unless it is to be stopped, a
+/// stop of it is under way (`is_closing`), or a container of it has ended and is not started again yet.
 pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: bool) -> Option<LocalPod> {
     let address: IpAddr = match uses_host_network {
         true => Ipv4Addr::LOCALHOST.into(),
@@ -38,7 +38,8 @@ pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: boo
     })
 }
 
-/// Returns the messages that make the proxy's table that of `now`: all of it if nothing was `sent`, else what differs.
+/// Returns the messages that make the proxy's table that of `now`: all of it if nothing was `sent`, else what
+/// differs.
 pub(super) fn messages(sent: Option<&Rows>, now: &Rows) -> Vec<FromWorker> {
     let Some(sent) = sent else { return all(now) };
     let gone = sent.values().filter(|row| !now.contains_key(&row.assignment));

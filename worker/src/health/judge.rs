@@ -28,8 +28,8 @@ pub struct LastProbe {
 
 /// The state of one check of one container, from its start to its end.
 ///
-/// Probes are due at fixed distances, not a distance after the end of the one before: so checks that were spread at
-/// first stay spread. One that takes longer leaves out those that it overlaps.
+/// Probes are due at fixed distances, not a distance after the end of the one before: so checks that were
+/// spread at first stay spread. One that takes longer leaves out those that it overlaps.
 #[derive(Debug, Clone)]
 pub struct HealthJudge {
     timing: CheckTiming,
@@ -42,7 +42,8 @@ pub struct HealthJudge {
 }
 
 impl HealthJudge {
-    /// Begins at `now`. The first probe is due after a part of the distance between two: `spread`, from 0 to 1.
+    /// Begins at `now`. The first probe is due after a part of the distance between two: `spread`, from 0 to
+    /// 1.
     pub fn new(
         timing: CheckTiming,
         started: BootInstant,
@@ -109,8 +110,8 @@ impl HealthJudge {
         }
     }
 
-    /// Returns whether failures do not count yet. In the first interval they never do: Docker does not probe so
-    /// early at all, and here it is done only to see soon that a container is well.
+    /// Returns whether failures do not count yet. In the first interval they never do: Docker does not probe
+    /// so early at all, and here it is done only to see soon that a container is well.
     fn is_starting(&self, at: BootInstant) -> bool {
         self.health == Health::Starting && at.since(self.started) < self.protection()
     }
@@ -155,8 +156,8 @@ mod tests {
         BootInstant { millis: 1_000_000 }.plus(Duration::from_secs_f64(seconds))
     }
 
-    /// Probes at each due time, with a result for each character: `+` passed, `-` failed, `?` inconclusive. Returns
-    /// what each has made of the health: `s`, `h` or `u`.
+    /// Probes at each due time, with a result for each character: `+` passed, `-` failed, `?` inconclusive.
+    /// Returns what each has made of the health: `s`, `h` or `u`.
     fn healths(timing: CheckTiming, known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing, at(0.0), known, at(0.0), 0.5);
         let health = |result: char| {

@@ -1,5 +1,5 @@
-//! Health checks of the containers on this node: [`probe`] asks a container once, [`judge`] decides from the results,
-//! and [`monitor`] does both for all containers, each at its time.
+//! Health checks of the containers on this node: [`probe`] asks a container once, [`judge`] decides from the
+//! results, and [`monitor`] does both for all containers, each at its time.
 
 pub mod judge;
 pub mod monitor;

@@ -23,7 +23,8 @@ const MAX_CONNECTIONS: usize = 512;
 /// How long to sleep without any check; adding one ends it.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The checks of a node's containers. Checks can be added and removed before and while [`HealthMonitor::run`] runs.
+/// The checks of a node's containers. Checks can be added and removed before and while [`HealthMonitor::run`]
+/// runs.
 pub struct HealthMonitor {
     clock: Arc<dyn Clock>,
     prober: Arc<dyn Prober>,
@@ -54,8 +55,8 @@ impl HealthMonitor {
         (Arc::new(Self { clock, prober, schedule, added, permits, changes }), receiver)
     }
 
-    /// Adds a check, in place of one of the same container and kind. Adding the same one again changes nothing, so
-    /// a caller may do so each time it looks at its containers.
+    /// Adds a check, in place of one of the same container and kind. Adding the same one again changes
+    /// nothing, so a caller may do so each time it looks at its containers.
     pub fn set(&self, check: ContainerCheck) {
         self.schedule().set(check, self.clock.now());
         self.added.notify_one();
@@ -84,8 +85,8 @@ impl HealthMonitor {
     /// Probes until it is dropped.
     ///
     /// # Cancel safety
-    /// Probes under way end with it. Another run goes on with the other checks, and with these once they are set
-    /// again after a removal.
+    /// Probes under way end with it. Another run goes on with the other checks, and with these once they are
+    /// set again after a removal.
     pub async fn run(self: &Arc<Self>) {
         let mut probes = JoinSet::new();
         loop {
@@ -103,7 +104,8 @@ impl HealthMonitor {
         }
     }
 
-    /// Begins the probes that are due and for which there is room. Returns the time until the next one is due.
+    /// Begins the probes that are due and for which there is room. Returns the time until the next one is
+    /// due.
     fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<Ended>) -> Duration {
         let mut schedule = self.schedule();
         let now = self.clock.now();

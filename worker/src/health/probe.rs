@@ -142,8 +142,8 @@ async fn tcp(address: SocketAddr, limit: Duration) -> ProbeOutcome {
     .await
 }
 
-/// Ends a probe at its deadline. If this process was not even there to see the deadline pass, because the machine
-/// was busy or suspended, then the container is not to blame.
+/// Ends a probe at its deadline. If this process was not even there to see the deadline pass, because the
+/// machine was busy or suspended, then the container is not to blame.
 async fn within(
     limit: Duration,
     what: &str,

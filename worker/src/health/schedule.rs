@@ -1,4 +1,5 @@
-//! Which checks there are, which probes are due, and what their results change. Pure: the caller has the clock.
+//! Which checks there are, which probes are due, and what their results change. Pure: the caller has the
+//! clock.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -16,8 +17,8 @@ use super::{CheckKind, ContainerCheck, HealthChange};
 /// Identifies a check. One that replaces another has a new id, so that late results find nothing.
 pub(super) type CheckId = u64;
 
-/// Commands cost the engine a process each, connections nearly nothing. Each has its own limit, so that commands that
-/// hang hold up no connection.
+/// Commands cost the engine a process each, connections nearly nothing. Each has its own limit, so that
+/// commands that hang hold up no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Commands,
@@ -63,8 +64,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Adds a check, in place of one of the same kind. Does nothing if that is the same one: what it has found so
-    /// far holds.
+    /// Adds a check, in place of one of the same kind. Does nothing if that is the same one: what it has
+    /// found so far holds.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
         let key = (check.handle.clone(), check.kind);
         let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
@@ -184,8 +185,8 @@ fn message(judge: &HealthJudge) -> String {
     }
 }
 
-/// Returns a number from 0 to 1 that depends on nothing but the check: a thousand that begin together are probed one
-/// after another, at the same times again when the worker has been restarted.
+/// Returns a number from 0 to 1 that depends on nothing but the check: a thousand that begin together are
+/// probed one after another, at the same times again when the worker has been restarted.
 fn spread(key: &(String, CheckKind)) -> f64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

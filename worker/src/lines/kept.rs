@@ -1,7 +1,7 @@
 //! Logs of containers that were removed, on this worker's own disk: for a time, and within a size.
 //!
-//! One file for each container: a line of JSON that says whose log it is, then the lines, each after its time. The
-//! oldest files go first.
+//! One file for each container: a line of JSON that says whose log it is, then the lines, each after its
+//! time. The oldest files go first.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -76,8 +76,8 @@ impl KeptLogs {
         self.directory.is_some()
     }
 
-    /// Keeps the log of a container that has ended. What cannot be read in time, or written, is lost: the removal of
-    /// a container does not wait for it.
+    /// Keeps the log of a container that has ended. What cannot be read in time, or written, is lost: the
+    /// removal of a container does not wait for it.
     pub(crate) async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
         let Some(directory) = self.directory.clone() else { return };
         let kept = tokio::time::timeout(READ_TIME, async {

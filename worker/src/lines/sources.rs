@@ -1,5 +1,5 @@
-//! The logs that an answer is made of: those of containers that are there, those of containers that start while they
-//! are followed, and those that were kept.
+//! The logs that an answer is made of: those of containers that are there, those of containers that start
+//! while they are followed, and those that were kept.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -32,8 +32,8 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     refused.or_else(|| invalid_value(pod))
 }
 
-/// The policy of one node. It remembers the specification that it allowed last: pods of a service come one after
-/// another, and share theirs.
+/// The policy of one node. It remembers the specification that it allowed last: pods of a service come one
+/// after another, and share theirs.
 pub(crate) struct Policy {
     rules: PodPolicy,
     /// Held, so that no other one comes to its place in memory.
@@ -116,7 +116,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("image", any(image)),
         // A pull is one of the engine, with the credentials of the node or the cluster.
         ("pull_policy", any(pull_policy)),
-        // They take effect inside the container. A user of the image gets no capability that another does not.
+        // They take effect inside the container. A user of the image gets no capability that another does
+        // not.
         ("entrypoint", any(entrypoint)),
         ("command", any(command)),
         ("environment", any(environment)),
@@ -139,8 +140,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
-        // Of the engine, or in memory; options of a driver are no valid value. Where a path of the host really leads
-        // is looked at when the container is created.
+        // Of the engine, or in memory; options of a driver are no valid value. Where a path of the host
+        // really leads is looked at when the container is created.
         ("volumes", below_allowed_paths(volumes, policy)),
         // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
         ("secrets", any(secrets)),
@@ -151,8 +152,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("stop_signal", any(stop_signal)),
         // Commands run inside the container, as its user, for the grace period at most.
         ("pre_stop", any(pre_stop)),
-        // Commands run inside the container, as its user. Requests go to the container's own address, and of the
-        // answer only the status is read.
+        // Commands run inside the container, as its user. Requests go to the container's own address, and of
+        // the answer only the status is read.
         ("healthcheck", any(healthcheck)),
         ("readiness", any(readiness)),
         // The worker restarts, with a growing wait.

@@ -61,8 +61,9 @@ impl Identity {
 }
 
 impl Identity {
-    /// Returns `<name>-<replica>-<hash>`, for one of several containers `<name>-<replica>-<hash>-<container>`.
-    /// The hash covers pod and assignment, so that creating twice is one container.
+    /// Returns `<name>-<replica>-<hash>`, for one of several containers
+    /// `<name>-<replica>-<hash>-<container>`. The hash covers pod and assignment, so that creating twice is
+    /// one container.
     pub fn container_name(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.pod.as_str());

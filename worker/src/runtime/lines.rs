@@ -58,8 +58,8 @@ pub(super) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, Runtime
     .boxed()
 }
 
-/// Makes lines of what an engine sends with timestamps: an entry begins with its time. A line that is longer than
-/// an engine's buffer comes as several entries, of which only the last one has a line feed.
+/// Makes lines of what an engine sends with timestamps: an entry begins with its time. A line that is longer
+/// than an engine's buffer comes as several entries, of which only the last one has a line feed.
 #[derive(Debug, Default)]
 pub(super) struct StampedEntries {
     /// The beginning of a line whose end has not come yet, and its time.

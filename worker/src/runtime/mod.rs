@@ -43,8 +43,8 @@ pub use crate::usage::counters::Counters;
 /// Why a runtime without images copies nothing.
 const NO_FILES: &str = "the pods of this runtime have no files of their own: copy on their node";
 
-/// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
-/// any may have.
+/// Tells that containers may have changed; only a list or an inspection tells how. The default hint means
+/// that any may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hint {
     /// The pod concerned, if the engine tells.
@@ -109,8 +109,8 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns the handle of the container that was or would be created for this identity, which the other calls take as
-    /// well as the handle from [`Runtime::list`]. Asks no engine.
+    /// Returns the handle of the container that was or would be created for this identity, which the other
+    /// calls take as well as the handle from [`Runtime::list`]. Asks no engine.
     fn handle_of(&self, identity: &Identity) -> String {
         identity.container_name()
     }
@@ -124,7 +124,8 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Pulls the image, if `policy` says so: by default unless the engine has it. `logins` are used where the worker has no credentials of its own.
+    /// Pulls the image, if `policy` says so: by default unless the engine has it. `logins` are used where the
+    /// worker has no credentials of its own.
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
@@ -141,8 +142,8 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
-    /// As [`Runtime::run`] for the sandbox of a pod with several containers: it runs as long as the pod, and has the
-    /// pod's address and its published ports. `identity` is the pod's, without a container.
+    /// As [`Runtime::run`] for the sandbox of a pod with several containers: it runs as long as the pod, and
+    /// has the pod's address and its published ports. `identity` is the pod's, without a container.
     fn run_sandbox<'a>(
         &'a self,
         identity: &'a Identity,
@@ -162,8 +163,8 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
-    /// Makes sure that there is a network for the pods of this cluster, in which new containers are from now on. Returns the
-    /// address of the engine's host in it.
+    /// Makes sure that there is a network for the pods of this cluster, in which new containers are from now
+    /// on. Returns the address of the engine's host in it.
     fn join_pod_network<'a>(
         &'a self,
         _cluster: &'a ClusterId,
@@ -172,8 +173,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// From now on new containers are in the engine's own network. Before either is called they are in the network for
-    /// pods if it exists: names worked before this process began.
+    /// From now on new containers are in the engine's own network. Before either is called they are in the
+    /// network for pods if it exists: names worked before this process began.
     fn leave_pod_network(&self) {}
 
     /// Returns the health check that an image describes; `None` if it describes none, or is not there.
@@ -184,7 +185,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Stops a container as [`Runtime::stop`] does, and keeps it: it can be restarted. Succeeds if it does not run.
+    /// Stops a container as [`Runtime::stop`] does, and keeps it: it can be restarted. Succeeds if it does
+    /// not run.
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
     /// Sends a signal to the first process of a container. Succeeds if it does not run.
@@ -245,8 +247,8 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
-    /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is killed,
-    /// an engine cannot be asked to.
+    /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is
+    /// killed, an engine cannot be asked to.
     ///
     /// # Errors
     /// `NotFound` if the container does not run.
@@ -257,13 +259,14 @@ pub trait Runtime: Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
 
-    /// Returns what these containers have used since they began, in this order; `None` for one that is not measured.
+    /// Returns what these containers have used since they began, in this order; `None` for one that is not
+    /// measured.
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         Box::pin(std::future::ready(vec![None; handles.len()]))
     }
 
-    /// Starts a command in a running container for a person: in its directory, as its user, with its environment and
-    /// limits.
+    /// Starts a command in a running container for a person: in its directory, as its user, with its
+    /// environment and limits.
     ///
     /// # Errors
     /// `NotFound` if the container does not run; `Refused` if this runtime cannot do what is requested.

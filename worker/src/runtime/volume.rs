@@ -20,9 +20,9 @@ pub struct RequestedVolume<'a> {
     pub labels: BTreeMap<&'static str, String>,
 }
 
-/// Returns the volumes that the engine keeps for a container: all but those in memory, shared ones and paths of the
-/// host. Asking twice for the same
-/// container, or for two containers of a pod with the same source, returns the same volumes.
+/// Returns the volumes that the engine keeps for a container: all but those in memory, shared ones and paths
+/// of the host. Asking twice for the same container, or for two containers of a pod with the same source,
+/// returns the same volumes.
 pub(super) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {
@@ -109,7 +109,8 @@ pub struct EngineVolume {
 }
 
 impl EngineVolume {
-    /// Reads back what [`requested`] wrote. Returns `None` if the labels are another program's, or unreadable.
+    /// Reads back what [`requested`] wrote. Returns `None` if the labels are another program's, or
+    /// unreadable.
     pub(super) fn from_labels<'a>(handle: &str, get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let space: Option<u64> = get(label::SPACE).and_then(|space| space.parse().ok());
         let owner = match get(label::VOLUME_KIND)? {

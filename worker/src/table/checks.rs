@@ -33,8 +33,8 @@ impl CheckState {
 }
 
 impl ContainerChecks {
-    /// Returns the checks of a container. `of_image` counts if the specification says nothing about its health, or only
-    /// the times.
+    /// Returns the checks of a container. `of_image` counts if the specification says nothing about its
+    /// health, or only the times.
     pub(crate) fn of(spec: &ContainerSpec, of_image: Option<&HealthCheck>) -> Self {
         let healthcheck = match (&spec.healthcheck, of_image) {
             (Some(own), Some(of_image)) if own.has_only_times() => Some(own.of_image_with_times(of_image)),
@@ -57,8 +57,8 @@ impl ContainerChecks {
         self.healthcheck.as_ref().map(|state| state.health)
     }
 
-    /// Returns the reason for which the container is not ready, and a sentence; `None` if it is ready as far as its
-    /// checks tell.
+    /// Returns the reason for which the container is not ready, and a sentence; `None` if it is ready as far
+    /// as its checks tell.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         let states = [(UNHEALTHY, &self.healthcheck), (NOT_READY, &self.readiness)];
         let of = |health: Health| {

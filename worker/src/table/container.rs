@@ -91,7 +91,8 @@ impl ManagedContainer {
         } else if is_shown_by_checks(reason) {
             self.was_unhealthy = reason == UNHEALTHY;
         } else {
-            // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
+            // It was not well when this worker's predecessor ended: it has to run for a while to be well
+            // again.
             self.running_since = Some(now);
             self.exit_code = exit_code;
             self.set_reason(RESTARTED, message.to_owned());

@@ -144,8 +144,8 @@ impl PodTable {
         self.lock().managed.len()
     }
 
-    /// Notes what a check has shown of the container with this handle, if it is still the start that the check was
-    /// for. Returns its pod.
+    /// Notes what a check has shown of the container with this handle, if it is still the start that the
+    /// check was for. Returns its pod.
     pub(crate) fn note_health(
         &self,
         handle: &str,
@@ -217,8 +217,8 @@ impl PodTable {
         self.lock().managed.mark_busy(seen)
     }
 
-    /// Notes the containers of a pod as they were found, in the order of its specification, if the pod has not
-    /// changed since it was `seen`. Returns the pod as it is then.
+    /// Notes the containers of a pod as they were found, in the order of its specification, if the pod has
+    /// not changed since it was `seen`. Returns the pod as it is then.
     pub(crate) fn note_observed(&self, seen: &ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
         self.lock().managed.note_observed(seen, observed)
     }
@@ -228,16 +228,16 @@ impl PodTable {
         self.lock().managed.remove(pod, assignment);
     }
 
-    /// Returns the next moment at which a managed pod is due for an action. What was due at `looked_at` was left then
-    /// for a reason that only a change can remove.
+    /// Returns the next moment at which a managed pod is due for an action. What was due at `looked_at` was
+    /// left then for a reason that only a change can remove.
     pub(crate) fn next_due(&self, looked_at: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
         let inner = self.lock();
         let times = inner.managed.idle().flat_map(|managed| due_times(managed, recovers_after));
         times.filter(|at| *at > looked_at).min()
     }
 
-    /// Returns the managed pods that became due after `looked_at` and until `now`, each with the handle of one of its
-    /// containers if it has any.
+    /// Returns the managed pods that became due after `looked_at` and until `now`, each with the handle of
+    /// one of its containers if it has any.
     pub(crate) fn due(
         &self,
         (looked_at, now): (BootInstant, BootInstant),

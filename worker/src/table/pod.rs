@@ -32,8 +32,8 @@ pub(crate) struct ManagedPod {
     pub(crate) containers: Vec<ManagedContainer>,
     /// The engine's handle of the container that holds the network of the others, if it has one.
     pub(crate) sandbox: Option<String>,
-    /// Its containers are not started again before the services are there that its service depends on; what is missing,
-    /// once that was looked at.
+    /// Its containers are not started again before the services are there that its service depends on; what
+    /// is missing, once that was looked at.
     pub(crate) held: Option<String>,
     /// No action is tried before this moment, because the last one failed.
     pub(crate) retry_at: Option<BootInstant>,
@@ -118,8 +118,8 @@ impl ManagedPod {
             || network.is_some_and(|network| *network != self.network)
     }
 
-    /// Notes how far its containers are, and where they can be found and reached now: with each start the engine
-    /// may choose another address and other ports.
+    /// Notes how far its containers are, and where they can be found and reached now: with each start the
+    /// engine may choose another address and other ports.
     pub(crate) fn note_observed(&mut self, observed: &ObservedPod<'_>) {
         // The status of the only container is that of the pod.
         let has_progress = self.has_several();

@@ -147,8 +147,8 @@ async fn a_queue_of_the_wrong_type_is_retried_without_spinning() {
     worker.end().await.unwrap();
 }
 
-/// Counts for a second what Redis is asked, with every command of a script: nearly all are of heartbeats. A loop
-/// that spins makes thousands.
+/// Counts for a second what Redis is asked, with every command of a script: nearly all are of heartbeats. A
+/// loop that spins makes thousands.
 async fn assert_does_not_spin(rig: &Rig) {
     let commands = || -> u64 {
         let stats: String = rig.redis.blocking_cli(&["INFO", "stats"]);
@@ -300,7 +300,8 @@ async fn what_a_sweep_cannot_clear_does_not_starve_what_waits_behind_it() {
     let worker = rig.worker();
     rig.push(&payload("absent", "missing-image"));
     rig.until_reason("absent", "ImagePullBackOff").await;
-    // As if the replies to pops had been lost: other texts of a pod whose start waits, and behind them others.
+    // As if the replies to pops had been lost: other texts of a pod whose start waits, and behind them
+    // others.
     for n in 0..8 {
         let twin = payload_with("absent", "missing-image", &format!(r#""n":{n}"#));
         rig.redis.cli::<()>(&["LPUSH", "rq:w", &twin]).await;

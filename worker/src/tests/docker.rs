@@ -171,8 +171,8 @@ async fn a_pod_without_a_memory_limit_gets_that_of_the_node() {
     worker.end().await.unwrap();
 }
 
-/// Each fault alone: a list that takes longer than any other call waits, one that fails, an ended container that cannot be inspected, and
-/// an unknown state.
+/// Each fault alone: a list that takes longer than any other call waits, one that fails, an ended container
+/// that cannot be inspected, and an unknown state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
     let Some(mut rig) = Rig::new("a_sick_engine") else { return };

@@ -1,8 +1,8 @@
 //! Counters of control groups, in both versions of their file system.
 //!
-//! An engine names a container's group after its id, in one of a few places that depend on the engine and on its
-//! driver for control groups. A worker that runs in a container sees them only where the machine's `/sys/fs/cgroup`
-//! is mounted.
+//! An engine names a container's group after its id, in one of a few places that depend on the engine and on
+//! its driver for control groups. A worker that runs in a container sees them only where the machine's
+//! `/sys/fs/cgroup` is mounted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -15,7 +15,8 @@ use super::counters::Counters;
 /// Where the groups of all machines are.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Where engines put the group of a container, `ID` for its id: Docker with systemd and without, Podman likewise.
+/// Where engines put the group of a container, `ID` for its id: Docker with systemd and without, Podman
+/// likewise.
 const PLACES: [&str; 4] =
     ["system.slice/docker-ID.scope", "docker/ID", "machine.slice/libpod-ID.scope", "libpod_parent/libpod-ID"];
 

@@ -1,7 +1,7 @@
 //! What pods and the machine use: measured while a client asks, and rarely for the metrics of this process.
 //!
-//! [`counters`] is what runtimes count since a container began; [`rates`] makes usage of two such counts, pure;
-//! [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
+//! [`counters`] is what runtimes count since a container began; [`rates`] makes usage of two such counts,
+//! pure; [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
 
 pub(crate) mod cgroup;
 pub(crate) mod counters;

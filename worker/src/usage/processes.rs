@@ -30,8 +30,8 @@ impl ProcessRow {
     }
 }
 
-/// Returns the counters of these leaders of process groups, with all processes below them, in this order. Reads the
-/// list of processes once, whatever the number of leaders.
+/// Returns the counters of these leaders of process groups, with all processes below them, in this order.
+/// Reads the list of processes once, whatever the number of leaders.
 pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
     let stats = all_processes().into_iter().flatten().filter_map(Result::ok);
     let rows: Vec<ProcessRow> =

@@ -6,8 +6,9 @@ use common::usage::Usage;
 
 use super::counters::Counters;
 
-/// Returns what was used between two counts of one container, the second one `span` after the first. Without a
-/// first count only what needs none is known. A count that went back began again: then nothing is known either.
+/// Returns what was used between two counts of one container, the second one `span` after the first. Without
+/// a first count only what needs none is known. A count that went back began again: then nothing is known
+/// either.
 pub(crate) fn between(before: Option<&Counters>, now: &Counters, span: Duration) -> Usage {
     let rate = |count: fn(&Counters) -> Option<u64>, unit: f64| {
         let grown = count(now)?.checked_sub(count(before?)?)?;

@@ -18,8 +18,8 @@ pub(super) async fn check_dependencies(app: &AppState, desired: &DesiredService)
     check_completed(app, desired).await
 }
 
-/// A service whose containers are restarted whenever they end is never completed. One that does not exist yet, or is
-/// changed later, is not looked at: then the pods say what they wait for.
+/// A service whose containers are restarted whenever they end is never completed. One that does not exist
+/// yet, or is changed later, is not looked at: then the pods say what they wait for.
 async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let completed = |(name, condition): (&str, StartCondition)| {
         let is_awaited = condition == StartCondition::ServiceCompletedSuccessfully;
@@ -46,8 +46,8 @@ async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(),
     Ok(())
 }
 
-/// Refuses a service that would wait for itself. Two requests at the same time can still close a circle: then the pods
-/// say what they wait for.
+/// Refuses a service that would wait for itself. Two requests at the same time can still close a circle: then
+/// the pods say what they wait for.
 async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let mut known: BTreeMap<String, DependsOn> = BTreeMap::new();
     let mut next: Vec<ServiceName> = desired.fields.depends_on.services().collect();

@@ -52,8 +52,8 @@ pub(crate) struct UndoOptions {
 
 /// Replaces the pods of a service by pods of a former specification, step by step.
 ///
-/// This is a new generation. Replicas, labels, dependencies and ingress stay as they are. Repeated without `to` it
-/// undoes itself: clients that retry should send `If-Match`.
+/// This is a new generation. Replicas, labels, dependencies and ingress stay as they are. Repeated without
+/// `to` it undoes itself: clients that retry should send `If-Match`.
 #[utoipa::path(
     post, path = "/service/{name}/undo", tag = "service", params(InPath<ServiceName>, UndoOptions, IfMatch),
     responses(

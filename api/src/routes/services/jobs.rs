@@ -45,8 +45,8 @@ pub(crate) async fn list_results(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RunOptions {
-    /// Name of the job; by default that of the cron with a random ending. A request that is repeated with the same name
-    /// creates nothing twice.
+    /// Name of the job; by default that of the cron with a random ending. A request that is repeated with the
+    /// same name creates nothing twice.
     job: Option<ServiceName>,
 }
 

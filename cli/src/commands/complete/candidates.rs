@@ -31,8 +31,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns what an argument with this value name takes, if the API knows candidates. `command` is the type that
-    /// its command is about: secrets and configs share their subcommands.
+    /// Returns what an argument with this value name takes, if the API knows candidates. `command` is the
+    /// type that its command is about: secrets and configs share their subcommands.
     pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
         match value_name {
             "NAME" => {

@@ -1,5 +1,5 @@
-//! Completion in the shell: the script that `completions` prints calls this program for each TAB, which knows the
-//! command line and asks the API for the names of objects.
+//! Completion in the shell: the script that `completions` prints calls this program for each TAB, which knows
+//! the command line and asks the API for the names of objects.
 
 mod bash;
 mod candidates;

@@ -19,8 +19,8 @@ const TIME_LIMIT: Duration = Duration::from_millis(400);
 /// Pods and dead letters that are read: more than anyone chooses from by TAB.
 const LIMIT: usize = 1000;
 
-/// Returns what the API lists, or nothing if it does not answer in time. The address and the token are those of
-/// the typed words, or of the environment.
+/// Returns what the API lists, or nothing if it does not answer in time. The address and the token are those
+/// of the typed words, or of the environment.
 pub(super) fn ask(words: &[String], list: List) -> Vec<Name> {
     let answer = || {
         let client = globals(words)?.client().ok()?;

@@ -1,10 +1,10 @@
-//! Session channels. No process calls another: the API leaves a request for the worker, and both write the frames
-//! of a session to a stream each, which exists for as long as both are there.
+//! Session channels. No process calls another: the API leaves a request for the worker, and both write the
+//! frames of a session to a stream each, which exists for as long as both are there.
 //!
-//! The number of an entry is that of its frame. So a write whose reply was lost is repeated without harm, a reader
-//! goes on where it was after a reconnect, and notices frames that a failover has lost. A side that has not read
-//! [`WINDOW`](crate::channel::WINDOW) bytes makes the other one wait. Each side writes at least every few seconds how
-//! much it has read; one that is silent for [`PEER_TIMEOUT`] is gone.
+//! The number of an entry is that of its frame. So a write whose reply was lost is repeated without harm, a
+//! reader goes on where it was after a reconnect, and notices frames that a failover has lost. A side that
+//! has not read [`WINDOW`](crate::channel::WINDOW) bytes makes the other one wait. Each side writes at least
+//! every few seconds how much it has read; one that is silent for [`PEER_TIMEOUT`] is gone.
 
 mod flow;
 mod read_loop;
@@ -107,8 +107,8 @@ struct Tasks {
 }
 
 impl Store {
-    /// Leaves a request with the worker of `node`, and records it as an event with this message, unless it is one of
-    /// many (`is_quiet`).
+    /// Leaves a request with the worker of `node`, and records it as an event with this message, unless it is
+    /// one of many (`is_quiet`).
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -148,8 +148,8 @@ impl Store {
         self.channel(id, Side::Client)
     }
 
-    /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients learn that it does
-    /// not answer.
+    /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients learn that
+    /// it does not answer.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -170,8 +170,8 @@ impl Store {
         Ok(is_open.then(|| self.channel(id, Side::Worker)))
     }
 
-    /// Ends a channel as its client or, with `of_worker`, as its worker: after its halves were dropped. The side that
-    /// is first records the event with this message.
+    /// Ends a channel as its client or, with `of_worker`, as its worker: after its halves were dropped. The
+    /// side that is first records the event with this message.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -105,8 +105,8 @@ impl Sender {
         pipe.cmd("EXPIRE").arg(&self.keys.write).arg(EXPIRE_SECONDS).ignore();
     }
 
-    /// Writes entries, again and again while Redis does not answer. Entries that exist were written by an attempt
-    /// whose reply was lost.
+    /// Writes entries, again and again while Redis does not answer. Entries that exist were written by an
+    /// attempt whose reply was lost.
     async fn execute(&mut self, pipe: &Pipeline, entries: u64) -> Result<(), ChannelError> {
         let began = Instant::now();
         loop {

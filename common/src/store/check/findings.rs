@@ -179,8 +179,8 @@ pub(crate) enum Repair {
     AddElement { element: String, record: String },
     /// Let it expire.
     Expire,
-    /// Write the specification again from the record of this service, if the service still names it and it still
-    /// has this text.
+    /// Write the specification again from the record of this service, if the service still names it and it
+    /// still has this text.
     RestoreSpec { service: String, spec: String, seen: Vec<u8> },
     /// Remove an element of the key, if the record of the pod or node still has this phase and node.
     RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },

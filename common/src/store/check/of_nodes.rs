@@ -1,11 +1,12 @@
-//! What is wrong with the bookkeeping of nodes: what they say their pods use, and which pods they are to stop. Pure.
+//! What is wrong with the bookkeeping of nodes: what they say their pods use, and which pods they are to
+//! stop. Pure.
 
 use super::super::NodeUsage;
 use super::findings::{Finding, KeyCopy, Repair, finding, is_placed};
 use crate::resources::{Resource, Resources};
 
-/// Nodes whose sums differ from the records of their pods. Nothing is found while a record is unreadable: the sum
-/// of the others would be too small.
+/// Nodes whose sums differ from the records of their pods. Nothing is found while a record is unreadable: the
+/// sum of the others would be too small.
 pub(super) fn wrong_sums(copy: &KeyCopy) -> Vec<Finding> {
     let is_incomplete =
         !copy.unreadable_pods.is_empty() || copy.pods.values().any(|pod| pod.unreadable.is_some());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::findings::{Finding, KeyCopy, Repair, finding};
 
-/// The routes that have to be, from the field `routes` of each service: route to value. Of two services that have the
-/// same one, that which `routes` names has it.
+/// The routes that have to be, from the field `routes` of each service: route to value. Of two services that
+/// have the same one, that which `routes` names has it.
 fn wanted(copy: &KeyCopy) -> BTreeMap<&str, Vec<&str>> {
     let mut wanted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let lines = copy.service_routes.values().flat_map(|text| text.lines());

@@ -125,7 +125,8 @@ impl DedicatedConnection {
         let all = async {
             let also = async { also?.invoke_async::<Value>(&mut second).await.ok() };
             // A biased join! polls in this order, so the commands are sent in this order. That also holds for
-            // the second try of scripts that Redis does not know: without it, the second script may run first.
+            // the second try of scripts that Redis does not know: without it, the second script may run
+            // first.
             let (reply, also, queried) = tokio::join!(
                 biased;
                 call.invoke_async(&mut connection),

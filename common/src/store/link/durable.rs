@@ -66,7 +66,8 @@ impl DurableWriter {
         Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
-    /// Waits for the replicas. `attached`, with how many of them are behind, is `None` if the master did not list them.
+    /// Waits for the replicas. `attached`, with how many of them are behind, is `None` if the master did not
+    /// list them.
     async fn wait_for_replicas(
         &self,
         connection: &mut DedicatedConnection,
@@ -223,13 +224,14 @@ impl Drop for Checkout {
     }
 }
 
-/// A replica that has not acknowledged for longer does not confirm a write in time, in seconds. Redis draws the
-/// same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every second.
+/// A replica that has not acknowledged for longer does not confirm a write in time, in seconds. Redis draws
+/// the same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every
+/// second.
 const MAX_LAG: u64 = 3;
 
 /// Returns the replicas in the reply to `INFO replication`, named as the Sentinels name them:
-/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`. Also returns how many of them receive a full
-/// copy or lag, and so cannot confirm a write soon.
+/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`. Also returns how many of them receive a
+/// full copy or lag, and so cannot confirm a write soon.
 fn parse_attached_replicas(info: &str) -> (BTreeSet<String>, usize) {
     let read = |line: &str| {
         let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;

@@ -51,8 +51,8 @@ pub(super) struct ReplicaTracker {
 }
 
 impl ReplicaTracker {
-    /// Records which replicas are attached to the master at `now`. `behind` of them receive a full copy or lag:
-    /// they count, but no write waits for them.
+    /// Records which replicas are attached to the master at `now`. `behind` of them receive a full copy or
+    /// lag: they count, but no write waits for them.
     pub(super) fn record_attached(
         &mut self,
         now: Instant,

@@ -1,7 +1,8 @@
 -- What scripts share. KEYS[1] is always `events`, KEYS[2] always `meta`.
 --
--- Before each script runs what it needs of this file: a `local` in the first column and all up to the next one is a part,
--- and those that declare a word of the script, or of another part that it needs, are kept (`scripts/prelude.rs`).
+-- Before each script runs what it needs of this file: a `local` in the first column and all up to the next
+-- one is a part, and those that declare a word of the script, or of another part that it needs, are kept
+-- (`scripts/prelude.rs`).
 --
 -- Between them and the script the store puts functions that read what the script was called with.
 -- `scripts/table.rs` declares the names and their order, and a test compares them with the locals that a
@@ -154,8 +155,9 @@ end
 -- Returns the field of `volumes:reports` for a machine whose name another one has now. It is no node's name.
 local function former_machine(node, engine_id) return node .. ' ' .. engine_id end
 
--- Returns the nodes that have not told this run of Redis which persistent volumes they have. While there is one, a
--- volume without a record may have its data there: its record may be among what a Redis before this one has lost.
+-- Returns the nodes that have not told this run of Redis which persistent volumes they have. While there is
+-- one, a volume without a record may have its data there: its record may be among what a Redis before this
+-- one has lost.
 local function unreported_nodes(reports)
   local current, nodes, fields = master_run(), {}, redis.call('HGETALL', reports)
   for f = 1, #fields, 2 do
@@ -211,8 +213,9 @@ local function add_used(node_key, field, amount)
   redis.call('HSET', node_key, field, string.format('%.0f', amount > 0 and amount or 0))
 end
 
--- Returns the generation and the revision of a service; both are 0 if it does not exist. Every change raises the
--- revision. A version before revisions does not, but it sets `write`: what it changed since counts as one.
+-- Returns the generation and the revision of a service; both are 0 if it does not exist. Every change raises
+-- the revision. A version before revisions does not, but it sets `write`: what it changed since counts as
+-- one.
 local function versions_of(service_key)
   local generation, revision, revised_by, write = unpack(
     redis.call('HMGET', service_key, 'generation', 'revision', 'revised_by', 'write'), 1, 4)
@@ -291,9 +294,9 @@ local function check_wanted_type(wanted_key)
   redis.call(wanted_key == 'pushed' and 'SCARD' or 'HLEN', wanted_key)
 end
 
--- A replica has two places in the slots of its service: the field `3`, and `3+` for a pod that starts before the one
--- that it replaces is stopped. Frees the place that a pod has, if it has one. The pod in the second place takes the
--- first one. Returns whether anything changed.
+-- A replica has two places in the slots of its service: the field `3`, and `3+` for a pod that starts before
+-- the one that it replaces is stopped. Frees the place that a pod has, if it has one. The pod in the second
+-- place takes the first one. Returns whether anything changed.
 local function vacate_slot(slots, replica, uuid)
   local second = replica .. '+'
   if (redis.call('HGET', slots, replica) or '') == uuid then
@@ -312,9 +315,9 @@ local function has_slot(slots, replica, uuid)
   return redis.call('HGET', slots, replica) == uuid or redis.call('HGET', slots, replica .. '+') == uuid
 end
 
--- Takes a step of replacing the pods of a service. A scheduler that plans one has read `step` of the service before its pods: of two
--- schedulers that read the same state one acts on it. Returns the new value of `step`, or nil if another step was
--- taken meanwhile.
+-- Takes a step of replacing the pods of a service. A scheduler that plans one has read `step` of the service
+-- before its pods: of two schedulers that read the same state one acts on it. Returns the new value of
+-- `step`, or nil if another step was taken meanwhile.
 local function take_step(service_key, seen_step)
   local step = redis.call('HGET', service_key, 'step') or ''
   if step ~= seen_step then return nil end
@@ -345,8 +348,9 @@ local function request_stop(stop_set, uuid, node)
   if redis.call('SADD', stop_set, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
 end
 
--- Notes the containers of a pod, if it has several, and runs of containers that have ended. `runs` has a line for
--- each: an id that is unique in the pod, and what it was as JSON. What is known already is not added again.
+-- Notes the containers of a pod, if it has several, and runs of containers that have ended. `runs` has a line
+-- for each: an id that is unique in the pod, and what it was as JSON. What is known already is not added
+-- again.
 local function note_containers(pod_key, containers, kept_runs, runs)
   if containers ~= '' then redis.call('HSET', pod_key, 'containers', containers) end
   if runs == '' then return end
@@ -360,8 +364,8 @@ local function note_containers(pod_key, containers, kept_runs, runs)
   redis.call('HSET', pod_key, 'runs', table.concat(lines, '\n', first))
 end
 
--- Returns what a job is that has not ended: the number of completions, and how many of its pods have failed; nil for
--- any other service. A record of another type is reported elsewhere.
+-- Returns what a job is that has not ended: the number of completions, and how many of its pods have failed;
+-- nil for any other service. A record of another type is reported elsewhere.
 local function running_job(service_key)
   local job = redis.pcall('HMGET', service_key, 'kind', 'state', 'replicas', 'ended_at', 'failures')
   if job.err then return nil end
@@ -375,8 +379,8 @@ local function failures_of(tries, index)
   return bounded(string.match(redis.call('HGET', tries, index) or '', '^%d+'))
 end
 
--- Returns what is kept of a pod of a job that has ended: "<failures of its index> <time> <node> <exit code> <run>".
--- The run is the last one of its containers, as JSON, or nothing.
+-- Returns what is kept of a pod of a job that has ended: "<failures of its index> <time> <node> <exit code>
+-- <run>". The run is the last one of its containers, as JSON, or nothing.
 local function job_result(pod_key, failures)
   local node, exit_code, runs = unpack(redis.call('HMGET', pod_key, 'node', 'exit_code', 'runs'), 1, 3)
   local run = string.match(runs or '', '(%b{})%s*$') or ''
@@ -397,8 +401,8 @@ local function end_job(service_key, service, completions, failure)
   redis.call('PUBLISH', 'wake:reconcile', service)
 end
 
--- Counts a pod that has ended with success, if it is one of a job: each index once, whatever pod it was. The last one
--- completes the job.
+-- Counts a pod that has ended with success, if it is one of a job: each index once, whatever pod it was. The
+-- last one completes the job.
 local function count_completion(service_key, done, tries, service, index, pod_key)
   local completions = running_job(service_key)
   if not completions or not tonumber(index) or tonumber(index) >= completions then return false end
@@ -433,16 +437,16 @@ local function note_unconfirmed(unconfirmed, service, write)
   redis.call('HSET', unconfirmed, service, write .. ' ' .. STAMP .. ' ' .. owed)
 end
 
--- Takes a specification out of the former ones, because it is the current one of a service again. `specs_expire`
--- notices by the id of the write: no other write has it. `meta` of another type is reported elsewhere.
+-- Takes a specification out of the former ones, because it is the current one of a service again.
+-- `specs_expire` notices by the id of the write: no other write has it. `meta` of another type is reported
+-- elsewhere.
 local function reuse_spec(former_specs, spec, write)
   if redis.call('SREM', former_specs, spec) == 1 then redis.pcall('HSET', META, 'spec_reused_by', write) end
 end
 
--- The endpoints of a service: `ep:<service>` has a field for each of its pods that run, as their records say. It exists
--- only while a proxy follows the service; no other costs more than one look. `v` counts its changes and `m` is when
--- its master took over. While it is being made it has no `v`, and no
--- change is published.
+-- The endpoints of a service: `ep:<service>` has a field for each of its pods that run, as their records say.
+-- It exists only while a proxy follows the service; no other costs more than one look. `v` counts its changes
+-- and `m` is when its master took over. While it is being made it has no `v`, and no change is published.
 local followed, changed_endpoints = {}, {}
 local function endpoint_line(record)
   local phase, node, assignment, replica, reason = unpack(record, 1, 5)
@@ -452,8 +456,8 @@ local function endpoint_line(record)
   return replica .. ' ' .. node .. ' ' .. assignment .. ' ' .. state
 end
 
--- Brings the endpoint of a pod in line with its record, after the record was written. `ep_key` is 'ep:' for a pod of
--- no service. Each script that calls it calls `publish_endpoints` at its end.
+-- Brings the endpoint of a pod in line with its record, after the record was written. `ep_key` is 'ep:' for a
+-- pod of no service. Each script that calls it calls `publish_endpoints` at its end.
 local function endpoint(ep_key, pod_key, uuid)
   local is_followed = followed[ep_key]
   if is_followed == nil then
@@ -471,8 +475,8 @@ local function endpoint(ep_key, pod_key, uuid)
   changed[#changed + 1] = line and uuid .. ' ' .. line or uuid
 end
 
--- Tells the followers what has changed: "<version> <master>", and a line for each pod, without more than its id if it
--- is gone. One message for each service.
+-- Tells the followers what has changed: "<version> <master>", and a line for each pod, without more than its
+-- id if it is gone. One message for each service.
 local function publish_endpoints()
   for ep_key, changed in pairs(changed_endpoints) do
     local version = redis.call('HGET', ep_key, 'v') and redis.pcall('HINCRBY', ep_key, 'v', 1)
@@ -486,8 +490,8 @@ local function publish_endpoints()
   end
 end
 
--- The routes of a service are a text with a line for each: "<route> <service> <port>". The field <route> of `routes`
--- has the rest. A route belongs to one service, unless that service does not exist any more.
+-- The routes of a service are a text with a line for each: "<route> <service> <port>". The field <route> of
+-- `routes` has the rest. A route belongs to one service, unless that service does not exist any more.
 local function each_route(text, visit)
   for route, target in string.gmatch(text, '(%S+) ([^\n]+)') do visit(route, target) end
 end
@@ -501,8 +505,8 @@ local function if_another(services, service, other)
   if other and other ~= service and redis.call('SISMEMBER', services, other) == 1 then return other end
 end
 
--- Returns the first of these routes that another service has, and that service. An alias is also taken by a service of the
--- app that is called so.
+-- Returns the first of these routes that another service has, and that service. An alias is also taken by a
+-- service of the app that is called so.
 local function taken_route(routes, services, service, text)
   local taken, by
   each_route(text, function(route)
@@ -604,8 +608,8 @@ local function without_giants(source, dq, queue, payloads)
   return sendable
 end
 
--- Keeps what is known of the certificate of a host until a month after its end, or after now if there is none: nothing
--- removes the record of a host that has no rule any more. `not_after` is in seconds.
+-- Keeps what is known of the certificate of a host until a month after its end, or after now if there is
+-- none: nothing removes the record of a host that has no rule any more. `not_after` is in seconds.
 local function expire_certificate(certificate_key, not_after)
   local end_ms = bounded(not_after) * 1000
   redis.call('PEXPIREAT', certificate_key, string.format('%.0f', (end_ms > NOW and end_ms or NOW) + 30 * 86400000))

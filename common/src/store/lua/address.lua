@@ -1,12 +1,15 @@
--- Gives a service, or one of its slots, its address: a number of the pool, the same one each time. Where the search for
--- one begins follows from the name, so that most names have the same address again after Redis lost everything.
--- Reply: {'OK', number, '1' if the replicas have it, else ''} | {'MISSING'} (no such service or slot) | {'FULL'}
+-- Gives a service, or one of its slots, its address: a number of the pool, the same one each time. Where the
+-- search for one begins follows from the name, so that most names have the same address again after Redis
+-- lost everything.
+-- Reply: {'OK', number, '1' if the replicas have it, else ''} | {'MISSING'} (no such service or slot)
+--        | {'FULL'}
 --
--- Field <name> of `addresses` has the number, with ` new` after it until the replicas have it, and field #<number> has
--- the name. A name has an address only if both say so: whatever is written by hand, no address has two names.
+-- Field <name> of `addresses` has the number, with ` new` after it until the replicas have it, and field
+-- #<number> has the name. A name has an address only if both say so: whatever is written by hand, no address
+-- has two names.
 local service_key, addresses, freed = head_keys()
--- `slot` is '' for the service itself. `confirmed` is the number that the caller knows the replicas to have, or ''.
--- The pool has `count` numbers from `first` on.
+-- `slot` is '' for the service itself. `confirmed` is the number that the caller knows the replicas to have,
+-- or ''. The pool has `count` numbers from `first` on.
 local service, slot, confirmed, first, count = head_args()
 local QUARANTINE_MS = 3600000
 local MAX_PROBES = 1000
@@ -33,7 +36,8 @@ if number then
   return { 'OK', number, has_all and '1' or '' }
 end
 
--- Numbers that no name has any more but that were not freed, and those whose time is in the future: freed now.
+-- Numbers that no name has any more but that were not freed, and those whose time is in the future: freed
+-- now.
 local freed_now = {}
 local function is_free(candidate)
   local holder = redis.call('HGET', addresses, '#' .. candidate)

@@ -6,8 +6,8 @@
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
---        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told this run
---          of Redis which volumes it has, or may not be known to it yet: still in flight)
+--        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told
+--          this run of Redis which volumes it has, or may not be known to it yet: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
 local in_flight, pushed, volumes, reports = head_keys()
 local _, _, _, _, dead_after_ms = head_args()
@@ -88,8 +88,8 @@ local function has_free_ports(node, uuid, ports)
   return is_free
 end
 
--- Returns the persistent volumes of the batch's pods by the index of their pod. A volume that is bound in this batch
--- is bound for the pods after it as well, because a volume has one entry for each of its pods.
+-- Returns the persistent volumes of the batch's pods by the index of their pod. A volume that is bound in
+-- this batch is bound for the pods after it as well, because a volume has one entry for each of its pods.
 local function read_volumes()
   local of_pods, records = {}, {}
   for v = 1, volume_count do
@@ -118,7 +118,8 @@ local function engine_of(node)
   node.engine_id = node.engine_id or redis.call('HGET', node.key, 'engine_id') or ''
   return node.engine_id
 end
--- Returns whether the data of a volume is on another node, or on the machine that had the name of this one before.
+-- Returns whether the data of a volume is on another node, or on the machine that had the name of this one
+-- before.
 local function is_elsewhere(node, record)
   if record.is_shared or not record.node then return false end
   return record.node ~= node.name or (record.engine_id ~= '' and record.engine_id ~= engine_of(node))
@@ -131,8 +132,9 @@ local function has_data_here(node, of_pod)
   end
   return true
 end
--- Returns whether a node that has not reported may have the data of a volume of this pod. A failover may also have
--- lost that a node was ever there: until nodes are declared dead again, those that live have registered again.
+-- Returns whether a node that has not reported may have the data of a volume of this pod. A failover may also
+-- have lost that a node was ever there: until nodes are declared dead again, those that live have registered
+-- again.
 local unreported
 local function may_be_unreported(of_pod)
   for _, volume in ipairs(of_pod) do

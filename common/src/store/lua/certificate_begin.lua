@@ -1,7 +1,7 @@
 -- Notes that the holder of the lease begins to order a certificate for a host.
 -- Reply: {'OK', orders since the last that succeeded} | {'LEASE'} (the caller does not hold it any more)
--- If the caller dies after this, the next holder orders again: at once the first time, and later the more often it
--- happens.
+-- If the caller dies after this, the next holder orders again: at once the first time, and later the more
+-- often it happens.
 local certificate_key, lease_key = head_keys()
 -- `attempt` is random: what an earlier one brings about later changes nothing.
 local host, caller, attempt = head_args()

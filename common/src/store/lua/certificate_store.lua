@@ -1,5 +1,5 @@
--- Stores a certificate. The order may have been made by a process that does not hold the lease any more. What it got
--- is valid all the same, so it is stored unless the one that is there lasts longer.
+-- Stores a certificate. The order may have been made by a process that does not hold the lease any more. What
+-- it got is valid all the same, so it is stored unless the one that is there lasts longer.
 -- Reply: 'OK' | 'KEPT' (the one that is there)
 local certificate_key = head_keys()
 -- `key` is encrypted. `not_before` and `not_after` are in seconds.

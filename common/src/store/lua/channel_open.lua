@@ -1,6 +1,7 @@
--- Leaves a request for a session channel with the worker of a pod, and records it as an event. Until the worker takes
--- it, and then as long as both sides are there, the record of the channel is kept from expiring.
--- Reply: 'OK' | 'GONE' (there is no such pod, or it is not on this node) | 'BUSY' (the worker does not take its requests)
+-- Leaves a request for a session channel with the worker of a pod, and records it as an event. Until the
+-- worker takes it, and then as long as both sides are there, the record of the channel is kept from expiring.
+-- Reply: 'OK' | 'GONE' (there is no such pod, or it is not on this node)
+--        | 'BUSY' (the worker does not take its requests)
 local pod_key, node_key, requests, record = head_keys()
 local uuid, node, request, word, message, is_quiet, expire_seconds, max_requests = head_args()
 local name, on_node = unpack(redis.call('HMGET', pod_key, 'name', 'node'), 1, 2)

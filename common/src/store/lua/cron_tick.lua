@@ -1,10 +1,11 @@
--- Takes a tick of a cron: notes it and creates its job, in one step, so that both have the same fate. Repeated, it
--- finds the tick taken and changes nothing.
+-- Takes a tick of a cron: notes it and creates its job, in one step, so that both have the same fate.
+-- Repeated, it finds the tick taken and changes nothing.
 -- Reply: 'OK' | 'CHANGED' (the cron has changed, or another tick was taken: read it again)
 --        | 'EXISTS' (there is a service with the name of the job; the tick is taken all the same)
 local cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries = head_keys()
--- `seen_write` and `seen_ticks` are what the caller has read of the cron; `ticks` is what is taken now. For a job that
--- a user runs by hand the ticks stay, and the tick is 0. `skipped` is '', or says why no job is created.
+-- `seen_write` and `seen_ticks` are what the caller has read of the cron; `ticks` is what is taken now. For a
+-- job that a user runs by hand the ticks stay, and the tick is 0. `skipped` is '', or says why no job is
+-- created.
 -- Each further field of the cron that is not '' is one of the job as well.
 local cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint, completions, labels,
   app, policy, write = head_args()

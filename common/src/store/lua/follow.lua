@@ -1,4 +1,5 @@
--- Returns the endpoints of a service, unless the caller knows them, and keeps `ep:<service>` for another while.
+-- Returns the endpoints of a service, unless the caller knows them, and keeps `ep:<service>` for another
+-- while.
 -- Reply: {'SAME'} | {'SET', version, master, fields and values}
 --        | {'MAKE', master} (it has to be made: list the slots, then call follow_pods with all their pods)
 local ep_key = head_keys()

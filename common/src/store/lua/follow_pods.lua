@@ -1,5 +1,5 @@
--- Makes a part of `ep:<service>` from the records of pods. Scripts that change other pods meanwhile write theirs
--- themselves, so it is complete once each pod that was in a slot after `follow` was passed here.
+-- Makes a part of `ep:<service>` from the records of pods. Scripts that change other pods meanwhile write
+-- theirs themselves, so it is complete once each pod that was in a slot after `follow` was passed here.
 -- Reply: 'OK' | 'AGAIN' (begin again with follow: it has expired, or the master has changed)
 local ep_key = head_keys()
 -- `is_last` is '1' with the last pods.

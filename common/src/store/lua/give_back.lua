@@ -1,5 +1,6 @@
--- Returns a pod that a worker cannot start, because another program has its host ports, to the schedulers. The
--- ports count as taken until reconciliation finds no pod that has them, so that the node is avoided for a while.
+-- Returns a pod that a worker cannot start, because another program has its host ports, to the schedulers.
+-- The ports count as taken until reconciliation finds no pod that has them, so that the node is avoided for a
+-- while.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (it is not to be started here any more)
 local node_key, rq, sq, pod_key = head_keys()
 -- `ports` are those that are taken, as in the record.

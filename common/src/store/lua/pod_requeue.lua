@@ -41,7 +41,8 @@ if runs or is_queued_in(pq) or is_queued_in(rq) then return 'PRESENT' end
 redis.call('LLEN', sq)
 redis.call('SCARD', stop_set)
 local state, current_engine = unpack(redis.call('HMGET', node_key, 'state', 'engine_id'), 1, 2)
--- Another machine that has the name has no volumes of this pod. Only pods with volumes have an engine in their record.
+-- Another machine that has the name has no volumes of this pod. Only pods with volumes have an engine in
+-- their record.
 local is_other = (engine_id or '') ~= '' and engine_id ~= (current_engine or '')
 local gone = is_other and 'another machine has the name of its node ' .. node or 'its node ' .. node .. ' is gone'
 if state == 'alive' and not is_other then

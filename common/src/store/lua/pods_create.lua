@@ -1,13 +1,15 @@
 -- Creates pods of a service: takes a free slot, creates the record, queues the payload. A taken slot is left
 -- alone, so that any number of callers, in any order and any number of times, create each pod once.
--- Reply: {'OK', number of pods that were created} | {'CHANGED'} (the service has changed, or another step of replacing
---        its pods was taken: read it again) | {'UNCONFIRMED'} (it is a job of a cron whose replicas have not confirmed
---        it yet: a failover might lose the tick, and it would run again)
+-- Reply: {'OK', number of pods that were created}
+--        | {'CHANGED'} (the service has changed, or another step of replacing its pods was taken: read it
+--          again)
+--        | {'UNCONFIRMED'} (it is a job of a cron whose replicas have not confirmed it yet: a failover might
+--          lose the tick, and it would run again)
 local service_key, slots, sq, done, unconfirmed = head_keys()
 -- `last_write` is the write that the service must have been changed by last, or '' if any is right.
--- `is_second` is '1' for successors, in the second places of replicas whose first ones are taken. `step` is then the
--- step of replacement that the caller has seen. Pods of a job are created step by step as well, but for the first ones,
--- in the same round trip as the job.
+-- `is_second` is '1' for successors, in the second places of replicas whose first ones are taken. `step` is
+-- then the step of replacement that the caller has seen. Pods of a job are created step by step as well, but
+-- for the first ones, in the same round trip as the job.
 local service, spec, generation, image, last_write, is_second, step = head_args()
 local current_spec, state, replicas, current_write, kind, ended_at, of_cron, created_at = unpack(redis.call('HMGET',
   service_key, 'spec', 'state', 'replicas', 'write', 'kind', 'ended_at', 'of_cron', 'created_at'), 1, 8)

@@ -1,6 +1,6 @@
--- Gives pods that have the current specification of their service its current generation: the specification was
--- replaced and then stored again, and these pods were not replaced in between. Versions that compare generations
--- alone leave them running, too.
+-- Gives pods that have the current specification of their service its current generation: the specification
+-- was replaced and then stored again, and these pods were not replaced in between. Versions that compare
+-- generations alone leave them running, too.
 -- Reply: number of pods
 local service_key = head_keys()
 local service = head_args()

@@ -1,5 +1,5 @@
--- Stops pods that are in service, each for a successor: one in the other place of its slot that is ready, or one that
--- is to be created when this one is gone.
+-- Stops pods that are in service, each for a successor: one in the other place of its slot that is ready, or
+-- one that is to be created when this one is gone.
 -- Reply: {'OK', the new step, for each pod 'stopping' | 'moved' (it is on another node, does
 --        not run any more, or its successor is not ready any more: read it again)}
 --        | {'CHANGED'} (the service has another specification, or another step was taken: read it again)

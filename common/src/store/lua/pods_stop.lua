@@ -1,6 +1,7 @@
 -- Records that pods are not wanted any more.
 -- Reply: for each pod 'stopped' (ended at once) | 'stopping' (its node will stop it)
---        | 'moved' (it is on another node, or ready although only others are to be stopped: read it again) | 'gone'
+--        | 'moved' (it is on another node, or ready although only others are to be stopped: read it again)
+--        | 'gone'
 local uq, uq_at, uq_why, wanted_key, ep_key = head_keys()
 local reason, message, spares_ready = head_args()
 local records = {}

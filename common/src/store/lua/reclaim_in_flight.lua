@@ -1,7 +1,7 @@
 -- Returns what a silent scheduler had in flight to sq; the oldest is taken first again. A second caller finds
 -- nothing. The scheduler itself is forgotten an hour later: it may only be paused, and about to take one more
--- pod. One that has ended, and says so itself, is silent from then on and forgotten after a minute: a pop of it may
--- still be on its way to Redis.
+-- pod. One that has ended, and says so itself, is silent from then on and forgotten after a minute: a pop of
+-- it may still be on its way to Redis.
 -- Reply: {'ALIVE'} | {'OK', number of payloads that were returned}
 local FORGET_AFTER_MS, FORGET_ENDED_AFTER_MS = 3600000, 60000
 local sq, in_flight, schedulers = head_keys()

@@ -1,15 +1,16 @@
 -- Registers a worker: from now on only this incarnation may write. What it was starting goes back to its
 -- queue. If this Redis has no cluster id, the first worker that knows none sets one.
 -- Reply: {'OK', number of payloads that went back, id of the cluster}
---        | {'DRAINING'} (it was declared dead, or its name was another machine's, and the pods are still being moved: try
---          again)
---        | {'TAKEN', time at which another worker registered, ms since its last heartbeat, ms of silence after
---           which it loses the name, value of its last heartbeat} (its heartbeats arrive, or did a moment ago)
+--        | {'DRAINING'} (it was declared dead, or its name was another machine's, and the pods are still
+--          being moved: try again)
+--        | {'TAKEN', time at which another worker registered, ms since its last heartbeat, ms of silence
+--          after which it loses the name, value of its last heartbeat} (its heartbeats arrive, or did a
+--          moment ago)
 --        | {'HOLD', id of the cluster that this Redis knows or '', run id of Redis} (this Redis does not know
 --          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports = head_keys()
--- known_cluster is '' if the worker knows none, and containers is how many it has. engine_id is '' if its engine has
--- none.
+-- known_cluster is '' if the worker knows none, and containers is how many it has. engine_id is '' if its
+-- engine has none.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
   containers, takeover_after_ms, reserved, engine_id = head_args()
 local cluster = read_meta('cluster')[1]
@@ -32,8 +33,9 @@ redis.call('SCARD', stop_set)
 -- As in `heartbeat`.
 local are_beats_broken = is_error(redis.pcall('ZCARD', beats), 'WRONGTYPE')
 local waiting, starting, running = redis.call('LLEN', pq), redis.call('LLEN', rq), redis.call('SCARD', cs)
--- Notes that this machine, which cannot have its name yet, may have volumes. A failover can have lost them, together
--- with its registration; then it would not be waited for. One that never was of this cluster has none of its volumes.
+-- Notes that this machine, which cannot have its name yet, may have volumes. A failover can have lost them,
+-- together with its registration; then it would not be waited for. One that never was of this cluster has
+-- none of its volumes.
 local function wait_for_this_machine()
   if known_cluster ~= '' and engine_id ~= '' and engine_id ~= known_engine then
     redis.pcall('HSETNX', reports, former_machine(node, engine_id), '')
@@ -44,8 +46,8 @@ if state == 'dead' and waiting + starting + running > 0 then
   return { 'DRAINING' }
 end
 
--- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder is that of
--- a version before this one, or of an external worker: either may be this very node, just upgraded.
+-- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder is that
+-- of a version before this one, or of an external worker: either may be this very node, just upgraded.
 local function holder_of(some) return string.match(some or '', '^(%x+)%.') end
 local holder = holder_of(current_incarnation)
 if state == 'alive' and holder and holder ~= holder_of(incarnation) then
@@ -55,7 +57,8 @@ if state == 'alive' and holder and holder ~= holder_of(incarnation) then
     beat = NOW
     redis.call('HSET', node_key, 'beat', STAMP)
   end
-  -- After a change of the master the clock may have jumped, and the other worker may not have found the master.
+  -- After a change of the master the clock may have jumped, and the other worker may not have found the
+  -- master.
   local silence = NOW - math.max(past(beat), master_changed_at())
   if silence < tonumber(takeover_after_ms) then
     wait_for_this_machine()
@@ -64,7 +67,8 @@ if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   end
 end
 
--- Another machine, or an engine that was set up anew: the containers and volumes of the former one are not here.
+-- Another machine, or an engine that was set up anew: the containers and volumes of the former one are not
+-- here.
 local is_other = known_engine and known_engine ~= engine_id
 if is_other and state == 'alive' and waiting + starting + running > 0 then
   redis.pcall('ZREM', beats, node)
@@ -93,11 +97,11 @@ if engine_id == '' then
 else
   redis.call('HSET', node_key, 'engine_id', engine_id)
 end
--- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A broken
--- key keeps no worker away.
+-- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A
+-- broken key keeps no worker away.
 if is_other then
-  -- The former machine may come back with its volumes, unless it told this run of Redis that it has none. What an
-  -- earlier run knew of it may be lost.
+  -- The former machine may come back with its volumes, unless it told this run of Redis that it has none.
+  -- What an earlier run knew of it may be lost.
   local reported = redis.pcall('HGET', reports, node)
   local has_none = reported == master_run() and (tonumber(known_volumes) or 0) == 0
   if not has_none and not is_error(reported, '') then

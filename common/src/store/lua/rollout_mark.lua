@@ -1,7 +1,8 @@
 -- Notes how far the rollout of a generation of a service is.
 -- Reply: 'OK' | 'SAME' (it was so before) | 'CHANGED' (the service has another generation, or is gone)
 local service_key = head_keys()
--- The mark is 'paused', 'resumed', 'canary', 'promoted' or 'settled'. The text says why it is paused, or how far it is.
+-- The mark is 'paused', 'resumed', 'canary', 'promoted' or 'settled'. The text says why it is paused, or how
+-- far it is.
 local service, generation, mark, text = head_args()
 local state, fingerprint, paused, settled, canary, promoted = unpack(
   redis.call('HMGET', service_key, 'state', 'fingerprint', 'paused', 'settled', 'canary', 'promoted'), 1, 6)

@@ -1,10 +1,11 @@
 -- Stores the desired state of a service.
 -- Reply: {'CREATED', time ms} | {'REPLACED' | 'SCALED' | 'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'}
 --        | {'DELETING'} | {'CONFLICT', revision} | {'ROUTE', route, the other service that has it}
---        | {'KIND', what it is} (a service stays what it is) | {'IMMUTABLE'} (the pods of a job are not replaced)
+--        | {'KIND', what it is} (a service stays what it is)
+--        | {'IMMUTABLE'} (the pods of a job are not replaced)
 local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
--- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
--- for texts that mean the same.
+-- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint
+-- is equal for texts that mean the same.
 -- `kind` is '' for a service, 'job' or 'cron'; `times` says when a cron is due, '' while it is suspended.
 -- `update`, `job` and `cron` are JSON, or '' for none, as are the values of the fields that are only stored.
 -- `routes_text` is what follows from `ingress`, `allow_from` and `aliases`.
@@ -33,7 +34,8 @@ local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
 current_replicas = current_replicas or '0'
--- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one before.
+-- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one
+-- before.
 local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
 
 if state == 'deleting' then return { 'DELETING' } end
@@ -56,7 +58,8 @@ if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 
--- A service without an app, dependencies, ingress or the like has no such field, as those of earlier versions.
+-- A service without an app, dependencies, ingress or the like has no such field, as those of earlier
+-- versions.
 local function set_optional(field, value)
   if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
 end
@@ -77,8 +80,8 @@ local function set_optionals()
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
 -- Notes what the service was until now, so that it can be had again. A field for each former generation:
--- "<time until which it was wanted, ms> <fingerprint>\n<specification>". Each specification stands once, and not
--- while it is the current one. What was written by hand and cannot be read goes.
+-- "<time until which it was wanted, ms> <fingerprint>\n<specification>". Each specification stands once, and
+-- not while it is the current one. What was written by hand and cannot be read goes.
 local MAX_FORMER = 10
 local function note_former()
   local kept, current = {}, current_spec or ''

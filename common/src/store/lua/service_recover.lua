@@ -22,8 +22,8 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
 redis.call('SADD', services, service)
--- In the step with which a job goes on: an index that is complete is not run a second time. Those of another job that
--- had this name are not its.
+-- In the step with which a job goes on: an index that is complete is not run a second time. Those of another
+-- job that had this name are not its.
 if current_created_at ~= redis.call('HGET', service_key, 'created_at') then redis.call('DEL', done, tries) end
 for c = 1, completion_count do
   local index, result = completion_args(c)

@@ -1,9 +1,10 @@
 -- Has all pods of a service replaced: a new generation with the same specification under a new id.
 -- Reply: {'OK', generation} | {'DONE', generation} (it was created or restarted after `since`) | {'MISSING'}
---        | {'DELETING'} | {'CONFLICT', revision} | {'KIND', what it is} (the pods of a job are not replaced, a cron has none)
+--        | {'DELETING'} | {'CONFLICT', revision}
+--        | {'KIND', what it is} (the pods of a job are not replaced, a cron has none)
 local service_key, spec_key, unconfirmed, former_specs = head_keys()
--- The expected revision is '' if any is right. `since` is '' if its pods are replaced in any case. `cause` is '' or is
--- told in the event.
+-- The expected revision is '' if any is right. `since` is '' if its pods are replaced in any case. `cause` is
+-- '' or is told in the event.
 local service, spec, expected_revision, write, since, cause = head_args()
 local state, current_spec, spec_text, fingerprint, created_at, restarted_at = unpack(
   redis.call('HMGET', service_key, 'state', 'spec', 'spec_text', 'fingerprint', 'created_at', 'restarted_at'), 1, 6)
@@ -27,7 +28,8 @@ generation = generation + 1
 redis.call('SET', spec_key, spec_text or '')
 -- It expires when no pod names it any more.
 if current_spec then redis.call('SADD', former_specs, current_spec) end
--- A PUT of the same specification changes nothing later on. A fingerprint of another specification stays wrong.
+-- A PUT of the same specification changes nothing later on. A fingerprint of another specification stays
+-- wrong.
 local before = (current_spec or '') .. ' '
 if fingerprint and string.sub(fingerprint, 1, #before) == before then
   redis.call('HSET', service_key, 'fingerprint', spec .. ' ' .. string.sub(fingerprint, #before + 1))

@@ -1,5 +1,6 @@
 -- Changes the desired number of replicas of a service and nothing else.
--- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision} | {'KIND', what it is} (a job or a cron has no replicas)
+-- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
+--        | {'KIND', what it is} (a job or a cron has no replicas)
 local service_key, unconfirmed = head_keys()
 -- The expected revision is '' if any is right.
 local service, replicas, expected_revision, write = head_args()

@@ -1,11 +1,11 @@
--- Records which directory a node has for volumes that nodes share. The cluster has one such directory: the first that
--- is reported, or the one that a worker knows from before Redis was lost.
+-- Records which directory a node has for volumes that nodes share. The cluster has one such directory: the
+-- first that is reported, or the one that a worker knows from before Redis was lost.
 -- Reply: {'FENCED'} | {'OK', id of the cluster's directory or ''}
---   '' asks the worker to give its directory an id, if it has none, and to report again. A worker that dies before it
---   reads the reply reports again; the same report changes nothing.
+--   '' asks the worker to give its directory an id, if it has none, and to report again. A worker that dies
+--   before it reads the reply reports again; the same report changes nothing.
 local node_key = head_keys()
--- `found` is the id in the directory, or ''. `known` is the id that the worker was told last, or ''. `problem` is why
--- the directory cannot be used, or ''.
+-- `found` is the id in the directory, or ''. `known` is the id that the worker was told last, or ''.
+-- `problem` is why the directory cannot be used, or ''.
 local node, incarnation, found, known, problem = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 local recorded = read_meta('shared_directory')[1]

@@ -1,8 +1,8 @@
 -- Lets specifications expire that services have replaced and no pod names any more.
 -- Reply: number of specifications
 local former_specs = head_keys()
--- The last write that made a former specification current again, as the caller read it before it looked at the
--- pods. After another one, pods may name what none named then: nothing expires.
+-- The last write that made a former specification current again, as the caller read it before it looked at
+-- the pods. After another one, pods may name what none named then: nothing expires.
 local seen_reuse = head_args()
 redis.call('SCARD', former_specs)
 if (read_meta('spec_reused_by')[1] or '') ~= seen_reuse then return 0 end

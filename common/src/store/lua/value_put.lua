@@ -1,5 +1,5 @@
--- Stores a version of a secret or a config: the first one, or the one after the current one. The oldest of more
--- than `kept` versions is dropped.
+-- Stores a version of a secret or a config: the first one, or the one after the current one. The oldest of
+-- more than `kept` versions is dropped.
 -- Reply: {'OK'} | {'SAME'} (the current version is this very one) | {'CONFLICT', current version}
 --        | {'FULL', number of values} | {'OTHER_APP', the app that it belongs to, or ''}
 local value_key, names, rollouts = head_keys()

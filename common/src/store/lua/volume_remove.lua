@@ -3,9 +3,9 @@
 --        | 'MISSING' | 'USED' (a pod of its services uses it, or is about to)
 --        | 'CHANGED' (its record names another node than `former_node`, or `node` is none: read again)
 local volume_key, volumes, removals, former_removals, node_key = head_keys()
--- `node` is to remove the data. `former_node` is the one that the record names: the same, or for a shared volume the
--- one that was asked before, or ''. `is_mounted`: a service has it, and is not being deleted. `is_wanted`: and has
--- this replica. `is_forced`: the service is being deleted, with its volumes.
+-- `node` is to remove the data. `former_node` is the one that the record names: the same, or for a shared
+-- volume the one that was asked before, or ''. `is_mounted`: a service has it, and is not being deleted.
+-- `is_wanted`: and has this replica. `is_forced`: the service is being deleted, with its volumes.
 local name, node, former_node, service, replica, is_mounted, is_wanted, is_forced = head_args()
 local holder, state = unpack(redis.call('HMGET', volume_key, 'node', 'state'), 1, 2)
 local is_shared = not tonumber(replica)

@@ -1,5 +1,6 @@
 -- Records how much volumes of a node hold, and notes those that hold more than their space, or no longer do.
--- Reply: 'FENCED' | 'OK'. A worker that dies before it reads the reply measures again; the same sizes change nothing.
+-- Reply: 'FENCED'
+--        | 'OK'. A worker that dies before it reads the reply measures again; the same sizes change nothing.
 local node_key = head_keys()
 local node, incarnation, _ = head_args()
 if is_fenced(node_key, incarnation) then return 'FENCED' end

@@ -1,9 +1,10 @@
 -- Records which persistent volumes a node has, and answers which it is to remove.
 -- Reply: {'FENCED'} | {'OK', names of volumes to remove, names of volumes whose record names another node,
---   the run of Redis that answers}
---   All of the node's volumes are in one call. It counts as complete if its engine was asked after the worker knew
---   this run of Redis: what was started for an earlier one is among them then. A volume without a record gets one: Redis has lost it, and its data is here. A worker that dies before it reads
---   the reply asks again. It reports a volume as removed once its engine has no such volume.
+--   the run of Redis that answers} All of the node's volumes are in one call. It counts as complete if its
+--   engine was asked after the worker knew this run of Redis: what was started for an earlier one is among
+--   them then. A volume without a record gets one: Redis has lost it, and its data is here. A worker that
+--   dies before it reads the reply asks again. It reports a volume as removed once its engine has no such
+--   volume.
 local node_key, volumes, removals, reports = head_keys()
 local node, incarnation, seen_run = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end

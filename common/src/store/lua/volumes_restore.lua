@@ -1,5 +1,5 @@
--- Records volumes as a backup has them, unless they have a record. Their nodes say later what is so: until then no pod
--- gets one of them.
+-- Records volumes as a backup has them, unless they have a record. Their nodes say later what is so: until
+-- then no pod gets one of them.
 -- Reply: for each volume 'restored' | 'present'
 local volumes = head_keys()
 redis.call('SCARD', volumes)

@@ -91,8 +91,8 @@ impl Group {
 
 /// A list of items of the same kind, each with the same keys and arguments.
 ///
-/// A batch that another one follows has its length in the head argument `<name>_count`. The length of the last one follows
-/// from its arguments.
+/// A batch that another one follows has its length in the head argument `<name>_count`. The length of the
+/// last one follows from its arguments.
 struct Batch {
     name: &'static str,
     item: Group,
@@ -263,8 +263,8 @@ impl DerefMut for Call<'_> {
     }
 }
 
-/// Returns each different value once, and for each value the index among those, from 1: what many items of a batch share
-/// is passed once. There are few different ones, and mostly it is the last.
+/// Returns each different value once, and for each value the index among those, from 1: what many items of a
+/// batch share is passed once. There are few different ones, and mostly it is the last.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut distinct: Vec<T> = Vec::new();
     let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {

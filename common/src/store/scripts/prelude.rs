@@ -1,10 +1,11 @@
-//! Chooses what a script needs of the prelude. Redis carries out all of a script's code on each call: with the whole
-//! prelude that makes dozens of functions and asks for the time and for the length of `events`, which costs more than what most
-//! scripts do.
+//! Chooses what a script needs of the prelude. Redis carries out all of a script's code on each call: with
+//! the whole prelude that makes dozens of functions and asks for the time and for the length of `events`,
+//! which costs more than what most scripts do.
 
 use std::collections::HashSet;
 
-/// How a part of the prelude begins, in the first column: it declares one or several names, and ends where the next begins.
+/// How a part of the prelude begins, in the first column: it declares one or several names, and ends where
+/// the next begins.
 const PART: &str = "local ";
 
 /// A prelude whose parts are known: reading it takes longer than choosing from it.

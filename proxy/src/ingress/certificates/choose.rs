@@ -1,8 +1,8 @@
 //! Chooses the certificate for a name, and says which are about to expire. Pure.
 //!
-//! A certificate with exactly the name goes before one with `*.` and the name's parent. Of several with the same
-//! name one that is valid goes before one that is not, then the one that is valid longest, then the first by the
-//! name of its file.
+//! A certificate with exactly the name goes before one with `*.` and the name's parent. Of several with the
+//! same name one that is valid goes before one that is not, then the one that is valid longest, then the
+//! first by the name of its file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

@@ -43,8 +43,8 @@ pub(super) enum News {
 }
 
 impl Known {
-    /// Takes in what was read. What is faulty keeps what was served before. Returns what there is to tell: each
-    /// fault once, and what expires once a day.
+    /// Takes in what was read. What is faulty keeps what was served before. Returns what there is to tell:
+    /// each fault once, and what expires once a day.
     pub(super) fn update(&mut self, found: Vec<Found>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {

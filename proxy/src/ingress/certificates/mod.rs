@@ -1,5 +1,6 @@
-//! The certificates of ingress: read from the files of a directory, again when these change, and chosen by the
-//! name that a client asks for. Where no file has a certificate for the name, an ordered one is looked for.
+//! The certificates of ingress: read from the files of a directory, again when these change, and chosen by
+//! the name that a client asks for. Where no file has a certificate for the name, an ordered one is looked
+//! for.
 //!
 //! `choose` decides which certificate a name has, `parse` makes certificates of texts, `known` decides what a
 //! change of the files means, and `files` reads them.

@@ -95,8 +95,8 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<Subject, Cert
     Ok(Subject { file: file.to_owned(), names, validity })
 }
 
-/// Reads the two dates, which webpki says only when it refuses a certificate for one of them. It looks at them
-/// before it looks for an authority, so it needs none.
+/// Reads the two dates, which webpki says only when it refuses a certificate for one of them. It looks at
+/// them before it looks for an authority, so it needs none.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> {
     let verified_at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

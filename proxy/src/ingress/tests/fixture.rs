@@ -242,7 +242,8 @@ impl FakePod {
         .await
     }
 
-    /// Starts a pod that speaks HTTP/2, and counts its connections and those that have ended. It pings between requests.
+    /// Starts a pod that speaks HTTP/2, and counts its connections and those that have ended. It pings
+    /// between requests.
     pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
         let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
         let counted = counts.clone();

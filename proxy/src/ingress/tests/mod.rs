@@ -1,6 +1,7 @@
 //! Tests of ingress with real sockets and pods that are tasks.
 
-/// Tests what holds wherever the pod is: with the pod on the host of the ingress, and with the pod on another.
+/// Tests what holds wherever the pod is: with the pod on the host of the ingress, and with the pod on
+/// another.
 macro_rules! wherever_the_pod_is {
     ($($test:ident),* $(,)?) => {
         mod on_this_host {

@@ -241,7 +241,8 @@ async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers
     assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
 }
 
-/// Such as a proxy that was killed and is started again. Where there is no other pod, requests do not wait until the host was asked.
+/// Such as a proxy that was killed and is started again. Where there is no other pod, requests do not wait
+/// until the host was asked.
 #[tokio::test]
 async fn a_host_whose_proxy_is_back_is_used_at_once() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;

@@ -1,5 +1,5 @@
-//! What pods are sent for malformed and odd requests is one request for other servers too: nginx, HAProxy with nginx
-//! behind it, and Python's.
+//! What pods are sent for malformed and odd requests is one request for other servers too: nginx, HAProxy
+//! with nginx behind it, and Python's.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

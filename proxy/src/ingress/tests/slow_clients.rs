@@ -1,4 +1,5 @@
-//! Clients that send a byte at a time, and bodies in chunks of one byte: the requests of others go on as before.
+//! Clients that send a byte at a time, and bodies in chunks of one byte: the requests of others go on as
+//! before.
 //!
 //! `INGRESS_SLOW_CLIENTS=10000` and `INGRESS_CHUNKS=1000000` make the long form, whose figures are printed.
 
@@ -32,7 +33,8 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const UNDISTURBED: Duration = Duration::from_secs(2);
 /// The longest time that one of their requests may take meanwhile.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The 99th percentile may be this many times what it was, and this at least: tests of other crates run beside.
+/// The 99th percentile may be this many times what it was, and this at least: tests of other crates run
+/// beside.
 const P99_TIMES: u32 = 5;
 const P99_AT_LEAST: Duration = Duration::from_millis(200);
 /// Connections from one address; one may have 1,000.

@@ -58,8 +58,8 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
-/// Returns whether clients send a request again after this error. The connection had ended before it was sent, or crossed
-/// with it: then the last message of HTTP/2 says that it was not looked at.
+/// Returns whether clients send a request again after this error. The connection had ended before it was
+/// sent, or crossed with it: then the last message of HTTP/2 says that it was not looked at.
 fn was_not_taken(error: &hyper::Error) -> bool {
     let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
     error.is_canceled() || error.is_closed() || crossed()
@@ -93,7 +93,8 @@ async fn send_without_pause(
     answered
 }
 
-/// Sends requests while `replace` is called twenty times. Returns how many were answered, and why others were not.
+/// Sends requests while `replace` is called twenty times. Returns how many were answered, and why others were
+/// not.
 async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usize, Vec<String>) {
     let (stop, failures) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
     let clients: Vec<_> = (0..16)
@@ -218,7 +219,8 @@ async fn what_was_accepted_goes_on_in_the_process_that_has_accepted_it() {
     first.hand_over();
     assert_eq!(in_flight.await.unwrap(), StatusCode::OK);
     echo().await;
-    // A connection without a request is not closed, as its next request may be on its way: it ends with the answer.
+    // A connection without a request is not closed, as its next request may be on its way: it ends with the
+    // answer.
     let last = kept.send(get("/")).await.unwrap();
     assert_eq!((last.status(), last.headers()["connection"].as_bytes()), (StatusCode::OK, &b"close"[..]));
     let new = Client::connect(address).await.send(get("/")).await.unwrap();

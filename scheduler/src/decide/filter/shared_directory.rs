@@ -1,5 +1,5 @@
-//! A shared volume is in the directory that nodes share. On a node without it, or with another one, the volume would
-//! be empty.
+//! A shared volume is in the directory that nodes share. On a node without it, or with another one, the
+//! volume would be empty.
 
 use common::node::SharedVolumesState;
 

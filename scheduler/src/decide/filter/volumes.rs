@@ -1,5 +1,5 @@
-//! The data of a persistent volume is on one node. A pod that needs it waits for that node: on any other one its
-//! volume would be empty.
+//! The data of a persistent volume is on one node. A pod that needs it waits for that node: on any other one
+//! its volume would be empty.
 
 use super::{NodeFilter, Reason};
 use crate::decide::candidate::Candidate;

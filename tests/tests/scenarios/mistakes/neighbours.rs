@@ -109,8 +109,8 @@ async fn starts(docker: &Docker, containers: &BTreeMap<String, Container>) -> Ve
     starts
 }
 
-/// Creates, changes, scales, or deletes a service. `is_kept`: its Redis is not emptied, so it goes on from the
-/// round before.
+/// Creates, changes, scales, or deletes a service. `is_kept`: its Redis is not emptied, so it goes on from
+/// the round before.
 async fn change(http: &Http, round: usize, is_kept: bool) {
     let path = "/service/moving";
     if is_kept && round % 3 == 2 {

@@ -12,7 +12,8 @@ use super::super::probe::{Prober, RuntimeProber};
 use super::*;
 use crate::runtime::sim::{SimOptions, SimRuntime};
 
-/// Answers every connection with these bytes after it has read a request, and closes it; without any it stays open.
+/// Answers every connection with these bytes after it has read a request, and closes it; without any it stays
+/// open.
 async fn server(answer: Option<&'static str>) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

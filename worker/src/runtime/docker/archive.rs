@@ -1,4 +1,5 @@
-//! Files of containers as tar archives. The engine reads and writes them itself: nothing is needed in the image.
+//! Files of containers as tar archives. The engine reads and writes them itself: nothing is needed in the
+//! image.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Paths of the host that containers get. A path counts only after its links were followed: it must be below a
-//! prefix that the operator of the node allows.
+//! Paths of the host that containers get. A path counts only after its links were followed: it must be below
+//! a prefix that the operator of the node allows.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -25,8 +25,8 @@ const ENGINE_SOCKETS: [&str; 5] = [
 const USERS: &str = "/run/user";
 const USERS_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-/// Returns the request with each path of the host as the engine is to mount it: without links. `own_socket` is that of
-/// this node's engine.
+/// Returns the request with each path of the host as the engine is to mount it: without links. `own_socket`
+/// is that of this node's engine.
 ///
 /// # Errors
 /// `Refused` if a path leads out of what the operator allows, `Failed` if it is not there (yet).

@@ -40,8 +40,8 @@ impl Host {
     }
 }
 
-/// Returns an address with its port, or with the default one; `None` if it is no host with or without a port. An
-/// IPv6 address stands in brackets: otherwise its last part would be taken for the port.
+/// Returns an address with its port, or with the default one; `None` if it is no host with or without a port.
+/// An IPv6 address stands in brackets: otherwise its last part would be taken for the port.
 fn with_port(address: &str) -> Option<String> {
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,
@@ -111,9 +111,10 @@ impl Client {
         if let Some(docker) = self.docker.get() {
             return Ok(docker);
         }
-        // The version that bollard is given here reaches no engine: it puts `/v1.53` before the path and then joins
-        // both with `Url::join`, which drops what is before an absolute path. Without a version in the path each
-        // engine answers with its newest API; one that had dropped the version would refuse the request.
+        // The version that bollard is given here reaches no engine: it puts `/v1.53` before the path and then
+        // joins both with `Url::join`, which drops what is before an absolute path. Without a version in the
+        // path each engine answers with its newest API; one that had dropped the version would refuse the
+        // request.
         let connected = match &self.host {
             Host::Unix(path) if !Path::new(path).exists() => {
                 let detail = format!(

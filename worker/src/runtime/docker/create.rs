@@ -15,9 +15,9 @@ use crate::runtime::ContainerRequest;
 
 /// Returns the body of the create call.
 ///
-/// `init` stays off unless it is asked for: the image's program is process 1, as with `docker run`, and not every
-/// engine has `docker-init`. So a program without a handler for SIGTERM (a bare `sleep`) uses the whole grace
-/// period.
+/// `init` stays off unless it is asked for: the image's program is process 1, as with `docker run`, and not
+/// every engine has `docker-init`. So a program without a handler for SIGTERM (a bare `sleep`) uses the whole
+/// grace period.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],

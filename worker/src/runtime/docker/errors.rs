@@ -197,12 +197,13 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         // It has ended, or is paused: no command can run in it now.
         (EngineCall::CreateExec | EngineCall::StartExec, 409) => RuntimeError::NotFound(message.to_owned()),
         _ if is_port_taken => RuntimeError::PortTaken(message.to_owned()),
-        // The container exists, but its command is not in the image, or is not executable. Another image may be
-        // pushed under the same tag.
+        // The container exists, but its command is not in the image, or is not executable. Another image may
+        // be pushed under the same tag.
         (EngineCall::Start, 400 | 500) if message.contains("exec") => {
             RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
         }
-        // The engine runs on another machine, or does not see the files of a worker that is itself in a container.
+        // The engine runs on another machine, or does not see the files of a worker that is itself in a
+        // container.
         (EngineCall::Create | EngineCall::Start, 400)
             if message.contains("bind source path does not exist") =>
         {

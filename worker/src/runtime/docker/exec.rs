@@ -1,8 +1,8 @@
 //! Commands in running containers.
 //!
-//! The API cannot end a command that it has started: after its deadline it runs on. So the next call for the same
-//! command waits for its end and starts no second one; otherwise a command that hangs would fill the container with
-//! processes.
+//! The API cannot end a command that it has started: after its deadline it runs on. So the next call for the
+//! same command waits for its end and starts no second one; otherwise a command that hangs would fill the
+//! container with processes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

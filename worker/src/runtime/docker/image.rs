@@ -1,4 +1,5 @@
-//! Images: pulled if the engine does not have them, or a container asks for it, and once however many pods wait for the same one.
+//! Images: pulled if the engine does not have them, or a container asks for it, and once however many pods
+//! wait for the same one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -134,8 +135,8 @@ pub(super) async fn ensure(
     Ok(())
 }
 
-/// Returns the check that an image describes; `None` if it describes none, or the engine does not have it. One
-/// inspection serves all pods of a service, and [`ensure`] as well.
+/// Returns the check that an image describes; `None` if it describes none, or the engine does not have it.
+/// One inspection serves all pods of a service, and [`ensure`] as well.
 ///
 /// # Errors
 /// If the engine cannot inspect it.

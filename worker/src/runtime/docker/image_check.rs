@@ -1,5 +1,5 @@
-//! The check that an image describes (`HEALTHCHECK` in its Dockerfile). The worker runs it itself, as it runs the
-//! checks of services, so that one set of rules decides. Pure.
+//! The check that an image describes (`HEALTHCHECK` in its Dockerfile). The worker runs it itself, as it runs
+//! the checks of services, so that one set of rules decides. Pure.
 
 use std::time::Duration;
 

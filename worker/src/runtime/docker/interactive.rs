@@ -1,7 +1,7 @@
 //! Commands that a person runs in a container.
 //!
-//! The engine has no call that ends a command. So its process is signalled directly, where this worker sees the
-//! engine's processes: one that is itself in a container without the host's process ids does not.
+//! The engine has no call that ends a command. So its process is signalled directly, where this worker sees
+//! the engine's processes: one that is itself in a container without the host's process ids does not.
 
 use std::fs;
 use std::time::Duration;
@@ -191,8 +191,8 @@ impl CommandControl for DockerCommand {
     }
 }
 
-/// Whether a process of this machine is in that container. A worker in a container of its own may see another process
-/// under the same number.
+/// Whether a process of this machine is in that container. A worker in a container of its own may see another
+/// process under the same number.
 fn is_in_container(pid: Pid, container: &str) -> bool {
     let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_nonzero()));
     cgroup.is_ok_and(|text| text.contains(container))

@@ -1,5 +1,6 @@
-//! Reads answers of the engine that the client library refuses as a whole because of one word that it does not
-//! know: a container's state, or anything else in a list or an inspection. Only what kubeleet needs is read.
+//! Reads answers of the engine that the client library refuses as a whole because of one word that it does
+//! not know: a container's state, or anything else in a list or an inspection. Only what kubeleet needs is
+//! read.
 
 use std::collections::HashMap;
 

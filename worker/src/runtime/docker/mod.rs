@@ -2,10 +2,10 @@
 //!
 //! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of what a
 //! container may have. [`errors`] sorts the engine's errors. [`containers`] and [`image`] are the calls that
-//! change something, [`exec`] those that run commands in a container. [`view`] translates the engine's answers,
-//! [`image_check`] the check that an image describes. The only state kept here is which pulls are under way, which
-//! images were just seen, which commands in containers have not ended, and whether new containers join the
-//! [`network`] of pods.
+//! change something, [`exec`] those that run commands in a container. [`view`] translates the engine's
+//! answers, [`image_check`] the check that an image describes. The only state kept here is which pulls are
+//! under way, which images were just seen, which commands in containers have not ended, and whether new
+//! containers join the [`network`] of pods.
 
 mod archive;
 mod binds;
@@ -208,8 +208,8 @@ impl DockerRuntime {
         Ok(info)
     }
 
-    /// Fails if an engine with another id answered before: it was set up anew, or this is the wrong one. A replica would
-    /// start on an empty volume.
+    /// Fails if an engine with another id answered before: it was set up anew, or this is the wrong one. A
+    /// replica would start on an empty volume.
     fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {

@@ -1,7 +1,7 @@
 //! Starts a command with a terminal over a connection of its own.
 //!
-//! The client library takes the first byte of what a terminal shows for a header if it is 0, 1 or 2, and then waits for
-//! a length that never comes.
+//! The client library takes the first byte of what a terminal shows for a header if it is 0, 1 or 2, and then
+//! waits for a length that never comes.
 
 use std::pin::Pin;
 

@@ -1,8 +1,8 @@
-//! The credentials that an image is pulled with: those of the worker's own `config.json`, as `docker login` writes
-//! it, and those of `kubeleet registry login`. The worker's own win: who runs a node decides for it.
+//! The credentials that an image is pulled with: those of the worker's own `config.json`, as `docker login`
+//! writes it, and those of `kubeleet registry login`. The worker's own win: who runs a node decides for it.
 //!
-//! Both are read for each pull, so that new ones need no restart. Credentials go to the engine and nowhere else: no
-//! log and no message has them.
+//! Both are read for each pull, so that new ones need no restart. Credentials go to the engine and nowhere
+//! else: no log and no message has them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -90,7 +90,8 @@ impl RegistryConfig {
 }
 
 impl ConfigFile {
-    /// Adds the credentials of a registry, in Docker's order: its own helper, the helper for all, the file itself.
+    /// Adds the credentials of a registry, in Docker's order: its own helper, the helper for all, the file
+    /// itself.
     async fn find(&self, path: &Path, host: &RegistryHost, found: &mut Found) {
         let is_host = |key: &str| RegistryHost::of_address(key).is_ok_and(|key| key == *host);
         let helper = self.cred_helpers.iter().find(|(key, _)| is_host(key));
@@ -150,7 +151,8 @@ impl Found {
         self.credentials.iter().find(|one| Some(&one.login) != denied)
     }
 
-    /// Returns what to add to the message of a registry that refused: which credentials it got, and what to do.
+    /// Returns what to add to the message of a registry that refused: which credentials it got, and what to
+    /// do.
     pub(super) fn explain(&self, host: &RegistryHost, used: &[Option<&Credentials>]) -> String {
         let shown = |one: &Option<&Credentials>| one.map_or("none".to_owned(), ToString::to_string);
         let shown: Vec<String> = used.iter().map(shown).collect();
@@ -194,8 +196,8 @@ impl fmt::Display for Credentials {
     }
 }
 
-/// Returns whether a registry refused for want of the right credentials. Docker, containerd and Podman have only
-/// words for it.
+/// Returns whether a registry refused for want of the right credentials. Docker, containerd and Podman have
+/// only words for it.
 pub(super) fn is_denied(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let signs = [

@@ -248,8 +248,8 @@ async fn every_setting_of_a_container_takes_effect() {
 
 /// `AUDIT_WRITE`, `MKNOD`, `NET_RAW` and `SETFCAP`, as in `linux/capability.h`.
 const UNUSUAL_CAPABILITIES: [u32; 4] = [29, 27, 13, 31];
-/// Those of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and sshd
-/// use them.
+/// Those of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and
+/// sshd use them.
 const USUAL_CAPABILITIES: [u32; 10] = [0, 1, 3, 4, 5, 6, 7, 10, 8, 18];
 
 #[tokio::test]

@@ -35,7 +35,8 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     };
     let networks = row.network_settings.and_then(|settings| settings.networks);
     let ports = row.ports.unwrap_or_default().into_iter().filter_map(listed_port);
-    // Some engines list no addresses. Then a row tells nothing, and what the inspection at the start told stays.
+    // Some engines list no addresses. Then a row tells nothing, and what the inspection at the start told
+    // stays.
     let network = Some(network(networks, ports)).filter(|network| !network.address.is_empty());
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);

@@ -1,5 +1,5 @@
-//! Volumes of the engine. Creating a container creates those of its volumes that are not there yet, with their
-//! labels; the engine refuses to remove one that a container has.
+//! Volumes of the engine. Creating a container creates those of its volumes that are not there yet, with
+//! their labels; the engine refuses to remove one that a container has.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -40,8 +40,8 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         }),
         ..Default::default()
     });
-    // Their paths were resolved: see `binds`, and `shared_directory` of the worker. The engine refuses any other
-    // source, because it is no absolute path.
+    // Their paths were resolved: see `binds`, and `shared_directory` of the worker. The engine refuses any
+    // other source, because it is no absolute path.
     let binds = request.container.volumes.iter();
     let binds = binds.filter(|volume| matches!(volume.kind, VolumeKind::Bind | VolumeKind::Shared));
     let binds = binds.map(|volume| Mount {

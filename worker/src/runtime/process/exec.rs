@@ -1,5 +1,5 @@
-//! Commands beside the process of a pod: in the same folder, with the same environment and limits. They are killed
-//! when they take too long, and with the pod.
+//! Commands beside the process of a pod: in the same folder, with the same environment and limits. They are
+//! killed when they take too long, and with the pod.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;

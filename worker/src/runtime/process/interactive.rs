@@ -1,5 +1,5 @@
-//! Commands that a person runs beside the process of a pod. They have no terminal: that would need a process of ours
-//! between fork and exec.
+//! Commands that a person runs beside the process of a pod. They have no terminal: that would need a process
+//! of ours between fork and exec.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};

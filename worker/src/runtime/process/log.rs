@@ -152,8 +152,8 @@ struct LogReader {
     follow: bool,
     /// The files still to be read, in reverse order.
     files: Vec<File>,
-    /// Where the last file ended when it was opened. Without `follow` what is written later is not read: it would be
-    /// more than the tail, and of a pod that writes faster than this reads there would be no end.
+    /// Where the last file ended when it was opened. Without `follow` what is written later is not read: it
+    /// would be more than the tail, and of a pod that writes faster than this reads there would be no end.
     end: u64,
     has_begun: bool,
 }
@@ -225,8 +225,8 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Seeks to where the last `lines` lines before `end` begin, reading backwards. Returns how many there are, at most
-/// `lines`.
+/// Seeks to where the last `lines` lines before `end` begin, reading backwards. Returns how many there are,
+/// at most `lines`.
 fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
     if lines == 0 {
         file.seek(SeekFrom::Start(end))?;

@@ -1,6 +1,6 @@
 //! When the lines of a process pod were written. The processes write into their log themselves, so that they
-//! outlive their worker: nothing sees each line when it is written. Instead the worker notes once a second how long
-//! the log is, and the time of a line is found between two such notes.
+//! outlive their worker: nothing sees each line when it is written. Instead the worker notes once a second
+//! how long the log is, and the time of a line is found between two such notes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -31,7 +31,8 @@ impl LogTimes {
         times
     }
 
-    /// Adds a note. One that does not fit those before is left out: the log was truncated, or the clock set back.
+    /// Adds a note. One that does not fit those before is left out: the log was truncated, or the clock set
+    /// back.
     pub(super) fn add(&mut self, length: u64, time: u64) {
         if self.0.last().is_none_or(|last| length > last.0 && time >= last.1) {
             self.0.push((length, time));

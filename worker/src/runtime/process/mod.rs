@@ -2,8 +2,9 @@
 //! things out.
 //!
 //! There is no isolation: a pod runs as the worker's user, in a folder of its own, with a clean environment
-//! and a few limits. Images, ports and CPU limits have no effect, and what would isolate is refused. The state of each pod is in its [`folder`],
-//! so a worker that starts later finds it. Pods outlive their worker, also a killed one.
+//! and a few limits. Images, ports and CPU limits have no effect, and what would isolate is refused. The
+//! state of each pod is in its [`folder`], so a worker that starts later finds it. Pods outlive their worker,
+//! also a killed one.
 
 mod exec;
 mod folder;

@@ -218,8 +218,8 @@ impl ProcessPods {
             note_log_until(&folder, process.exited()).await;
             let (node, handle) = (folder.node().to_owned(), folder.handle.clone());
             let ended = process.clone();
-            // Only this task knows how it ended, so a long queue for the lock is waited for: a job whose end is not
-            // known runs once more.
+            // Only this task knows how it ended, so a long queue for the lock is waited for: a job whose end
+            // is not known runs once more.
             let record = move |pods: &Arc<Self>| Ok(pods.after_exit(&folder, &ended, child));
             let recorded = pods.with_lock_however_late(&node, record).await;
             let pod = recorded.unwrap_or_else(|error| {

@@ -33,7 +33,8 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
     Ok(child)
 }
 
-/// Returns a program of the pod: in its directory, with its environment, as the leader of a new process group.
+/// Returns a program of the pod: in its directory, with its environment, as the leader of a new process
+/// group.
 pub(super) fn command(folder: &Folder, record: &Record, words: &[String]) -> Result<Command, RuntimeError> {
     let Some((program, arguments)) = words.split_first() else {
         return Err(RuntimeError::Refused(NO_COMMAND.to_owned()));

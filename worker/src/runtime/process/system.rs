@@ -21,13 +21,14 @@ use tokio::io::unix::AsyncFd;
 use super::folder::LOG;
 
 /// Set to the pod's folder in the environment of each process of a pod. It finds a process whose worker died
-/// before the process id was written down, and processes that have left the process group. One that was started
-/// with another environment is found by its output, which goes to the pod's log. A process that has left group,
-/// environment and output behind belongs to no pod any more; only a control group would hold it, which an ordinary
-/// user has not.
+/// before the process id was written down, and processes that have left the process group. One that was
+/// started with another environment is found by its output, which goes to the pod's log. A process that has
+/// left group, environment and output behind belongs to no pod any more; only a control group would hold it,
+/// which an ordinary user has not.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
-/// Set in the environment of commands beside the pod's process: each leads a process group, but not the pod's.
+/// Set in the environment of commands beside the pod's process: each leads a process group, but not the
+/// pod's.
 pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
 
 /// Most environments are shorter.
@@ -154,8 +155,8 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
     processes.filter_map(Result::ok).filter(|process| traces.are_on(process)).collect()
 }
 
-/// What the processes of a pod are known by. Made once for all processes of the machine: there may be thousands, and each
-/// end of a pod looks at all of them.
+/// What the processes of a pod are known by. Made once for all processes of the machine: there may be
+/// thousands, and each end of a pod looks at all of them.
 struct PodTraces {
     /// The variable that each of them has.
     marker: Vec<u8>,
@@ -178,8 +179,9 @@ impl PodTraces {
         (self.environment.read(process) && self.environment.has(&self.marker)) || self.writes_to_log(process)
     }
 
-    /// Returns whether the output of the process goes to the pod's log: it was started by a process of the pod without its
-    /// environment. Nothing else writes there: readers have the log as another descriptor than these two.
+    /// Returns whether the output of the process goes to the pod's log: it was started by a process of the
+    /// pod without its environment. Nothing else writes there: readers have the log as another descriptor
+    /// than these two.
     fn writes_to_log(&self, process: &Process) -> bool {
         let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
         self.log.is_some()

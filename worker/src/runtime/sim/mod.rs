@@ -28,8 +28,9 @@ use super::{
 /// How the simulated engine behaves.
 ///
 /// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, the command of
-/// `no-command…` cannot be started, `port-taken…` finds its host port in use,
-/// `crash…` exits with code 1 right after each start, `done…` with 0, and `done-or-not…` with one or the other. Commands in a container of `unhealthy…` end with 1.
+/// `no-command…` cannot be started, `port-taken…` finds its host port in use, `crash…` exits with code 1
+/// right after each start, `done…` with 0, and `done-or-not…` with one or the other. Commands in a container
+/// of `unhealthy…` end with 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Duration of each start and restart.
@@ -122,8 +123,8 @@ impl SimRuntime {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
     }
 
-    /// Makes commands in the pod's containers end with this exit code, by default 0; with `None` they do not end.
-    /// Returns whether there is a container.
+    /// Makes commands in the pod's containers end with this exit code, by default 0; with `None` they do not
+    /// end. Returns whether there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
         for node in self.nodes().values_mut() {
