@@ -27,8 +27,7 @@ pub(crate) async fn view_with(
     match service.kind() {
         Kind::Service => {}
         Kind::Job => {
-            let succeeded = store.job_completions(&service.name).await;
-            let succeeded = broken.take(succeeded, |error| BrokenKey::done(&service.name, error))?;
+            let succeeded = completions(store, &service.name, &mut broken).await?;
             job_status = Some(job(&service, succeeded, &status));
         }
         Kind::Cron => cron_status = Some(cron(store, &service, &mut broken).await?),
@@ -36,6 +35,35 @@ pub(crate) async fn view_with(
     let mut view = of_parts(service, status, job_status, cron_status);
     broken.append_to(&mut view.status.message);
     Ok(view)
+}
+
+/// Adds what cannot be read of the keys that a job or a cron has beside its record.
+pub(crate) async fn check(
+    store: &Store,
+    service: &Service,
+    broken: &mut BrokenKeys,
+) -> Result<(), StoreError> {
+    match service.kind() {
+        Kind::Service => {}
+        Kind::Job => _ = completions(store, &service.name, broken).await?,
+        Kind::Cron => _ = runs(store, &service.name, broken).await?,
+    }
+    Ok(())
+}
+
+/// Returns how many indices of a job are complete; 0 if that is unreadable.
+async fn completions(store: &Store, job: &ServiceName, broken: &mut BrokenKeys) -> Result<u64, StoreError> {
+    broken.take(store.job_completions(job).await, |error| BrokenKey::done(job, error))
+}
+
+/// Returns the jobs of a cron; none if their list is unreadable.
+async fn runs(
+    store: &Store,
+    cron: &ServiceName,
+    broken: &mut BrokenKeys,
+) -> Result<Vec<ServiceName>, StoreError> {
+    let runs = broken.take(store.runs_of(cron).await, |error| BrokenKey::runs(cron, error))?;
+    Ok(runs.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Returns a service that was created just now.
@@ -95,10 +123,7 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
 /// Without jobs if their list is unreadable: it is added to `broken`.
 async fn cron(store: &Store, service: &Service, broken: &mut BrokenKeys) -> Result<CronStatus, StoreError> {
     let now = store.redis_now().await?;
-    let runs = store.runs_of(&service.name).await;
-    let runs = broken.take(runs, |error| BrokenKey::runs(&service.name, error))?;
-    let runs: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
-    let (jobs, _) = store.services_each(&runs).await?;
+    let (jobs, _) = store.services_each(&runs(store, &service.name, broken).await?).await?;
     let active = jobs.iter().filter(|job| job.progress.is_running()).map(|job| job.name.clone()).collect();
     Ok(CronStatus {
         next_at: next_tick(service, now),

@@ -14,6 +14,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 use crate::broken::BrokenKeys;
+use crate::kind_status;
 
 /// Records read at a time, so that a million pods are never in memory together.
 const CHUNK_SIZE: usize = 1000;
@@ -118,8 +119,11 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     };
     let services = broken.take(store.service_names().await, BrokenKey::services)?;
     for chunk in services.chunks(CHUNK_SIZE) {
-        let (_, unreadable) = store.services_each(chunk).await?;
+        let (readable, unreadable) = store.services_each(chunk).await?;
         broken.extend(unreadable.iter().map(|(name, error)| BrokenKey::service(name, error)));
+        for service in &readable {
+            kind_status::check(store, service, &mut broken).await?;
+        }
     }
     for service in &services {
         let ids = pods_of(store, service, &mut broken).await?;

@@ -48,9 +48,9 @@ use loops::external_workers::ExternalWorkerLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
 use loops::reconcile::ReconcileLoop;
-use loops::rollout::RolloutLoop;
 use loops::settled_dead_letters::SettledDeadLetterLoop;
 use loops::unschedulable::UnschedulableLoop;
+use loops::value_rollout::ValueRolloutLoop;
 use timings::LoopTimings;
 
 pub use self::metrics::describe_metrics;
@@ -145,7 +145,7 @@ pub(crate) async fn run_context(
     }
     loops.spawn(ConfirmLoop::new(&context), &stop);
     loops.spawn(CronLoop::new(&context), &stop);
-    loops.spawn(RolloutLoop::new(&context), &stop);
+    loops.spawn(ValueRolloutLoop::new(&context), &stop);
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;
     // Saves time only: otherwise another scheduler reclaims the payloads when this one has been silent long

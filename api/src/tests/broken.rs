@@ -88,6 +88,8 @@ const CASES: &[Case] = &[
         ],
         Scope::Own,
     ),
+    ("done:once", &[(Type, true)], Scope::Own),
+    ("runs:night", &[(Type, true)], Scope::Own),
     ("pq:bad", &[(Type, true)], Scope::Own),
     ("rq:bad", &[(Type, true)], Scope::Own),
     ("cs:bad", &[(Type, true)], Scope::Own),
@@ -145,8 +147,19 @@ async fn fill(api: &Api) {
         api.redis.cli::<u64>(&hset).await;
         api.redis.cli::<u64>(&["SADD", "pushed", name]).await;
     }
+    create_cron_and_job(api).await;
     api.redis.cli::<u64>(&["ZADD", "schedulers", "1", "s1"]).await;
     api.redis.cli::<u64>(&["SADD", "services", "Not A Name", "\u{7f}"]).await;
+}
+
+/// The cron `night` and the job `once`.
+async fn create_cron_and_job(api: &Api) {
+    for body in [
+        r#"{"kind":"cron","name":"night","image":"nginx","cron":{"schedule":"* * * * *"}}"#,
+        r#"{"kind":"job","name":"once","image":"nginx"}"#,
+    ] {
+        api.post("/service", body).await.expect(201);
+    }
 }
 
 /// Returns the values of a field of all items.
@@ -245,13 +258,8 @@ async fn a_count_goes_on_when_its_client_gives_up() {
 #[tokio::test]
 async fn a_cron_or_job_with_a_broken_key_of_its_own_is_listed_and_its_message_names_the_key() {
     let Some(api) = Api::start() else { return };
-    for body in [
-        r#"{"kind":"cron","name":"night","image":"nginx","cron":{"schedule":"* * * * *"}}"#,
-        r#"{"kind":"job","name":"once","image":"nginx"}"#,
-        r#"{"name":"web","image":"nginx"}"#,
-    ] {
-        api.post("/service", body).await.expect(201);
-    }
+    create_cron_and_job(&api).await;
+    api.post("/service", r#"{"name":"web","image":"nginx"}"#).await.expect(201);
     let keys = ["runs:night", "done:once"];
     for key in keys {
         write(&api, key, Type).await;

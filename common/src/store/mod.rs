@@ -39,7 +39,6 @@ mod recovery;
 mod registries;
 mod reply;
 mod rollout_marks;
-mod rollouts;
 mod schedulers;
 mod scheduling;
 mod scripts;
@@ -51,6 +50,7 @@ mod shared_directory;
 mod spec_cache;
 mod stored_spec;
 mod usage;
+mod value_rollouts;
 mod values;
 mod volumes;
 
@@ -92,7 +92,6 @@ pub use reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;
 pub use registries::PutLoginOutcome;
 pub use rollout_marks::{MarkOutcome, RolloutMark};
-pub use rollouts::{RolloutNote, ValueRollout};
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
 pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, Prelude, ProcessKind, SCRIPTS, Script};
 pub use server::{ServerConcern, Severity};
@@ -104,6 +103,7 @@ pub use session::{
 pub use shared_directory::SharedDirectoryReport;
 use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
+pub use value_rollouts::{ValueRollout, ValueRolloutNote};
 pub use values::PutValueOutcome;
 pub use volumes::{RemoveVolumeOutcome, VolumeReport};
 

@@ -9,6 +9,6 @@ pub(crate) mod external_workers;
 pub(crate) mod place;
 pub(crate) mod reclaim;
 pub(crate) mod reconcile;
-pub(crate) mod rollout;
 pub(crate) mod settled_dead_letters;
 pub(crate) mod unschedulable;
+pub(crate) mod value_rollout;

@@ -213,8 +213,8 @@ async fn values(fixture: &Fixture, case: Case) -> Operation {
         for value in [&first, &second] {
             store.put_value(value, 10, None).await.unwrap();
         }
-        let note = store.rollout_notes().await.unwrap().remove(0);
-        return operation!(None, [store, note] store.forget_rollout(&note));
+        let note = store.value_rollout_notes().await.unwrap().remove(0);
+        return operation!(None, [store, note] store.forget_value_rollout(&note));
     }
     if case.script == "value_delete" {
         store.put_value(&first, 10, None).await.unwrap();

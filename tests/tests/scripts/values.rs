@@ -115,7 +115,7 @@ async fn a_change_of_a_value_restarts_a_service_once_and_not_one_that_is_newer()
     for version in 1..=2 {
         put(&fixture, &config("a", version, "x")).await;
     }
-    let notes = fixture.store.rollout_notes().await.unwrap();
+    let notes = fixture.store.value_rollout_notes().await.unwrap();
     let [note] = &notes[..] else { panic!("{notes:?}") };
     let rollout = note.rollout().unwrap();
     assert_eq!((rollout.kind, rollout.version), (ValueKind::Config, 2));
@@ -139,11 +139,11 @@ async fn a_change_of_a_value_restarts_a_service_once_and_not_one_that_is_newer()
     set(created("newer", "99999999999999")).await;
     assert_eq!(restart(&newer).await, RestartOutcome::Restarted { generation: 2 });
     put(&fixture, &config("a", 3, "x")).await;
-    fixture.store.forget_rollout(note).await.unwrap();
-    let again = fixture.store.rollout_notes().await.unwrap();
+    fixture.store.forget_value_rollout(note).await.unwrap();
+    let again = fixture.store.value_rollout_notes().await.unwrap();
     assert_eq!(again[0].rollout().unwrap().version, 3, "it has changed again meanwhile");
-    fixture.store.forget_rollout(&again[0]).await.unwrap();
-    assert!(fixture.store.rollout_notes().await.unwrap().is_empty());
+    fixture.store.forget_value_rollout(&again[0]).await.unwrap();
+    assert!(fixture.store.value_rollout_notes().await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use common::control_loop::{Loop, Next};
 use common::ids::{SchedulerId, ServiceName};
 use common::service::{Service, ServiceState};
 use common::spec::{ContainerSpec, OnChange};
-use common::store::{RestartOutcome, RolloutNote, Store, StoreError, ValueRollout};
+use common::store::{RestartOutcome, Store, StoreError, ValueRollout, ValueRolloutNote};
 use common::value::ValueKind;
 
 use crate::SchedulerContext;
@@ -20,21 +20,22 @@ use crate::SchedulerContext;
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const LEASE_TIME: Duration = Duration::from_secs(8);
 
-pub(crate) struct RolloutLoop {
+pub(crate) struct ValueRolloutLoop {
     store: Store,
     id: SchedulerId,
     /// For each note that stays, the services that cannot be restarted yet, because a key of theirs is
     /// broken. The others are not restarted once more: after a failover to a clock that is behind, the script
     /// would.
-    unfinished: HashMap<RolloutNote, BTreeSet<ServiceName>>,
+    unfinished: HashMap<ValueRolloutNote, BTreeSet<ServiceName>>,
 }
 
-impl Loop for RolloutLoop {
+impl Loop for ValueRolloutLoop {
+    /// Also the lease's, which a scheduler of the version before may hold.
     const NAME: &'static str = "rollout";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         // Usually there is none, and this one command is all.
-        let notes = self.store.rollout_notes().await?;
+        let notes = self.store.value_rollout_notes().await?;
         self.unfinished.retain(|note, _| notes.contains(note));
         if notes.is_empty() || !self.store.lease(Self::NAME, &self.id, LEASE_TIME).await? {
             return Ok(Next::Rest);
@@ -53,13 +54,13 @@ impl Loop for RolloutLoop {
     }
 }
 
-impl RolloutLoop {
+impl ValueRolloutLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self { store: context.store.clone(), id: context.id.clone(), unfinished: HashMap::new() }
     }
 
     /// Returns the services to look at: all of them if one of the notes is new.
-    async fn names_to_read(&self, notes: &[RolloutNote]) -> Result<Vec<ServiceName>, StoreError> {
+    async fn names_to_read(&self, notes: &[ValueRolloutNote]) -> Result<Vec<ServiceName>, StoreError> {
         if notes.iter().any(|note| !self.unfinished.contains_key(note)) {
             return self.store.service_names().await;
         }
@@ -71,11 +72,11 @@ impl RolloutLoop {
     /// key of a service is broken that may use the value.
     async fn roll_out(
         &mut self,
-        note: &RolloutNote,
+        note: &ValueRolloutNote,
         services: &[Service],
         unreadable: &[(ServiceName, StoreError)],
     ) -> Result<(), StoreError> {
-        let Some(rollout) = note.rollout() else { return self.store.forget_rollout(note).await };
+        let Some(rollout) = note.rollout() else { return self.store.forget_value_rollout(note).await };
         let ValueRollout { kind, name: value, version, .. } = &rollout;
         let before = self.unfinished.get(note);
         let is_due = |name: &ServiceName| before.is_none_or(|names| names.contains(name));
@@ -94,7 +95,7 @@ impl RolloutLoop {
             }
         }
         if broken.is_empty() {
-            return self.store.forget_rollout(note).await;
+            return self.store.forget_value_rollout(note).await;
         }
         if before.is_none() {
             for (service, error) in &broken {

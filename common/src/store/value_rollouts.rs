@@ -26,12 +26,12 @@ pub struct ValueRollout {
 
 /// A note about a change, as it is in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RolloutNote {
+pub struct ValueRolloutNote {
     value: String,
     seen: String,
 }
 
-impl RolloutNote {
+impl ValueRolloutNote {
     /// Returns the change; `None` if another program wrote the note.
     pub fn rollout(&self) -> Option<ValueRollout> {
         let (kind, name) = self.value.split_once('/')?;
@@ -51,12 +51,12 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn rollout_notes(&self) -> Result<Vec<RolloutNote>, StoreError> {
+    pub async fn value_rollout_notes(&self) -> Result<Vec<ValueRolloutNote>, StoreError> {
         let fields: Vec<(Vec<u8>, Vec<u8>)> = self.link.query(cmd("HGETALL").arg(keys::ROLLOUTS)).await?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(fields
             .into_iter()
-            .map(|(value, seen)| RolloutNote { value: text(value), seen: text(seen) })
+            .map(|(value, seen)| ValueRolloutNote { value: text(value), seen: text(seen) })
             .collect())
     }
 
@@ -64,7 +64,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn forget_rollout(&self, note: &RolloutNote) -> Result<(), StoreError> {
+    pub async fn forget_value_rollout(&self, note: &ValueRolloutNote) -> Result<(), StoreError> {
         let done =
             rollout_done::Head { rollouts: keys::ROLLOUTS, value: &note.value[..], seen: &note.seen[..] };
         word("forgetting a change of a secret or config", self.link.script(&done.call()).await?).map(drop)
@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn a_note_of_another_program_is_no_change() {
-        let read = |value: &str, seen: &str| RolloutNote { value: value.into(), seen: seen.into() }.rollout();
+        let read =
+            |value: &str, seen: &str| ValueRolloutNote { value: value.into(), seen: seen.into() }.rollout();
         let expected = ValueRollout {
             kind: ValueKind::Config,
             name: ValueName::new("app.conf").unwrap(),
