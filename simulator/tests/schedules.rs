@@ -392,7 +392,7 @@ macro_rules! ablations {
 ablations! {
     switches {
     without_the_startup_fence, seed 50 of Random: no_startup_fence => "invariant 5";
-    with_a_fence_after_death, seed 1 of Random: fence_longer_than_dead => "invariant 5";
+    with_a_fence_after_death, seed 8 of Random: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 4 of Random: no_sweep => "does not converge";
     with_stops_that_wait_for_no_gate, seed 0 of HandOver: no_wait_for_gates => "requests in flight";
     with_gates_that_do_not_look, seed 0 of HandOver: open_gates => "is let in after its SIGTERM";
@@ -429,7 +429,7 @@ ablations! {
     with_a_name_that_the_newcomer_takes, seed 0:
         "register", "holder ~= holder_of(incarnation)" => "false",
         "takes the name of a worker";
-    without_any_requeue, seed 0:
+    without_any_requeue, seed 5:
         "pod_requeue", "if phase ~= seen_phase or node ~= seen_node then" => "do",
         "does not converge";
     with_a_drain_that_forgets_endpoints, seed 1:
@@ -467,7 +467,7 @@ ablations! {
         "is told as that of";
     }
     Jobs {
-    with_ticks_taken_whatever_was_taken_before, seed 1:
+    with_ticks_taken_whatever_was_taken_before, seed 6:
         "cron_tick", "or (current_ticks or '') ~= seen_ticks then" => "then",
         "tick";
     with_ends_that_are_not_counted, seed 0:
