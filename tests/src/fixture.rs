@@ -235,17 +235,9 @@ impl Fixture {
         }
     }
 
-    /// A payload with the service in its record.
+    /// A payload with what its pod asks for.
     pub async fn claim_item(&self, payload: &Payload) -> ClaimItem {
-        // A broken record names no service.
-        let record = self.store.pod(&payload.id).await.ok().flatten();
-        let service = record.and_then(|record| record.service);
-        ClaimItem {
-            payload: payload.clone(),
-            request: REQUEST,
-            service,
-            host_ports: self.host_ports(payload).await,
-        }
+        ClaimItem { payload: payload.clone(), request: REQUEST, host_ports: self.host_ports(payload).await }
     }
 
     /// Claims and acknowledges all payloads pending on a node.

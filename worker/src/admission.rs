@@ -137,6 +137,6 @@ impl StartJob {
         let none = Resources { pods: 1, ..Resources::default() };
         let request = spec.map_or(none, |spec| spec.request());
         let host_ports = spec.map_or_else(HostPorts::default, |spec| spec.host_ports());
-        ClaimItem { payload: self.payload.clone(), request, host_ports, service: self.service.clone() }
+        ClaimItem { payload: self.payload.clone(), request, host_ports }
     }
 }

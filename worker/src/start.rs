@@ -44,6 +44,8 @@ enum Phase {
     Done,
     /// Ask Redis what to do with the payload.
     Claim,
+    /// It is to be stopped, and what was started of it may be there.
+    Stop,
     /// Try to start it under this assignment.
     Attempt(AssignmentId),
     /// Wait, then try again.
@@ -113,6 +115,12 @@ impl PodStart {
         loop {
             phase = match phase {
                 Phase::Done => return,
+                Phase::Stop => {
+                    let context = self.context.clone();
+                    // Only a pod that is not being started is managed, and so stopped, by the next pass.
+                    drop(self);
+                    return context.wakeups.request_full_reconcile();
+                }
                 Phase::Reject(reason) => {
                     let payload = &self.job.payload;
                     return admission::reject(&self.context, &payload.raw, Some(payload), &reason).await;
@@ -140,7 +148,8 @@ impl PodStart {
                 "its record in Redis is broken; repair or delete the key of the pod, then requeue this"
                     .to_owned(),
             ),
-            Claim::Stale | Claim::Stopped => {
+            Claim::Stopping => Phase::Stop,
+            Claim::Stale => {
                 // Its container, if there is one, has to be removed.
                 self.context.wakeups.request_reconcile();
                 Phase::Done

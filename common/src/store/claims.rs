@@ -10,7 +10,7 @@ use super::reply::{corrupt, payloads, read, unexpected, verdict, word};
 use super::scripts::{ack, claim, distinct, in_flight, take_work};
 use super::session::{Fenced, Session, SessionResult};
 use super::{StoreError, keys};
-use crate::ids::{AssignmentId, NodeName, ServiceName};
+use crate::ids::{AssignmentId, NodeName};
 use crate::network::{ContainerNetwork, published_field};
 use crate::node::Resources;
 use crate::payload::Payload;
@@ -25,8 +25,6 @@ pub struct ClaimItem {
     pub request: Resources,
     /// The ports that it takes on the node; used if the pod is new.
     pub host_ports: HostPorts,
-    /// Its service, if it belongs to one.
-    pub service: Option<ServiceName>,
 }
 
 /// What a worker must do with a payload.
@@ -43,9 +41,8 @@ pub enum Claim {
     Running,
     /// It is assigned to another node or has ended: the copy was dropped.
     Stale,
-    /// It is no longer wanted: the payload was dropped, and the pod has ended. Remove its container if there
-    /// is one.
-    Stopped,
+    /// It is no longer wanted, and in cs: stop its containers if there are any, then finish it.
+    Stopping,
     /// It was tried too often: reject it.
     Exhausted {
         /// The number of this attempt.
@@ -170,29 +167,20 @@ impl Session {
         pause: Duration,
     ) -> SessionResult<ClaimReply> {
         let what = "claiming pods";
-        let (services, service_index) = distinct(items.iter().map(|item| item.service.as_ref()));
         let pushed_pods: Vec<_> =
             (1_usize..).zip(items).filter(|(_, item)| item.payload.spec.is_none()).collect();
         let mut call = claim::Head {
             node_key: keys::node(&self.node),
             rq: keys::rq(&self.node),
             pushed: keys::PUSHED,
-            stop_set: keys::stop(&self.node),
             cs: keys::cs(&self.node),
             node: &self.node,
             incarnation: &self.incarnation,
             max_attempts: attempts_allowed,
             pause_ms: pause,
-            service_count: services.len(),
             pushed_pod_count: pushed_pods.len(),
         }
         .call();
-        for service in services {
-            call.add(claim::Service {
-                wanted_key: keys::wanted(service),
-                ep_key: keys::endpoints_of(service),
-            });
-        }
         for (pod_index, ClaimItem { payload, request, host_ports, .. }) in pushed_pods {
             call.add(claim::PushedPod {
                 pod_index,
@@ -203,13 +191,12 @@ impl Session {
                 resources: request,
             });
         }
-        for (ClaimItem { payload, .. }, service_index) in items.iter().zip(service_index) {
+        for ClaimItem { payload, .. } in items {
             call.add(claim::Pod {
                 pod_key: keys::pod(&payload.id),
                 payload: &payload.raw,
                 uuid: &payload.id,
                 name: &payload.name,
-                service_index,
             });
         }
         let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
@@ -295,7 +282,7 @@ fn read_claim(what: &str, value: redis::Value) -> Result<Claim, StoreError> {
         "exhausted" => Ok(Claim::Exhausted { attempt: assignment_and_attempt()?.1 }),
         "running" => Ok(Claim::Running),
         "stale" => Ok(Claim::Stale),
-        "stopped" => Ok(Claim::Stopped),
+        "stopping" => Ok(Claim::Stopping),
         "unknown_service" => Ok(Claim::UnknownService),
         "broken" => Ok(Claim::BrokenRecord),
         "gone" => Ok(Claim::Gone),

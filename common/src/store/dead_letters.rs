@@ -262,6 +262,7 @@ impl Store {
             sq: keys::SQ,
             pod_key: pod.map_or_else(|| "pod:".to_owned(), |pod| keys::pod(&pod.id)),
             nodes: keys::NODES,
+            pushed: keys::PUSHED,
             dead_letter: &dead_letter.entry[..],
             payload: edited.map_or(&dead_letter.payload[..], |edited| &edited.payload.raw[..]),
             uuid: pod.map(|pod| &pod.id),

@@ -60,7 +60,22 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn set_aside_cluster_keys(&self) -> Result<Vec<String>, StoreError> {
-        self.set_aside_wrong_types(keys::CLUSTER_WIDE.map(str::to_owned).to_vec()).await
+        let moved = self.set_aside_wrong_types(keys::CLUSTER_WIDE.map(str::to_owned).to_vec()).await?;
+        if moved.iter().any(|key| key == keys::SERVICES) {
+            self.list_services_again().await?;
+        }
+        Ok(moved)
+    }
+
+    /// Lists all services that have a record. Nothing else names a cron, or a service without pods.
+    async fn list_services_again(&self) -> Result<(), StoreError> {
+        let prefix = "service:";
+        for key in self.keys_and_types(&format!("{prefix}*")).await?.into_keys() {
+            if let Ok(name) = ServiceName::new(&key[prefix.len()..]) {
+                self.list_service_again(&name).await?;
+            }
+        }
+        Ok(())
     }
 
     /// As [`Store::set_aside_cluster_keys`], for the keys of nodes and schedulers, but not for records.

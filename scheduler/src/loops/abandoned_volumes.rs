@@ -70,8 +70,12 @@ pub(crate) async fn remove_abandoned(
     }
     let volumes = store.volumes_each(&store.volume_names().await?).await?;
     let volumes: Vec<Volume> = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
-    // After the volumes: a volume is bound for a service that is there.
-    let services: HashSet<ServiceName> = store.service_names().await?.into_iter().collect();
+    // After the volumes: a volume is bound for a service that is there. What counts is the record; the list
+    // of names may have been another program's.
+    let named: HashSet<ServiceName> = volumes.iter().map(|volume| volume.claim.service.clone()).collect();
+    let (found, unreadable) = store.services_each(&Vec::from_iter(named)).await?;
+    let found = found.into_iter().map(|service| service.name);
+    let services: HashSet<ServiceName> = found.chain(unreadable.into_iter().map(|(name, _)| name)).collect();
     let abandoned: Vec<_> = volumes.iter().filter(|volume| is_abandoned(volume, &services)).collect();
     let names: Vec<_> = abandoned.iter().map(|volume| volume.claim.name.clone()).collect();
     for (name, without) in store.count_abandoned_volumes(&names, passed).await? {

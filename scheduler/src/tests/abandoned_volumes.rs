@@ -65,6 +65,19 @@ async fn a_service_that_comes_back_begins_its_time_anew() {
 }
 
 #[tokio::test]
+async fn a_service_that_is_missing_in_the_list_of_services_keeps_its_volume() {
+    need_redis!();
+    let cluster = cluster().await;
+    let _: u32 = cluster.server.cli(&["DEL", "services"]).await;
+    remove_abandoned(&cluster.store, GRACE, GRACE).await.unwrap();
+    assert_eq!(names(&cluster).await, ["web_data_0"]);
+    let _: u32 = cluster.server.cli(&["DEL", "service:web"]).await;
+    let _: String = cluster.server.cli(&["SET", "service:web", "x"]).await;
+    remove_abandoned(&cluster.store, GRACE, GRACE).await.unwrap();
+    assert_eq!(names(&cluster).await, ["web_data_0"], "a broken record is one");
+}
+
+#[tokio::test]
 async fn nothing_is_counted_while_a_worker_holds_and_a_wrong_count_is_none() {
     need_redis!();
     let cluster = cluster().await;

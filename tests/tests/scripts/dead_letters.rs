@@ -88,6 +88,25 @@ async fn an_unknown_pushed_pod_is_requeued_to_its_node() {
     assert_eq!(queued, [payload.raw.to_vec()]);
 }
 
+/// A day after its end a pushed pod is forgotten, and its record expires an hour later.
+#[tokio::test]
+async fn a_pod_that_is_requeued_after_it_was_forgotten_is_there_for_good() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let payload = pushed("test", "mine");
+    push(&fixture, "rq:w1", &payload.raw).await;
+    fixture.claim(&session, std::slice::from_ref(&payload)).await;
+    session.reject(&payload.raw, Some(&payload.id), "no").await.unwrap().unwrap();
+    let pods = [payload.id.clone()];
+    assert_eq!(fixture.store.forget_pushed(&pods, std::time::Duration::ZERO).await.unwrap(), 1);
+    let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+    let requeued = fixture.store.requeue_dead_letter(&dead_letter, None).await.unwrap();
+    assert_eq!(requeued, DeadLetterRequeue::Queued);
+    assert_eq!(fixture.redis.cli::<i64>(&["TTL", "pod:mine"]).await, -1);
+    assert_eq!(fixture.store.pushed_pods().await.unwrap(), pods);
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_dead_letter_of_a_node_that_is_no_member_any_more_is_requeued_to_sq() {
     let fixture = Fixture::new().await;

@@ -30,12 +30,7 @@ async fn a_claim_of_any_amount_is_released_again_and_harms_no_later_one() {
         for id in ["one", "two", "three"] {
             let payload = pushed("test", id);
             push_to_rq(&fixture, &payload).await;
-            let items = [ClaimItem {
-                payload: payload.clone(),
-                request,
-                service: None,
-                host_ports: HostPorts::default(),
-            }];
+            let items = [ClaimItem { payload: payload.clone(), request, host_ports: HostPorts::default() }];
             let claims = session.claim(&items, ATTEMPTS, std::time::Duration::ZERO).await.unwrap().unwrap();
             let ClaimReply::Claims(claims) = claims else { panic!("{claims:?}") };
             assert!(matches!(claims[0], Claim::Start { .. }), "{amount}: {claims:?}");

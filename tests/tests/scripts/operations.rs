@@ -637,7 +637,7 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             operation!(None, [session, found] session.report_shared_directory(&found, None))
         }
         "claim" => {
-            let items = [ClaimItem { payload, request: REQUEST, service, host_ports: HostPorts::default() }];
+            let items = [ClaimItem { payload, request: REQUEST, host_ports: HostPorts::default() }];
             operation!(pod, [session, items] session.claim(&items, ATTEMPTS, Duration::ZERO))
         }
         "ack" => {

@@ -224,7 +224,7 @@ async fn a_claim_answers_according_to_the_phase() {
     let cases = [
         (Phase::Pending, Claim::Stale),
         (Phase::Running, Claim::Running),
-        (Phase::Stopping, Claim::Stopped),
+        (Phase::Stopping, Claim::Stopping),
         (Phase::Stopped, Claim::Stale),
         (Phase::Succeeded, Claim::Stale),
         (Phase::Failed, Claim::Stale),
@@ -234,11 +234,16 @@ async fn a_claim_answers_according_to_the_phase() {
         let Placed { session, payload, .. } = fixture.pod_in(phase, "web", "w1").await;
         push(&fixture, "rq:w1", &payload).await;
         if phase == Phase::Stopping {
-            // As it is when it was stopped before it started: in rq and not in cs.
+            // As it is when it was stopped before it was acknowledged: in rq and not in cs.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
         }
         assert_eq!(fixture.claim(&session, std::slice::from_ref(&payload)).await, [expected], "{phase}");
         assert_eq!(length(&fixture, "rq:w1").await, 0, "{phase}: dropped");
+        if phase == Phase::Stopping {
+            // Only its worker knows when its containers are gone.
+            assert_eq!(session.container_set().await.unwrap(), [payload.raw.clone()]);
+            assert_eq!(fixture.record(&payload.id).await.phase, Phase::Stopping);
+        }
         assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
         let gone = fixture.claim(&session, std::slice::from_ref(&payload));
         assert_eq!(changing_nothing(&fixture, gone).await, [Claim::Gone], "{phase}");
@@ -389,6 +394,10 @@ async fn a_pod_ends_once_and_an_unrequested_stop_is_refused() {
         let finish =
             |report| session.finish(placed.reference(), &payload.raw, record.service.as_ref(), report);
         assert_eq!(changing_nothing(&fixture, finish(&unrequested)).await.unwrap(), Ok(WriteOutcome::Wanted));
+        // Written by hand it would be told with each heartbeat, and stop each successor.
+        let () = fixture.redis.cli(&["SADD", "stop:w1", record.id.as_str()]).await;
+        assert_eq!(finish(&unrequested).await.unwrap(), Ok(WriteOutcome::Wanted));
+        assert_eq!(fixture.redis.cli::<u64>(&["EXISTS", "stop:w1"]).await, 0);
         assert_eq!(finish(&actual).await.unwrap(), Ok(WriteOutcome::Done));
         let ended = fixture.record(&record.id).await;
         assert_eq!((ended.phase, ended.reason.as_str(), ended.exit_code), (phase, "Exited", Some(1)));

@@ -48,7 +48,7 @@ impl Loop for GarbageLoop {
         note_used_images(&context);
         worker.image_uses.save().await;
         let Some(disk) = space(&context).await else { return Ok(Next::Rest) };
-        let disk = self.make_room(disk).await?;
+        let disk = self.make_room(disk).await;
         self.is_full = decide::is_full(disk, context.worker.config.disk_marks, self.is_full);
         self.report(disk).await;
         Ok(Next::Rest)
@@ -75,15 +75,19 @@ impl GarbageLoop {
     }
 
     /// Removes what is needed least until enough is free. Returns how full the disk is then.
-    async fn make_room(&mut self, mut disk: DiskSpace) -> Result<DiskSpace, StoreError> {
+    async fn make_room(&mut self, mut disk: DiskSpace) -> DiskSpace {
         let context = self.context.clone();
         let (worker, marks) = (&context.worker, context.worker.config.disk_marks);
         let limit = if self.is_removing { marks.low } else { marks.high };
         if disk.used_percent() <= f64::from(limit) {
             self.is_removing = false;
-            return Ok(disk);
+            return disk;
         }
-        let mut images = removable_images(&context).await?;
+        // Without an answer no image goes, but logs do, and it is told that the disk is full.
+        let mut images = removable_images(&context).await.unwrap_or_else(|error| {
+            worker.redis_log.failed(&error);
+            Vec::new()
+        });
         for _ in 0..MAX_REMOVALS {
             let kept_logs = worker.kept_logs.size().await.0;
             match decide::next_removal(disk, marks, kept_logs, &images, self.is_removing) {
@@ -99,7 +103,7 @@ impl GarbageLoop {
             disk = now;
         }
         self.is_removing &= disk.used_percent() > f64::from(marks.low);
-        Ok(disk)
+        disk
     }
 
     async fn report(&mut self, disk: DiskSpace) {

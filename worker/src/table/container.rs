@@ -1,6 +1,7 @@
 //! One container of a managed pod: what this worker counts about it, and how it is doing.
 
 use common::clock::BootInstant;
+use common::health::Health;
 use common::pod::ContainerProgress;
 
 use super::checks::ContainerChecks;
@@ -97,6 +98,11 @@ impl ManagedContainer {
             self.exit_code = exit_code;
             self.set_reason(RESTARTED, message.to_owned());
         }
+    }
+
+    /// Returns whether nothing is to end it any more for its health, as it was to be or as was reported of it.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.was_unhealthy && self.checks.health() == Some(Health::Healthy)
     }
 
     /// Changes how it is doing.

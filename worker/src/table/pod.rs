@@ -113,7 +113,11 @@ impl ManagedPod {
         let found = observed.handles_and_progress();
         let is_changed = !known.eq(found.iter().map(|(handle, progress)| (handle, *progress)));
         let network = observed.network();
+        let is_well = |container: &ManagedContainer| {
+            container.progress == ContainerProgress::Running && container.has_recovered()
+        };
         is_changed
+            || self.containers.iter().any(is_well)
             || self.sandbox != observed.sandbox_handle()
             || network.is_some_and(|network| *network != self.network)
     }
@@ -128,6 +132,9 @@ impl ManagedPod {
             container.handle = handle;
             self.is_reported &= !has_progress || container.progress == progress;
             container.progress = progress;
+            if progress == ContainerProgress::Running && container.has_recovered() {
+                container.was_unhealthy = false;
+            }
         }
         self.sandbox = observed.sandbox_handle();
         if let Some(network) = observed.network().filter(|network| **network != self.network) {

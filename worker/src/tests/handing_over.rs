@@ -103,6 +103,24 @@ async fn a_pod_is_stopped_when_its_last_request_has_ended() {
     worker.end().await.unwrap();
 }
 
+/// What is unhealthy and not restarted may become healthy again, also while its worker is away.
+#[tokio::test]
+async fn a_pod_that_is_healthy_again_is_open_again() {
+    let Some(rig) = rig("a_pod_that_is_healthy_again_is_open_again") else { return };
+    let host = Host::start(&rig).await;
+    let worker = rig.worker();
+    let check = r#""restart":"no","healthcheck":{"command":["check"],"interval":"100ms","retries":3}"#;
+    rig.push(&payload_with("p", "unhealthy", check));
+    rig.until_reason("p", "Unhealthy").await;
+    drop(worker);
+    let worker = rig.worker();
+    host.until_closed(&rig, "p").await;
+    rig.engine.set_exec_exit_code(&id("p"), Some(0));
+    rig.until_reason("p", "").await;
+    drop(host.until_open(&rig, "p").await);
+    worker.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_request_that_takes_longer_than_drain_is_cut_and_told() {
     let Some(rig) = rig("a_request_that_takes_longer_than_drain_is_cut_and_told") else { return };

@@ -137,6 +137,26 @@ async fn a_stop_removes_all_containers() {
     rig.until_settled(0).await;
 }
 
+/// The second container cannot be started, and the first one runs: what a successor needs is taken until both
+/// are gone.
+#[tokio::test]
+async fn a_pod_that_is_stopped_while_it_starts_ends_after_its_containers() {
+    let options = SimOptions { stop_delay: Duration::from_millis(200), ..SimOptions::default() };
+    let Some(rig) = Rig::with_engine("several_stop_early", options) else { return };
+    let _worker = rig.worker().until_registered(&rig).await;
+    let half =
+        r#"{"name":"half","containers":[{"name":"db","image":"i"},{"name":"web","image":"no-command"}]}"#;
+    let pod = rig.assign_service(half).await[0].to_string();
+    rig.until_reason(&pod, "StartFailed").await;
+    assert_eq!(by_name(&rig, &pod).await["db"].state, RUNNING);
+    rig.stop(&pod).await;
+    rig.until(&pod, Phase::Stopped).await;
+    let left = by_name(&rig, &pod).await;
+    assert!(!left.values().any(|container| container.state.may_run()), "{left:?}");
+    until_states(&rig, &pod, &[]).await;
+    rig.until_settled(0).await;
+}
+
 /// The worker is killed at many moments of a start whose steps take 40 ms each, and of a stop.
 #[tokio::test]
 async fn a_worker_killed_between_two_containers_leaves_none_twice_and_none_out() {

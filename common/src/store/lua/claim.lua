@@ -2,15 +2,15 @@
 -- Reply: {'FENCED'} | {'PAUSED', ms left} | {'OK', then for each pod {verdict, assignment, attempt}}.
 --   The verdicts are:
 --   'start'           it is assigned to this worker: start it as that assignment
---   'running'         it runs here already, or is about to be stopped: the copy was dropped
+--   'running'         it runs here already: the copy was dropped
+--   'stopping'        it is to be stopped: it is in cs, and ends once none of its containers is left
 --   'stale'           it is assigned to another worker or has ended: the copy was dropped
---   'stopped'         it is no longer wanted: the payload was dropped, and the pod has ended
 --   'exhausted'       it was tried too often: reject it
 --   'unknown_service' its service does not know it: reject it
 --   'broken'          its record is none that kubeleet writes: reject it
 --   'gone'            it is not in rq any more
-local node_key, rq, pushed, stop_set, cs = head_keys()
-local _, _, node, incarnation, max_attempts, pause_ms = head_args()
+local node_key, rq, pushed, cs = head_keys()
+local _, node, incarnation, max_attempts, pause_ms = head_args()
 max_attempts = tonumber(max_attempts)
 local records = {}
 redis.call('LLEN', rq)
@@ -24,18 +24,10 @@ for p = 1, pod_count do
   local record = read_record(pod_key, 'attempts')
   records[p] = record
   any_unknown = any_unknown or (record and not record[1])
-  if record and record[1] == 'stopping' then
-    any_stopping = true
-    local _, _, _, service_index = pod_args(p)
-    local wanted_key = service_keys(tonumber(service_index))
-    check_wanted_type(wanted_key)
-  end
+  any_stopping = any_stopping or (record and record[1] == 'stopping')
 end
 if any_unknown then redis.call('SCARD', pushed) end
-if any_stopping then
-  redis.call('SCARD', stop_set)
-  redis.call('SCARD', cs)
-end
+if any_stopping then redis.call('SCARD', cs) end
 -- What only the record of a pod that a user pushed needs, by the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
@@ -49,9 +41,6 @@ for _, payload in ipairs(redis.call('LRANGE', rq, 0, -1)) do copies[payload] = (
 -- The records that this batch has changed so far: it may contain further copies of their payloads.
 local changed = {}
 
-local function runs(payload)
-  return redis.call('SISMEMBER', cs, payload) == 1
-end
 local function drop(payload)
   copies[payload] = copies[payload] - redis.call('LREM', rq, -1, payload)
 end
@@ -59,7 +48,7 @@ end
 local replies = { 'OK' }
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local payload, uuid, name, service_index = pod_args(p)
+  local payload, uuid, name = pod_args(p)
   local phase, holder, assignment, attempts = unpack(changed[pod_key] or records[p] or {}, 1, 4)
   local pushed_pod = not phase and pushed_pods[tostring(p)]
   local verdict
@@ -83,19 +72,15 @@ for p = 1, pod_count do
     redis.call('HSET', pod_key, 'attempts', attempt)
     changed[pod_key] = { phase, holder, assignment, attempt }
     verdict = { attempt > max_attempts and 'exhausted' or 'start', assignment, attempt }
-  elseif holder == node and (phase == 'running' or (phase == 'stopping' and runs(payload))) then
-    -- A pod that is to be stopped and still runs ends when its container is gone.
+  elseif holder == node and phase == 'running' then
     drop(payload)
     verdict = { 'running', assignment, 0 }
   elseif holder == node and phase == 'stopping' then
-    local wanted_key, ep_key = service_keys(tonumber(service_index))
+    -- A start that was interrupted may have left containers, and its successor needs the same volumes and
+    -- ports: as for a pod that runs, only the worker knows when they are gone.
+    redis.call('SADD', cs, payload)
     drop(payload)
-    end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
-    endpoint(ep_key, pod_key, uuid)
-    emit('pod', uuid, 'PodStopped', name, node, 'stopped', 'stopped before it was started')
-    redis.call('PUBLISH', 'wake:scheduler', 'capacity')
-    changed[pod_key] = { 'stopped', holder, assignment, attempts }
-    verdict = { 'stopped', assignment or '', 0 }
+    verdict = { 'stopping', assignment or '', 0 }
   else
     drop(payload)
     emit('pod', uuid, 'StalePayload', name, node, phase, 'a copy of its payload in the queue of ' .. node
@@ -104,5 +89,4 @@ for p = 1, pod_count do
   end
   replies[p + 1] = verdict
 end
-publish_endpoints()
 return replies

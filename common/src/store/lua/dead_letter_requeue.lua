@@ -5,12 +5,13 @@
 --   'ENDED'       the pod has ended: a worker would drop the payload
 --   'EXISTS'      an edited payload names another pod that has not ended
 --   'IN_SERVICE'  the pod belongs to a service, from which its payload is built: an edited one cannot last
-local dq, source_queue, sq, pod_key, nodes = head_keys()
+local dq, source_queue, sq, pod_key, nodes, pushed = head_keys()
 -- The uuid is '' when the payload is unreadable, and the node is '' if it came through sq. `is_edited` is '1'
 -- or '0'; only then the fields after it count.
 local dead_letter, payload, uuid, node, is_edited, name, image, replica = head_args()
 redis.call('LLEN', source_queue)
 redis.call('LLEN', sq)
+redis.call('SCARD', pushed)
 local is_taken_from = node == '' or redis.call('SISMEMBER', nodes, node) == 1
 local phase, reason, service
 if uuid ~= '' then
@@ -25,6 +26,9 @@ if is_edited == '1' and phase and not is_dead then return 'EXISTS' end
 redis.call('LREM', dq, 1, dead_letter)
 local target = is_taken_from and source_queue or sq
 if is_dead then
+  -- A pushed pod that ended a day ago was forgotten, and its record expires.
+  redis.call('PERSIST', pod_key)
+  if not service then redis.call('SADD', pushed, uuid) end
   return_to_pending(pod_key, '', '')
   if is_edited == '1' then
     redis.call('HSET', pod_key, 'payload', payload, 'name', name, 'image', image, 'replica', replica)

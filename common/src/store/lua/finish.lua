@@ -24,7 +24,11 @@ if phase == 'stopped' or phase == 'succeeded' or phase == 'failed' then
   return 'OK'
 end
 if phase == 'stopping' then outcome = 'stopped' end
-if outcome == 'stopped' and phase ~= 'stopping' then return 'WANTED' end
+if outcome == 'stopped' and phase ~= 'stopping' then
+  -- A request that was written by hand would stop each successor.
+  redis.call('SREM', stop_set, uuid)
+  return 'WANTED'
+end
 if phase ~= 'stopping' and phase ~= 'running' then return 'STALE' end
 
 redis.call('LREM', rq, -1, payload)

@@ -56,6 +56,8 @@ for v = 1, volume_count do
   else
     present = present + 1
     if restored then redis.call('HDEL', volume_key, 'restored') end
+    -- The list may have been another program's, and was begun anew.
+    redis.call('SADD', volumes, name)
     -- It is here, whatever id its engine had before.
     if (holding_engine or '') ~= engine_id then redis.call('HSET', volume_key, 'engine_id', engine_id) end
   end

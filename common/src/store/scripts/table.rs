@@ -177,22 +177,17 @@ scripts! {
     claim {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, rq, pushed, stop_set, cs],
-        args: [service_count, pushed_pod_count, node, incarnation, max_attempts, pause_ms],
-        batch Service service {
-            keys: [wanted_key, ep_key],
-            args: [],
-        }
+        keys: [node_key, rq, pushed, cs],
+        args: [pushed_pod_count, node, incarnation, max_attempts, pause_ms],
         batch PushedPod pushed_pod {
             keys: [],
             args: [pod_index, new_assignment, image, replica, ports, resources],
         }
         batch Pod pod {
             keys: [pod_key],
-            args: [payload, uuid, name, service_index],
+            args: [payload, uuid, name],
         }
         creates: Assigned,
-        moves: [Stopped],
     }
     cluster_recover {
         run_by: [Api],
@@ -224,7 +219,7 @@ scripts! {
     dead_letter_requeue {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [dq, source_queue, sq, pod_key, nodes],
+        keys: [dq, source_queue, sq, pod_key, nodes, pushed],
         args: [dead_letter, payload, uuid, node, is_edited, name, image, replica, resources],
         moves: [Requeue],
     }
