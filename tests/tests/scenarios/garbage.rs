@@ -67,8 +67,12 @@ async fn a_disk_that_fills_up_loses_kept_logs_first_and_then_takes_no_pods() {
         ("KUBELEET_IMAGE_GC_LOW", "50"),
         ("KUBELEET_DISK_PRESSURE", "90"),
     ];
-    let _worker = cluster.worker_with("w1", "process", &settings);
     let (http, node) = (api.http(), cluster.node("w1"));
+    // It has used an image, and one broken key hides which ones are needed: that keeps neither logs from
+    // going nor what is told of the disk.
+    std::fs::write(disk.0.join(format!("{node}.images")), json!({"old": 1000}).to_string()).unwrap();
+    let _: String = cluster.redis.cli(&["SET", "history:stays", "x"]).await;
+    let _worker = cluster.worker_with("w1", "process", &settings);
     http.nodes_ready(1).await;
     let writer = json!({"name": "writer", "image": "none", "stop_grace_period": 0,
         "command": ["/bin/sh", "-c", "head -c 4000000 /dev/zero | tr '\\0' x | fold -w 100; sleep 86400"]});
@@ -82,8 +86,6 @@ async fn a_disk_that_fills_up_loses_kept_logs_first_and_then_takes_no_pods() {
         check(disk.kept_logs(&node) == 1, || "no kept log".to_owned())
     })
     .await;
-    // One broken key says nothing about images, and keeps neither logs nor what is told of the disk.
-    let _: String = cluster.redis.cli(&["SET", "history:stays", "x"]).await;
     disk.fill(70);
     eventually_within(SOON, "the kept log goes", || async {
         check(disk.kept_logs(&node) == 0, || "it is still there".to_owned())

@@ -100,7 +100,7 @@ impl ManagedContainer {
         }
     }
 
-    /// Returns whether nothing is to end it any more for its health, as it was to be or as was reported of it.
+    /// Returns whether nothing is to end it for its health any more, as was to be or as was reported.
     pub(super) fn has_recovered(&self) -> bool {
         self.was_unhealthy && self.checks.health() == Some(Health::Healthy)
     }
