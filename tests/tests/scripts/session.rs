@@ -241,7 +241,7 @@ async fn a_claim_answers_according_to_the_phase() {
         assert_eq!(length(&fixture, "rq:w1").await, 0, "{phase}: dropped");
         if phase == Phase::Stopping {
             // Only its worker knows when its containers are gone.
-            assert_eq!(session.container_set().await.unwrap(), [payload.raw.clone()]);
+            assert_eq!(session.container_set().await.unwrap(), std::slice::from_ref(&payload.raw));
             assert_eq!(fixture.record(&payload.id).await.phase, Phase::Stopping);
         }
         assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
