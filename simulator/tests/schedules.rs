@@ -436,8 +436,11 @@ ablations! {
         "drain", "endpoint(ep_key, pod_key, uuid)" => "",
         "its records say";
     with_a_copy_that_ends_a_running_pod, seed 23:
-        "claim", "(phase == 'stopping' and runs(payload))" => "false",
-        "does not converge";
+        "claim", "redis.call('SADD', cs, payload)" => "redis.call('HSET', pod_key, 'phase', 'stopped')",
+        "invariant 9";
+    with_a_stopping_pod_in_no_list, seed 1:
+        "claim", "redis.call('SADD', cs, payload)" => "",
+        "invariant 2";
     }
     BrokenUpdate {
     without_a_history, seed 0:
