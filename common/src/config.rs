@@ -504,7 +504,7 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
     for (key, value) in table {
         let name = format!("KUBELEET_{}", key.to_uppercase());
         if !SETTINGS.iter().any(|(known, _)| *known == name) {
-            return Err(format!("{key:?} is not a setting; see `kubeleet help settings`"));
+            return Err(format!("{key:?} is not a setting; docs/reference/settings.md lists all of them"));
         }
         let text = match value {
             toml::Value::String(text) => text,

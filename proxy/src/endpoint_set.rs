@@ -81,7 +81,8 @@ impl EndpointSet {
         if change.version.version <= known.version {
             return Applied::Old;
         }
-        if change.version.version != known.version + 1 {
+        // What is kept although Redis has none of it is not what a change is a difference to.
+        if change.version.version != known.version + 1 || self.is_kept {
             return Applied::Gap;
         }
         self.shared = OnceLock::new();
@@ -91,7 +92,6 @@ impl EndpointSet {
                 None => drop(self.endpoints.remove(&pod)),
             }
         }
-        self.is_kept = false;
         self.version = Some(change.version);
         Applied::Changed
     }
@@ -211,6 +211,10 @@ mod tests {
         hear(&mut set, &[("r", "0 w b ready")]);
         set.replace(version(100, "1"), Vec::new());
         assert_eq!(pods(&set), ["r"]);
+        // The next message says that there is something again: all of it, and not beside what is kept.
+        assert_eq!(set.apply(change(101, "1", &[("q", Some("1 w b ready"))])), Applied::Gap);
+        set.replace(version(101, "1"), vec![endpoint("q", "1 w b ready")]);
+        assert_eq!(pods(&set), ["q"]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::socket;
+
 /// How long what is in flight may take to end after the proxy was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// How long it may take after the next process has taken the sockets: connections to databases last.
@@ -133,6 +135,7 @@ impl Listening {
             }
             None => common::listen::listen(address)?,
         };
+        socket::keep_alive(&listener)?;
         let listener = Arc::new(listener);
         sockets.open.insert(name, OpenSocket::Tcp(Arc::downgrade(&listener)));
         Ok(listener)

@@ -106,7 +106,11 @@ pub fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));
     aside.truncate(until.len() / 2);
-    (0..until.len()).filter(|pod| !aside.contains(pod)).collect()
+    let mut is_aside = vec![false; until.len()];
+    for pod in aside {
+        is_aside[pod] = true;
+    }
+    (0..until.len()).filter(|&pod| !is_aside[pod]).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,40 @@
 //! `writev`, which takes 0.13 µs longer.
 
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+/// After this silence the other end of a connection is asked whether it is there.
+const SILENT_FOR: Duration = Duration::from_secs(60);
+const ASKED_EVERY: Duration = Duration::from_secs(10);
+const ASKED: u32 = 6;
+
+/// Ends a connection whose other end has gone without a word: its host has lost its power, or something
+/// between has forgotten it. Set on what listens, it holds for what is accepted there.
+///
+/// # Errors
+/// If the system does not know it.
+pub(crate) fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new().with_time(SILENT_FOR).with_interval(ASKED_EVERY).with_retries(ASKED);
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}
+
+/// Connects to an address; the connection ends if the other end goes without a word.
+///
+/// # Errors
+/// Those of connecting.
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    keep_alive(&stream)?;
+    Ok(stream)
+}
 
 /// The connection, without the delay that waits for more to send.
 #[derive(Debug)]
@@ -60,5 +89,31 @@ impl AsyncWrite for Socket {
 
     fn is_write_vectored(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::net::Ipv4Addr;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::listening::Listening;
+
+    #[tokio::test]
+    async fn both_ends_of_a_connection_notice_that_the_other_has_gone() {
+        let listening = Listening::from(CancellationToken::new());
+        let listener = listening.tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let connected = connect(listener.local_addr().unwrap()).await.unwrap();
+        let accepted = listener.accept().await.unwrap().0;
+        for end in [&connected, &accepted] {
+            let socket = SockRef::from(end);
+            assert!(socket.keepalive().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), SILENT_FOR);
+            assert_eq!(socket.tcp_keepalive_retries().unwrap(), ASKED);
+        }
     }
 }

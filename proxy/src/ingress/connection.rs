@@ -23,11 +23,10 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::unconstrained;
 
 use crate::gate::{Cut, Pass};
-use crate::socket::Socket;
+use crate::socket::{self, Socket};
 use crate::timer::Timer;
 use crate::tunnel::{KeptStream, NotAccepted};
 
@@ -35,6 +34,8 @@ use crate::tunnel::{KeptStream, NotAccepted};
 const MOST_IDLE: Duration = Duration::from_secs(4);
 /// The same for requests that must not be repeated: one that crosses with the server's close is lost.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
+/// How often those that were idle for longer are looked for.
+pub(super) const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Idle connections that each thread keeps for each pod and port.
 const MOST_KEPT: usize = 256;
 /// HTTP/2 windows: what one stream, and what all streams of a connection, may send ahead.
@@ -157,7 +158,7 @@ pub(super) struct Kept {
 impl Connection {
     /// Connects to the address.
     pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
-        Self::over(Socket::new(TcpStream::connect(address).await?)?, protocol).await
+        Self::over(Socket::new(socket::connect(address).await?)?, protocol).await
     }
 
     /// Begins to speak HTTP on a connection to a pod.
@@ -430,6 +431,18 @@ impl Pools {
             return true;
         }
         pass.is_open()
+    }
+
+    /// Ends connections that were idle for too long to be used: the pod has closed them, or is about to, and
+    /// nothing else would learn of it before the next request takes one.
+    pub(super) fn end_old(&self) {
+        let mut old = Vec::new();
+        for pool in self.lock().iter_mut() {
+            let recent = pool.idle.iter().position(|idle| idle.since.elapsed() < MOST_IDLE);
+            old.extend(pool.idle.drain(..recent.unwrap_or(pool.idle.len())));
+        }
+        // Dropped without the lock.
+        drop(old);
     }
 
     /// Ends all connections that no request uses.

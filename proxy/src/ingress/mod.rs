@@ -102,6 +102,20 @@ impl Default for IngressConfig {
     }
 }
 
+impl IngressConfig {
+    /// Returns whether requests are taken by HTTP or HTTPS on this port.
+    fn is_own_port(&self, port: u16) -> bool {
+        let https = self.https.as_ref().map(|https| https.listen.port());
+        port == self.listen.port() || Some(port) == https
+    }
+
+    /// Returns the most connections from an address: a proxy before this one has those of all its clients.
+    fn most_connections(&self, address: IpAddr) -> usize {
+        let is_trusted = self.trusted.iter().any(|range| range.contains(address));
+        if is_trusted { usize::MAX } else { self.connections_per_client }
+    }
+}
+
 /// The ingress of a host.
 #[derive(Debug)]
 pub struct Ingress {
@@ -215,6 +229,7 @@ async fn serve(
         Entrance { shared: &served.shared, threads, clients: Arc::default(), connections: &connections };
     let mut following = pin!(following.fuse());
     tokio::select! {
+        () = end_old_connections(&served.shared) => {}
         // These end only when nothing keeps the snapshot any more.
         // HTTPS before HTTP, which redirects to its port.
         () = async { tokio::join!(following.as_mut(), tcp, entrance.https(https), entrance.http(http)); } => return,
@@ -231,6 +246,15 @@ async fn serve(
             connections = connections.len(),
             "Ingress stops: connections that did not end in time are cut"
         );
+    }
+}
+
+/// Ends connections to pods that no request has used for a while, for ever.
+async fn end_old_connections(shared: &Shared) {
+    loop {
+        tokio::time::sleep(connection::IDLE_LOOK).await;
+        let table = shared.table.borrow().clone();
+        table.end_old_connections();
     }
 }
 
@@ -265,7 +289,7 @@ impl Entrance<'_> {
             match listener.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
                 Ok((stream, address)) => {
                     let address = address.ip().to_canonical();
-                    match self.clients.enter(address, self.shared.config.connections_per_client) {
+                    match self.clients.enter(address, self.shared.config.most_connections(address)) {
                         Some(place) => {
                             let goes_on = self.connections.token();
                             self.threads.serve(Accepted { stream, address, scheme, place, goes_on });

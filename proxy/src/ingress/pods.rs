@@ -142,6 +142,14 @@ impl Table {
         self.services.get(name)
     }
 
+    /// Ends connections to pods that were idle for too long to be used.
+    pub(super) fn end_old_connections(&self) {
+        let services = self.services.values();
+        services
+            .flat_map(|service| service.pods.iter().chain(&service.unready))
+            .for_each(|pod| pod.pools.end_old());
+    }
+
     /// Makes the next table.
     fn next(&self, snapshot: &Snapshot, shared: &Shared) -> Self {
         // A service that has a route may have no endpoints yet.

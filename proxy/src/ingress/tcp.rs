@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::ids::ServiceName;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gate::Pass;
 use crate::listening::Listening;
+use crate::socket;
 use crate::tunnel::TunnelStream;
 
 use super::Shared;
@@ -41,7 +43,15 @@ pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, process: 
                 continue;
             }
             let listening = process.stopped().child_token();
-            if listen(&shared, port, &connections, &process, &listening) {
+            if shared.config.is_own_port(port) {
+                let service = table.borrow().routes.tcp().get(&port).map(|route| route.service.clone());
+                tracing::error!(
+                    service = service.as_ref().map(ServiceName::as_str),
+                    "Its `tcp` rule has port {port}, where this ingress takes requests by HTTP or HTTPS: nothing \
+                     is passed to it there. Change the rule, or the port of the ingress."
+                );
+                open.insert(port, listening);
+            } else if listen(&shared, port, &connections, &process, &listening) {
                 open.insert(port, listening);
             } else {
                 has_failed = true;
@@ -183,7 +193,7 @@ async fn connect(shared: &Shared, target: Target<'_>) -> Option<ToPod> {
 
 async fn connect_to(shared: &Shared, pod: &Pod, pass: &Pass, port: u16) -> std::io::Result<TcpStream> {
     let begun = Instant::now();
-    let connecting = TcpStream::connect((pass.address(), port));
+    let connecting = socket::connect((pass.address(), port).into());
     let stream = tokio::time::timeout(shared.config.connect_within, connecting).await??;
     stream.set_nodelay(true)?;
     pod.answered(begun.elapsed(), Instant::now());

@@ -10,7 +10,6 @@ use common::ids::{NodeName, ServiceName};
 use futures_util::{StreamExt, stream};
 use rustls::pki_types::{IpAddr, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
@@ -22,7 +21,7 @@ use super::silent::SilentHosts;
 use super::tls::client_config;
 use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
 use crate::gate::EnterError;
-use crate::socket::Socket;
+use crate::socket::{self, Socket};
 
 /// The most hosts that are asked at a time who serves.
 const MAX_ASKED: usize = 32;
@@ -240,7 +239,7 @@ impl Dialer {
 
 async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
     let config = client_config(key, peer.fingerprint, protocols).map_err(io::Error::other)?;
-    let stream = Socket::new(TcpStream::connect(peer.address).await?)?;
+    let stream = Socket::new(socket::connect(peer.address).await?)?;
     let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }

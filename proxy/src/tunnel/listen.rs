@@ -20,15 +20,16 @@ use super::tls::server_config;
 use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
 use crate::gate::{Gates, Pass};
 use crate::listening::Listening;
-use crate::socket::Socket;
+use crate::socket::{self, Socket};
 use crate::workers::Workers;
 
 /// How long a handshake and the line that names the pod may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a connection that was opened ahead may wait for that line.
 const WAITS_FOR: Duration = Duration::from_secs(60);
-/// How long a pod may take to accept a connection.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// How long a pod may take to accept a connection. The other proxy waits 2 s for the answer, and takes a host
+/// without one for dead: it must learn that only the pod is.
+const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
 /// The longest line: a pod's id, an assignment and a port.
 const MAX_LINE: usize = 256;
 /// The most connections at a time.
@@ -204,7 +205,7 @@ fn parse_target(line: &[u8]) -> Option<Target> {
 
 async fn connect(gates: &Gates, target: &Target) -> Result<(TcpStream, Pass), Reply> {
     let pass = gates.enter(&target.pod, &target.assignment).map_err(reply_of)?;
-    let connecting = TcpStream::connect((pass.address(), target.port));
+    let connecting = socket::connect((pass.address(), target.port).into());
     match timeout(CONNECT_WITHIN, connecting).await {
         Ok(Ok(pod)) => Ok((pod, pass)),
         Ok(Err(_)) | Err(_) => Err(Reply::NotListening),

@@ -413,6 +413,26 @@ async fn to_a_proxy_of_the_version_before_no_connection_is_opened_ahead() {
     assert_eq!((switch.count(), dialer.ahead.waiting(&switch.peer)), (3, 0));
 }
 
+/// The host is well: other pods of it are reached.
+#[tokio::test]
+async fn a_pod_that_accepts_nothing_is_told_apart_from_an_unreachable_proxy() {
+    let hosts = hosts().await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let pod = socket.listen(0).unwrap();
+    let address = pod.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(connected) =
+        tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
+    {
+        waiting.push(connected.unwrap());
+    }
+    // As long as ingress waits.
+    let within = crate::ingress::IngressConfig::default().connect_within;
+    let error = hosts.dialer.connect(&endpoint(), address.port(), within).await.unwrap_err();
+    assert!(matches!(error, TunnelError::NotListening(_)), "{error}");
+}
+
 #[tokio::test]
 async fn a_port_without_a_listener_is_told_apart_from_an_unreachable_proxy() {
     let hosts = hosts().await;

@@ -280,6 +280,13 @@ impl FakePod {
         Self { port, accepting: accepting.abort_handle(), connections }
     }
 
+    /// Returns how many connections are open.
+    pub(super) fn open_connections(&self) -> usize {
+        let mut connections = self.connections.lock().unwrap();
+        while connections.try_join_next().is_some() {}
+        connections.len()
+    }
+
     /// Ends the pod as SIGKILL does, and waits until its port is free.
     pub(super) async fn kill(self) {
         self.connections.lock().unwrap().abort_all();

@@ -398,6 +398,30 @@ async fn a_client_has_a_limited_number_of_connections() {
 }
 
 #[tokio::test]
+async fn a_proxy_before_this_one_has_as_many_connections_as_it_needs() {
+    let trusted = vec!["127.0.0.0/8".parse().unwrap()];
+    let config = IngressConfig { connections_per_client: 2, trusted, ..IngressConfig::default() };
+    let fixture = Fixture::start(config, vec![]).await;
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let mut client = Client::connect(fixture.address).await;
+        assert!(client.send(get("/")).await.is_ok());
+        clients.push(client);
+    }
+}
+
+/// No request comes that would find them old.
+#[tokio::test]
+async fn connections_to_a_pod_that_no_request_uses_are_ended() {
+    let pod = FakePod::http1("p", 0, Duration::from_millis(50)).await;
+    let fixture = fixture_with(&pod).await;
+    let requests = (0..20).map(|_| async { text(fixture.request(get("/")).await).await });
+    futures_util::future::join_all(requests).await;
+    assert!(pod.open_connections() > 1);
+    eventually(async || pod.open_connections() == 0).await;
+}
+
+#[tokio::test]
 async fn heads_that_are_too_long_are_refused() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
     let fixture = fixture_with(&pod).await;

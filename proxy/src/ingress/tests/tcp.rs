@@ -81,6 +81,17 @@ async fn ports_open_and_close_as_rules_come_and_go() {
 }
 
 #[tokio::test]
+async fn the_port_of_the_ingress_itself_is_left_to_http() {
+    let (pod, own, other) = (reverse_pod().await, free_port().await, free_port().await);
+    let config = IngressConfig { listen: (Ipv4Addr::LOCALHOST, own).into(), ..IngressConfig::default() };
+    let rules = [own, other].map(|port| IngressRule::Tcp(TcpRule { tcp: port, port: pod.port }));
+    let _fixture = Fixture::start(config, rules.into()).await;
+    eventually(async || connect(other).await.is_ok()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(connect(own).await.is_err());
+}
+
+#[tokio::test]
 async fn a_port_that_another_program_has_keeps_no_other_from_being_closed_again() {
     let pod = reverse_pod().await;
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
