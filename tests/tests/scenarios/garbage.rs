@@ -67,12 +67,8 @@ async fn a_disk_that_fills_up_loses_kept_logs_first_and_then_takes_no_pods() {
         ("KUBELEET_IMAGE_GC_LOW", "50"),
         ("KUBELEET_DISK_PRESSURE", "90"),
     ];
-    let (http, node) = (api.http(), cluster.node("w1"));
-    // It has used an image, and one broken key hides which ones are needed: that keeps neither logs from
-    // going nor what is told of the disk.
-    std::fs::write(disk.0.join(format!("{node}.images")), json!({"old": 1000}).to_string()).unwrap();
-    let _: String = cluster.redis.cli(&["SET", "history:stays", "x"]).await;
     let _worker = cluster.worker_with("w1", "process", &settings);
+    let (http, node) = (api.http(), cluster.node("w1"));
     http.nodes_ready(1).await;
     let writer = json!({"name": "writer", "image": "none", "stop_grace_period": 0,
         "command": ["/bin/sh", "-c", "head -c 4000000 /dev/zero | tr '\\0' x | fold -w 100; sleep 86400"]});
