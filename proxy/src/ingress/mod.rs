@@ -111,8 +111,12 @@ impl IngressConfig {
 
     /// Returns the most connections from an address: a proxy before this one has those of all its clients.
     fn most_connections(&self, address: IpAddr) -> usize {
-        let is_trusted = self.trusted.iter().any(|range| range.contains(address));
-        if is_trusted { usize::MAX } else { self.connections_per_client }
+        if self.is_trusted(address) { usize::MAX } else { self.connections_per_client }
+    }
+
+    /// Returns whether an address is that of a trusted proxy before this one.
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|range| range.contains(address))
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) async fn connection(
     };
     let timeouts = ClientTimeouts { head: within, idle: shared.config.idle };
     let state = Arc::new(ConnectionState::default());
-    let is_trusted = shared.config.trusted.iter().any(|range| range.contains(address));
+    let is_trusted = shared.config.is_trusted(address);
     let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, scheme.as_str(), "")));
     let client = Arc::new(Client {
         shared,
