@@ -30,6 +30,7 @@ mod local;
 mod measure;
 pub mod names;
 pub mod pick;
+mod rarely;
 pub mod retry;
 pub mod route;
 mod saved_pods;
@@ -229,7 +230,10 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
         .ingress_tls_listen
         .map(|listen| HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
-    Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..IngressConfig::default() })
+    // Each has one to a pod as well, and the rest of the proxy needs files too.
+    let connections = usize::try_from(common::file_limit::raise() / 3).unwrap_or(usize::MAX);
+    let limits = IngressConfig { connections, ..IngressConfig::default() };
+    Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..limits })
 }
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.

@@ -62,7 +62,7 @@ impl StoredCertificates {
     ///
     /// # Errors
     /// Why it cannot be served; the one before is served further on.
-    pub(super) fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
+    pub(crate) fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
         let certificate = open(&stored, &self.key)?;
         self.write().served.insert(stored.host.clone(), Served { certificate, stored });
         Ok(())

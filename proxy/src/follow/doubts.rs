@@ -19,7 +19,7 @@ const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
 /// How long a host may take.
 const HOST_WITHIN: Duration = Duration::from_secs(2);
-/// After an answer of Redis, a service that has no pods is not read again for this time.
+/// After an answer of Redis, or of the hosts, nobody is asked for a service again for this time.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 /// Takes in that what is known of a service has led to no pod.
@@ -59,7 +59,7 @@ pub(super) async fn settle(shared: Arc<Shared>, hosts: Hosts) {
     loop {
         shared.is_doubted.notified().await;
         sleep(MESSAGE_WITHIN).await;
-        believed.retain(|_, read_at| read_at.elapsed() < BELIEVED_FOR);
+        believed.retain(|_, heard_at| heard_at.elapsed() < BELIEVED_FOR);
         let mut services = doubted(&shared);
         services.retain(|service| !believed.contains_key(service));
         let answered = read(&shared, &services).await;
@@ -74,7 +74,8 @@ pub(super) async fn settle(shared: Arc<Shared>, hosts: Hosts) {
                 "Redis does not answer, and pods that were known refuse: the hosts are asked who serves"
             );
         }
-        ask(&shared, &hosts, services).await;
+        ask(&shared, &hosts, &services).await;
+        believed.extend(services.into_iter().map(|service| (service, Instant::now())));
     }
 }
 
@@ -99,11 +100,11 @@ async fn read(shared: &Shared, services: &BTreeSet<ServiceName>) -> BTreeSet<Ser
     answered
 }
 
-async fn ask(shared: &Shared, hosts: &Hosts, services: BTreeSet<ServiceName>) {
-    let heard = |nodes: BTreeSet<NodeName>, served: Vec<Served>| hear(shared, &services, &nodes, served);
-    heard(hosts.own.nodes(), hosts.own.serving(&services));
+async fn ask(shared: &Shared, hosts: &Hosts, services: &BTreeSet<ServiceName>) {
+    let heard = |nodes: BTreeSet<NodeName>, served: Vec<Served>| hear(shared, services, &nodes, served);
+    heard(hosts.own.nodes(), hosts.own.serving(services));
     if let Some(others) = &hosts.others {
-        others.ask_hosts(&services, HOST_WITHIN, heard).await;
+        others.ask_hosts(services, HOST_WITHIN, heard).await;
     }
 }
 
@@ -259,6 +260,42 @@ mod tests {
                 }
             } => {}
         }
+    }
+
+    /// Requests for a service that has no pod doubt all the time.
+    #[tokio::test]
+    async fn hosts_are_asked_once_in_a_while_while_redis_is_away() {
+        let (_redis, url) = silent_redis().await;
+        let host = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let peer = Peer {
+            address: host.local_addr().unwrap(),
+            fingerprint: ProxyKey::generate().unwrap().fingerprint(),
+        };
+        let peers = Arc::new(Peers::default());
+        peers.set(HashMap::from([(node("w2"), peer)]));
+        let dialer = Arc::new(Dialer::new(Arc::new(ProxyKey::generate().unwrap()), peers));
+        let store = Store::new(url.parse().unwrap(), LinkOptions::default());
+        let (follower, _snapshot) = Follower::new(store, None);
+        let doubts = follower.doubts();
+        let own = workers(&node("w1"), &[]);
+        tokio::spawn(follower.asking(Hosts { others: Some(dialer), own }).run(CancellationToken::new()));
+        let mut asked = 0;
+        let asking = async {
+            loop {
+                // It ends each question.
+                drop(host.accept().await.unwrap());
+                asked += 1;
+            }
+        };
+        let doubting = async {
+            loop {
+                doubts.note(&web());
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let both = async { tokio::join!(asking, doubting) };
+        assert!(timeout(2 * BELIEVED_FOR, both).await.is_err());
+        assert!((1..=3).contains(&asked), "{asked} times");
     }
 
     #[tokio::test]

@@ -204,7 +204,8 @@ async fn attempt(
         biased;
         sent = sent => sent?,
         () = way::until_cut(cut.as_mut()) => {
-            return Err(Failure::new(NoAnswer::BodySent, "the pod was stopped before it answered".to_owned()));
+            let why = if request.has_sent_body() { NoAnswer::BodySent } else { NoAnswer::Unanswered };
+            return Err(Failure::new(why, "the pod was stopped before it answered".to_owned()));
         }
     };
     let progress = request.progress.clone();

@@ -17,6 +17,9 @@ use crate::timer::Timer;
 
 use super::frames::Frames;
 
+/// How often in the time in which a client may be silent it is looked whether its answer has ended.
+const LOOKS_WHILE_IDLE: u32 = 4;
+
 const UNDECIDED: u8 = 0;
 const UPGRADED: u8 = 1;
 const NOT_UPGRADED: u8 = 2;
@@ -80,6 +83,9 @@ pub(super) struct Guarded<S> {
     /// Since when a head is incomplete.
     head_since: Option<Instant>,
     timer: Timer,
+    /// Since when the client takes in nothing of what there is for it.
+    unread_since: Option<Instant>,
+    unread_timer: Option<Timer>,
 }
 
 impl<S> Guarded<S> {
@@ -101,6 +107,8 @@ impl<S> Guarded<S> {
             silent_since: None,
             head_since: None,
             timer: Timer::new(Instant::now() + timeouts.head),
+            unread_since: None,
+            unread_timer: None,
         }
     }
 
@@ -134,8 +142,27 @@ impl<S> Guarded<S> {
 
     /// Completes when the client takes too long. Called when nothing has come.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.deadline() else { return Poll::Pending };
-        self.timer.poll_until(deadline, cx)
+        if let Some(deadline) = self.deadline() {
+            return self.timer.poll_until(deadline, cx);
+        }
+        if !self.is_upgraded {
+            // The server does not read again when the answer has ended: it has been told that nothing came.
+            let look = Instant::now() + self.timeouts.idle / LOOKS_WHILE_IDLE;
+            let _ = self.timer.poll_until(look, cx);
+        }
+        Poll::Pending
+    }
+
+    /// Passes on how a write went. One that waits fails when the client takes in nothing for too long: its
+    /// request would keep the pod.
+    fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() || self.is_upgraded {
+            self.unread_since = None;
+            return written;
+        }
+        let deadline = *self.unread_since.get_or_insert_with(Instant::now) + self.timeouts.idle;
+        let timer = self.unread_timer.get_or_insert_with(|| Timer::new(deadline));
+        timer.poll_until(deadline, cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn deadline(&mut self) -> Option<Instant> {
@@ -191,11 +218,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.written(written, cx)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.written(flushed, cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -207,7 +238,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, pieces)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, pieces);
+        this.written(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

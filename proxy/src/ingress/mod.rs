@@ -2,9 +2,11 @@
 //! its route names, through the gate of that pod.
 
 mod answer;
+mod asking;
 mod callers;
 pub(crate) mod certificates;
 mod client_stream;
+mod clients;
 mod connection;
 mod exchange;
 mod frames;
@@ -22,11 +24,10 @@ mod threads;
 mod upgrade;
 mod way;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::address_range::AddressRange;
@@ -43,6 +44,7 @@ use crate::listening::{self, Listening};
 use crate::snapshot::Snapshot;
 use crate::tunnel::Dialer;
 
+pub(crate) use clients::{Clients, Place};
 use https::Https;
 pub use https::HttpsConfig;
 use pods::Table;
@@ -75,7 +77,9 @@ pub struct IngressConfig {
     pub head_within: Duration,
     /// The longest time without a byte from the client when one is due.
     pub idle: Duration,
-    /// The most connections from one address.
+    /// The most connections, by HTTP, HTTPS and TCP rules together.
+    pub connections: usize,
+    /// The most of them from one address.
     pub connections_per_client: usize,
     /// Proxies before this one whose forwarding headers are kept.
     pub trusted: Vec<AddressRange>,
@@ -95,6 +99,7 @@ impl Default for IngressConfig {
             answer_within: Duration::from_secs(60),
             head_within: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            connections: usize::MAX,
             connections_per_client: 1000,
             trusted: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -138,6 +143,8 @@ pub struct Ingress {
 /// What all connections share.
 pub(crate) struct Shared {
     config: IngressConfig,
+    /// The connections of clients that have not ended.
+    clients: Arc<Clients>,
     https: Option<Https>,
     gates: Arc<Gates>,
     tunnel: Option<Arc<Dialer>>,
@@ -175,6 +182,7 @@ impl Ingress {
         let (sender, table) = watch::channel(Arc::new(Table::default()));
         let shared = Arc::new(Shared {
             https: self.config.https.clone().map(Https::new),
+            clients: Clients::new(self.config.connections),
             config: self.config,
             gates: self.gates,
             tunnel: self.tunnel,
@@ -185,6 +193,17 @@ impl Ingress {
         });
         let following = pods::follow(self.snapshot, sender, shared.clone());
         (shared, following)
+    }
+}
+
+impl Shared {
+    /// Counts a connection of a client. `None` if it is to be refused.
+    fn enter(&self, address: IpAddr) -> Option<Place> {
+        let place = self.clients.enter(address, self.config.most_connections(address));
+        if place.is_none() {
+            measure::refused_connection();
+        }
+        place
     }
 }
 
@@ -229,8 +248,7 @@ async fn serve(
             return;
         }
     };
-    let entrance =
-        Entrance { shared: &served.shared, threads, clients: Arc::default(), connections: &connections };
+    let entrance = Entrance { shared: &served.shared, threads, connections: &connections };
     let mut following = pin!(following.fuse());
     tokio::select! {
         () = end_old_connections(&served.shared) => {}
@@ -266,7 +284,6 @@ async fn end_old_connections(shared: &Shared) {
 struct Entrance<'a> {
     shared: &'a Shared,
     threads: Threads,
-    clients: Arc<Clients>,
     connections: &'a TaskTracker,
 }
 
@@ -293,12 +310,9 @@ impl Entrance<'_> {
             match listener.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
                 Ok((stream, address)) => {
                     let address = address.ip().to_canonical();
-                    match self.clients.enter(address, self.shared.config.most_connections(address)) {
-                        Some(place) => {
-                            let goes_on = self.connections.token();
-                            self.threads.serve(Accepted { stream, address, scheme, place, goes_on });
-                        }
-                        None => measure::refused_connection(),
+                    if let Some(place) = self.shared.enter(address) {
+                        let goes_on = self.connections.token();
+                        self.threads.serve(Accepted { stream, address, scheme, place, goes_on });
                     }
                 }
                 Err(error) => {
@@ -313,40 +327,4 @@ impl Entrance<'_> {
 /// Describes the metrics of ingress: units and help texts for the installed recorder.
 pub(crate) fn describe_metrics() {
     measure::describe();
-}
-
-/// Counts the connections of each client address.
-#[derive(Debug, Default)]
-pub(crate) struct Clients {
-    connections: Mutex<HashMap<IpAddr, usize>>,
-}
-
-/// One counted connection of a client.
-pub(crate) struct Place {
-    clients: Arc<Clients>,
-    address: IpAddr,
-}
-
-impl Clients {
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Place> {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = connections.entry(address).or_default();
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(Place { clients: self.clone(), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut connections = self.clients.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = connections.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(&self.address);
-            }
-        }
-    }
 }

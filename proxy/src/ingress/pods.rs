@@ -15,6 +15,7 @@ use crate::route::RouteTable;
 use crate::snapshot::{Endpoints, Snapshot};
 
 use super::Shared;
+use super::asking::Asking;
 use super::connection::Pools;
 use super::measure::ServiceMetrics;
 
@@ -43,6 +44,8 @@ pub(super) struct Pod {
     pub(super) pools: Arc<Pools>,
     in_flight: AtomicU32,
     health: Mutex<Health>,
+    /// For those of other hosts.
+    asking: Mutex<Asking>,
 }
 
 #[derive(Default)]
@@ -87,6 +90,11 @@ impl Pod {
                 ejection.as_secs()
             );
         }
+    }
+
+    /// Returns whether its host lets somebody in, and when it may be asked.
+    pub(super) fn asking(&self) -> MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cost(&self, now: Instant) -> f64 {
@@ -210,6 +218,7 @@ fn new_pod(endpoint: &Arc<Endpoint>, shared: &Shared) -> Arc<Pod> {
         pools: shared.new_pools(),
         in_flight: AtomicU32::new(0),
         health: Mutex::default(),
+        asking: Mutex::default(),
     })
 }
 
@@ -251,8 +260,8 @@ mod tests {
     fn service(pods: usize) -> Service {
         let pod = |number: usize| {
             let endpoint = Arc::new(endpoint(&format!("p{number}"), EndpointState::Ready));
-            let (pools, in_flight, health) = (Arc::default(), AtomicU32::new(0), Mutex::default());
-            Arc::new(Pod { endpoint, pools, in_flight, health })
+            let (pools, in_flight) = (Arc::default(), AtomicU32::new(0));
+            Arc::new(Pod { endpoint, pools, in_flight, health: Mutex::default(), asking: Mutex::default() })
         };
         let name = ServiceName::new("web").unwrap();
         Service {

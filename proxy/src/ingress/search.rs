@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::tunnel::{Dialer, HttpStream, NotAccepted, TunnelError};
 
 use super::Shared;
+use super::asking::Refusal;
 use super::connection::{Connection, Key};
 use super::pods::{Pod, Service, Table};
 use super::way::Way;
@@ -57,6 +58,8 @@ pub(super) struct ForRequest {
 enum NoWay {
     /// Its gate refuses, or no proxy has it.
     Refused,
+    /// It let nobody in a moment ago, and was not asked again.
+    NotAsked(Refusal),
     /// Its port accepts no connection.
     NotListening,
     /// The proxy of its host does not answer: no pod of that node is reached.
@@ -130,6 +133,7 @@ impl<'a> Search<'a> {
             match self.enter(&pod).await {
                 Ok(way) => return Some((pod, way)),
                 Err(NoWay::Refused) => self.refused(&pod),
+                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == Refusal::Connection),
                 Err(NoWay::NotListening) => {
                     pod.failed(self.target.service, now);
                     self.rule_out(&pod, true);
@@ -165,7 +169,7 @@ impl<'a> Search<'a> {
                 None => {
                     return match self.request {
                         Some(request) => self.enter_with_request(tunnel, pod, request).await,
-                        None => Box::pin(self.enter_through(tunnel, endpoint)).await,
+                        None => Box::pin(self.enter_through(tunnel, pod)).await,
                     };
                 }
             },
@@ -174,13 +178,36 @@ impl<'a> Search<'a> {
     }
 
     /// Asks the proxy of the pod's own host.
-    async fn enter_through(&self, tunnel: &Dialer, endpoint: &Endpoint) -> Result<Way, NoWay> {
-        let begun = Instant::now();
-        let connected = tunnel.connect(endpoint, self.target.port, self.shared.config.connect_within).await;
-        match connected {
-            Ok(stream) => Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() }),
-            Err(error) => Err(self.no_way(endpoint, &error)),
+    async fn enter_through(&self, tunnel: &Dialer, pod: &Pod) -> Result<Way, NoWay> {
+        let (port, within) = (self.target.port, self.shared.config.connect_within);
+        let connect = async || {
+            let begun = Instant::now();
+            let stream = tunnel.connect(&pod.endpoint, port, within).await?;
+            Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() })
+        };
+        self.ask(pod, connect).await
+    }
+
+    /// Asks the host of a pod to let somebody in, unless it has refused a moment ago.
+    async fn ask<T>(
+        &self,
+        pod: &Pod,
+        connect: impl AsyncFnOnce() -> Result<T, TunnelError>,
+    ) -> Result<T, NoWay> {
+        let port = self.target.port;
+        pod.asking().begin(port, Instant::now().into_std()).map_err(NoWay::NotAsked)?;
+        let connected = connect().await;
+        let now = Instant::now().into_std();
+        match &connected {
+            Ok(_) => pod.asking().let_in(port),
+            Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => {
+                pod.asking().refused(port, Refusal::Gate, now);
+            }
+            Err(TunnelError::NotListening(_) | TunnelError::Unreachable { .. }) => {
+                pod.asking().refused(port, Refusal::Connection, now);
+            }
         }
+        connected.map_err(|error| self.no_way(&pod.endpoint, &error))
     }
 
     /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if
@@ -214,8 +241,7 @@ impl<'a> Search<'a> {
     ) -> Result<Way, NoWay> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let begun = Instant::now();
-        let connected = tunnel.connect_for_requests(&pod.endpoint, port, within).await;
-        match connected.map_err(|error| self.no_way(&pod.endpoint, &error))? {
+        match self.ask(pod, async || tunnel.connect_for_requests(&pod.endpoint, port, within).await).await? {
             HttpStream::Kept(stream) => {
                 let connection = Connection::over_kept(stream, protocol).await;
                 connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)

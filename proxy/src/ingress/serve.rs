@@ -32,7 +32,7 @@ use super::exchange::{Outgoing, exchange, set_target};
 use super::frames::Frames;
 use super::from_pod::FromPod;
 use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
-use super::{Shared, https, measure, upgrade};
+use super::{Place, Shared, https, measure, upgrade};
 
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -70,6 +70,8 @@ struct Client {
     is_last: Arc<AtomicBool>,
     /// What goes on: also what this connection is upgraded to.
     connections: TaskTracker,
+    /// Counts the connection, also after it was upgraded.
+    place: Arc<Place>,
 }
 
 impl Client {
@@ -89,6 +91,7 @@ pub(super) async fn connection(
     stream: TcpStream,
     address: IpAddr,
     scheme: Scheme,
+    place: Place,
     listening: Listening,
     connections: TaskTracker,
 ) {
@@ -121,6 +124,7 @@ pub(super) async fn connection(
         origin,
         is_last: Arc::default(),
         connections,
+        place: Arc::new(place),
     });
     let frames = is_http2.then(|| Frames::after(HTTP2_PREFACE.len()));
     let io = TokioIo::new(Guarded::new(stream, state, frames, timeouts));
@@ -179,8 +183,9 @@ async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper
     let is_last = client.is_last.clone();
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
-    // The guard has the timeouts.
-    builder.half_close(true).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
+    // The guard has the timeouts. A client that has gone is noticed by the end of what it sends, as most
+    // servers do: waiting for the pod's answer would keep the request at the pod for nobody.
+    builder.half_close(false).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     tokio::select! {
         biased;
@@ -298,7 +303,7 @@ async fn routed(
         service.metrics.answered(status(&answer));
         service.metrics.seconds.record(begun.elapsed());
     }
-    deliver(answer?, on_upgrade, &client.connections)
+    deliver(client, answer?, on_upgrade)
 }
 
 fn status<B>(answer: &Result<Response<B>, Problem>) -> StatusCode {
@@ -362,9 +367,9 @@ fn prepare(
 
 /// Makes the answer of a pod that to the client.
 fn deliver(
+    client: &Client,
     mut response: Response<FromPod>,
     on_client: Option<OnUpgrade>,
-    connections: &TaskTracker,
 ) -> Result<Response<Answer>, Problem> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
@@ -377,7 +382,11 @@ fn deliver(
     let on_pod = hyper::upgrade::on(&mut response);
     let (mut head, body) = response.into_parts();
     if let Some(hold) = body.into_upgraded() {
-        connections.spawn(upgrade::pass_bytes(on_client, on_pod, hold));
+        let place = client.place.clone();
+        client.connections.spawn(async move {
+            upgrade::pass_bytes(on_client, on_pod, hold).await;
+            drop(place);
+        });
     }
     insert_upgrade(&mut head.headers, upgrade);
     Ok(Response::from_parts(head, Answer::empty()))

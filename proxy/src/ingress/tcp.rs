@@ -97,7 +97,13 @@ async fn accept_all(shared: Arc<Shared>, listener: Arc<TcpListener>, port: u16, 
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                connections.spawn(connection(shared.clone(), port, stream, address.ip()));
+                let address = address.ip().to_canonical();
+                let Some(place) = shared.enter(address) else { continue };
+                let shared = shared.clone();
+                connections.spawn(async move {
+                    connection(shared, port, stream, address).await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "Port {port} cannot accept a connection; trying again in 5 s");

@@ -85,8 +85,8 @@ fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<A
 async fn connection(shared: Arc<Shared>, client: Accepted, listening: Listening, connections: TaskTracker) {
     let Accepted { stream, address, scheme, place, goes_on } = client;
     match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => serve::connection(shared, stream, address, scheme, listening, connections).await,
+        Ok(stream) => serve::connection(shared, stream, address, scheme, place, listening, connections).await,
         Err(error) => tracing::warn!(%error, %address, "Ingress cannot serve a connection"),
     }
-    drop((place, goes_on));
+    drop(goes_on);
 }

@@ -43,7 +43,7 @@ pub(super) async fn accept_all(
     shared: Arc<Shared>,
     connections: TaskTracker,
 ) {
-    let clients = Arc::new(Clients::default());
+    let clients = Clients::new(usize::MAX);
     loop {
         while connections.len() >= MAX_CONNECTIONS {
             sleep(ACCEPT_RETRY).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::ids::{AssignmentId, PodId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -20,6 +21,7 @@ use super::tls::server_config;
 use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
 use crate::gate::{Gates, Pass};
 use crate::listening::Listening;
+use crate::rarely::Rarely;
 use crate::socket::{self, Socket};
 use crate::workers::Workers;
 
@@ -32,8 +34,10 @@ const WAITS_FOR: Duration = Duration::from_secs(60);
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
 /// The longest line: a pod's id, an assignment and a port.
 const MAX_LINE: usize = 256;
-/// The most connections at a time.
+/// The most connections to pods at a time. Further ones are refused as by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
+/// The most handshakes at a time: anyone can begin one.
+const MAX_HANDSHAKES: usize = 1024;
 /// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -49,6 +53,18 @@ struct Shared {
     /// The proxies that may connect.
     peers: Arc<Peers>,
     workers: Arc<Workers>,
+    /// Those that have not shown their key.
+    handshakes: Arc<Semaphore>,
+    /// The connections to pods.
+    places: Semaphore,
+    warned: Rarely,
+}
+
+impl Shared {
+    fn new(peers: Arc<Peers>, workers: Arc<Workers>, connections: usize) -> Self {
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        Self { peers, workers, handshakes, places: Semaphore::new(connections), warned: Rarely::default() }
+    }
 }
 
 impl TunnelListener {
@@ -77,7 +93,8 @@ impl TunnelListener {
         workers: Arc<Workers>,
     ) -> io::Result<Self> {
         let config = server_config(key, peers.clone()).map_err(io::Error::other)?;
-        Ok(Self { listener, acceptor: Arc::new(config).into(), shared: Arc::new(Shared { peers, workers }) })
+        let shared = Arc::new(Shared::new(peers, workers, MAX_CONNECTIONS));
+        Ok(Self { listener, acceptor: Arc::new(config).into(), shared })
     }
 
     /// Makes it what it was before connections were kept, or opened ahead.
@@ -86,6 +103,14 @@ impl TunnelListener {
         let mut config = rustls::ServerConfig::clone(self.acceptor.config());
         config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
         self.acceptor = Arc::new(config).into();
+        self
+    }
+
+    /// Makes it take this number of connections to pods.
+    #[cfg(test)]
+    pub(super) fn with_connections(mut self, most: usize) -> Self {
+        let Shared { peers, workers, .. } = &*self.shared;
+        self.shared = Arc::new(Shared::new(peers.clone(), workers.clone(), most));
         self
     }
 
@@ -106,14 +131,15 @@ impl TunnelListener {
                 () = listening.until_stopped() => break,
             };
             match accepted {
-                Ok(_) if connections.len() >= MAX_CONNECTIONS => {
-                    tracing::warn!("The tunnel has {MAX_CONNECTIONS} connections, as many as it takes");
-                }
                 Ok((stream, address)) => {
                     let (acceptor, shared) = (self.acceptor.clone(), self.shared.clone());
                     let listening = listening.clone();
+                    let Ok(handshake) = shared.handshakes.clone().try_acquire_owned() else {
+                        shared.warn(&format!("{MAX_HANDSHAKES} connections that have not shown their key"));
+                        continue;
+                    };
                     connections.spawn(async move {
-                        if let Err(error) = serve(acceptor, &shared, stream, &listening).await {
+                        if let Err(error) = serve(acceptor, &shared, stream, handshake, &listening).await {
                             tracing::debug!(%error, peer = %address, "Connection of the tunnel ended");
                         }
                     });
@@ -129,14 +155,34 @@ impl TunnelListener {
     }
 }
 
+impl Shared {
+    /// Counts a connection to a pod until the place is dropped. `None` if there are too many.
+    fn place(&self) -> Option<SemaphorePermit<'_>> {
+        let place = self.places.try_acquire().ok();
+        if place.is_none() {
+            self.warn(&format!("{MAX_CONNECTIONS} connections to pods"));
+        }
+        place
+    }
+
+    fn warn(&self, what: &str) {
+        if self.warned.is_due() {
+            tracing::warn!("The tunnel has {what}, as many as it takes; further ones are refused");
+        }
+    }
+}
+
 async fn serve(
     acceptor: TlsAcceptor,
-    Shared { peers, workers }: &Shared,
+    shared: &Shared,
     stream: TcpStream,
+    handshake: OwnedSemaphorePermit,
     listening: &Listening,
 ) -> io::Result<()> {
+    let Shared { peers, workers, .. } = shared;
     let stream = Socket::new(stream)?;
     let mut peer = timeout(OPEN_WITHIN, acceptor.accept(stream)).await??;
+    drop(handshake);
     let within = match peer.get_ref().1.alpn_protocol() {
         Some(SERVING_PROTOCOL) => {
             let answer = serving::answer(&mut peer, |services| workers.serving(services));
@@ -159,7 +205,9 @@ async fn serve(
         return Err(io::Error::other("its key is not on the list any more"));
     }
     let gates = workers.gates();
-    match connect(gates, &target).await {
+    let place = shared.place();
+    let connected = if place.is_some() { connect(gates, &target).await } else { Err(Reply::Closed) };
+    match connected {
         Ok((pod, pass)) if peer.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL) => {
             serve_kept::serve(gates, &target, peer, pod, pass).await
         }

@@ -130,6 +130,24 @@ async fn what_the_gate_refuses_is_told_and_an_open_connection_is_cut_when_its_ti
     assert!(ended.is_err(), "{ended:?}");
 }
 
+/// A host that ended them would be taken for dead, with all its pods.
+#[tokio::test]
+async fn a_host_that_has_as_many_connections_as_it_takes_refuses_further_ones_and_is_not_dead() {
+    let hosts = hosts_with(|listener| listener.with_connections(1)).await;
+    let port = echo().await;
+    let open = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap();
+    for _ in 0..3 {
+        let refused = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap_err();
+        assert!(matches!(refused, TunnelError::Refused(EnterError::Closed)), "{refused}");
+    }
+    drop(open);
+    eventually::eventually("a connection is let in", async || {
+        let connected = hosts.dialer.connect(&endpoint(), port, SOON).await;
+        eventually::check(connected.is_ok(), || "it is refused".to_owned())
+    })
+    .await;
+}
+
 /// Returns a connection that is kept, after its first request.
 async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
     let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();

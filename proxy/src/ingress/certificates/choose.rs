@@ -31,7 +31,7 @@ impl Validity {
         self.seconds_left(now) < WARN_BEFORE_SECONDS.cast_signed()
     }
 
-    fn is_valid(self, now: u64) -> bool {
+    pub(super) fn is_valid(self, now: u64) -> bool {
         now >= self.not_before && !self.is_expired(now)
     }
 }

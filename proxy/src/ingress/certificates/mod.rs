@@ -1,6 +1,6 @@
 //! The certificates of ingress: read from the files of a directory, again when these change, and chosen by
-//! the name that a client asks for. Where no file has a certificate for the name, an ordered one is looked
-//! for.
+//! the name that a client asks for. Where no file has a valid certificate for the name, an ordered one is
+//! looked for.
 //!
 //! `choose` decides which certificate a name has, `parse` makes certificates of texts, `known` decides what a
 //! change of the files means, and `files` reads them.
@@ -46,7 +46,12 @@ struct Reading {
 #[derive(Default)]
 struct Served {
     names: NameTable,
-    keys: Vec<Arc<CertifiedKey>>,
+    files: Vec<FromFile>,
+}
+
+struct FromFile {
+    key: Arc<CertifiedKey>,
+    is_valid: bool,
 }
 
 impl Certificates {
@@ -118,14 +123,20 @@ impl Certificates {
             measure::certificate_expires(&subject.file, subject.validity.seconds_left(now) as f64);
         }
         let names = NameTable::new(&known::subjects(&certificates), now);
-        let keys = certificates.iter().map(|certificate| certificate.key.clone()).collect();
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Served { names, keys };
+        let files = certificates.iter().map(|certificate| FromFile {
+            key: certificate.key.clone(),
+            is_valid: certificate.subject.validity.is_valid(now),
+        });
+        let files = files.collect();
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Served { names, files };
     }
 
     fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        let from_file = served.names.find(name).map(|index| served.keys[index].clone());
-        from_file.or_else(|| self.stored.as_ref()?.find(name))
+        let from_file = served.names.find(name).map(|index| &served.files[index]);
+        let valid = from_file.filter(|file| file.is_valid).map(|file| file.key.clone());
+        // One that has expired says more to a client than none at all.
+        valid.or_else(|| self.stored.as_ref()?.find(name)).or_else(|| from_file.map(|file| file.key.clone()))
     }
 }
 

@@ -2,10 +2,16 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::Arc;
 
-use super::files;
+use common::certificate::StoredCertificate;
+use common::config::Secret;
+use common::secret_key::SecretKey;
+
 use super::known::{Known, News};
 use super::parse::{CertificateError, parse};
+use super::{Certificates, files};
+use crate::acme::StoredCertificates;
 use crate::ingress::tests::authority::{Authority, Issued};
 
 /// 2026-01-01.
@@ -103,6 +109,30 @@ fn a_faulty_file_keeps_what_was_served_and_is_told_of_once() {
     other.write(folder.path(), "a");
     update(&mut known, folder.path(), NOW);
     assert_eq!(served(&known), "a.crt: other.example");
+}
+
+/// Such as a file that is left from before certificates were ordered.
+#[test]
+fn an_expired_file_gives_way_to_an_ordered_certificate() {
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    authority.issue(&["a.example"], 2027).write(folder.path(), "a");
+    let mut known = Known::default();
+    update(&mut known, folder.path(), NOW);
+    let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+    let stored = Arc::new(StoredCertificates::new(key.clone()));
+    let certificates = Certificates::new(None, Some(stored.clone()));
+    certificates.serve(&known, NOW);
+    let from_file = certificates.find("a.example").unwrap();
+    let is_from_file = |now| {
+        certificates.serve(&known, now);
+        Arc::ptr_eq(&certificates.find("a.example").unwrap(), &from_file)
+    };
+    let expired = NOW + 2 * 365 * DAY;
+    assert!(is_from_file(expired), "it says more than none at all");
+    let Issued { chain, key: pem } = authority.issue(&["a.example"], 2030);
+    let ordered = StoredCertificate::seal("a.example", "d", chain, &Secret::new(pem), (1, 2), &key).unwrap();
+    stored.serve(ordered).unwrap();
+    assert!(is_from_file(NOW) && !is_from_file(expired));
 }
 
 #[test]

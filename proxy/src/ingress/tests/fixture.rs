@@ -26,6 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::fixtures::{endpoint, follower_of, local_pod};
+use crate::framing::{Scanner, State};
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::listening::Listening;
@@ -201,16 +202,34 @@ impl Fixture {
         Client::connect(self.address).await.send(request).await.unwrap()
     }
 
-    /// Sends bytes and returns all that comes until the connection ends.
+    /// Sends bytes and returns all that comes until the connection ends. What is sent ends when all requests
+    /// in it were answered.
     pub(super) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
+        let (mut answer, expected) = (Vec::new(), answers_to(bytes));
+        let answers = |answer: &[u8]| String::from_utf8_lossy(answer).matches("HTTP/1.").count();
+        while expected.is_none_or(|expected| answers(&answer) < expected) {
+            let reading = stream.read_buf(&mut answer);
+            let read = tokio::time::timeout(Duration::from_secs(10), reading).await.expect("it is answered");
+            // A reset after the answer is an end as well.
+            if !matches!(read, Ok(1..)) {
+                return String::from_utf8_lossy(&answer).into_owned();
+            }
+        }
         stream.shutdown().await.unwrap();
-        let mut answer = Vec::new();
-        // A reset after the answer is an end as well.
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     }
+}
+
+/// Returns how many requests these bytes are, without one that has not ended; `None` if something in them ends
+/// the connection.
+fn answers_to(bytes: &[u8]) -> Option<usize> {
+    let mut scanner = Scanner::default();
+    let heads = scanner.feed(bytes).ok()?;
+    let has_ended = matches!(scanner.state(), State::Between | State::Upgrade);
+    Some(if has_ended { heads } else { heads.saturating_sub(1) })
 }
 
 /// The row of a pod at the loopback address.

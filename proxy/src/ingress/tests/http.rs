@@ -142,7 +142,9 @@ async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
     let row = row("p");
     fixture.gates.forget(&row.assignment);
     fixture.gates.set(row.clone());
-    let request = tokio::spawn(async move { client.send(get("/")).await.unwrap().status() });
+    // It may not be sent again.
+    let post = Request::post("/").header("host", "web.example").body(Full::from("x")).unwrap();
+    let request = tokio::spawn(async move { client.send(post).await.unwrap().status() });
     eventually(async || second.load(Ordering::Relaxed) > 0).await;
     assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 1);
     let drained = fixture.gates.drained(&row.pod, &row.assignment, Duration::from_millis(50)).await;
@@ -170,6 +172,34 @@ async fn an_unanswered_request_is_sent_again_only_if_that_is_safe() {
     let post = Request::post("/").header("host", "a").body(Full::from("x")).unwrap();
     assert_eq!(fixture.request(post).await.status(), StatusCode::BAD_GATEWAY);
     assert_eq!(seen.swap(0, Ordering::SeqCst), 1);
+}
+
+/// As one whose connection ends.
+async fn a_request_that_is_cut_is_sent_again_if_that_is_safe(pods: Pods) {
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let count = accepted.clone();
+    let pod = FakePod::with(0, move |mut stream: TcpStream| {
+        let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            let _ = stream.read(&mut [0; 1024]).await;
+            if is_first {
+                std::future::pending::<()>().await;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let fixture = fixture_of(pods, &pod).await;
+    let replacing = async {
+        eventually(async || accepted.load(Ordering::SeqCst) > 0).await;
+        let row = row("p");
+        assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 1);
+        let drained = fixture.gates.drained(&row.pod, &row.assignment, Duration::ZERO).await;
+        assert_eq!(drained.unwrap().cut, 1);
+        fixture.set_only_pod("q");
+    };
+    let (response, ()) = tokio::join!(fixture.request(get("/")), replacing);
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -384,32 +414,6 @@ async fn a_client_that_takes_too_long_for_a_head_by_http2_is_cut_and_one_with_a_
     assert!(text(answer.await.unwrap().unwrap()).await.starts_with("p 20 "));
 }
 
-#[tokio::test]
-async fn a_client_has_a_limited_number_of_connections() {
-    let config = IngressConfig { connections_per_client: 2, ..IngressConfig::default() };
-    let fixture = Fixture::start(config, vec![]).await;
-    let mut first = Client::connect(fixture.address).await;
-    let mut second = Client::connect(fixture.address).await;
-    assert!(first.send(get("/")).await.is_ok());
-    assert!(second.send(get("/")).await.is_ok());
-    assert!(Client::connect(fixture.address).await.send(get("/")).await.is_err());
-    drop(first);
-    eventually(async || Client::connect(fixture.address).await.send(get("/")).await.is_ok()).await;
-}
-
-#[tokio::test]
-async fn a_proxy_before_this_one_has_as_many_connections_as_it_needs() {
-    let trusted = vec!["127.0.0.0/8".parse().unwrap()];
-    let config = IngressConfig { connections_per_client: 2, trusted, ..IngressConfig::default() };
-    let fixture = Fixture::start(config, vec![]).await;
-    let mut clients = Vec::new();
-    for _ in 0..5 {
-        let mut client = Client::connect(fixture.address).await;
-        assert!(client.send(get("/")).await.is_ok());
-        clients.push(client);
-    }
-}
-
 /// No request comes that would find them old.
 #[tokio::test]
 async fn connections_to_a_pod_that_no_request_uses_are_ended() {
@@ -438,6 +442,7 @@ async fn heads_that_are_too_long_are_refused() {
 }
 
 super::wherever_the_pod_is! {
+    a_request_that_is_cut_is_sent_again_if_that_is_safe,
     a_request_reaches_the_pod_with_its_origin_and_without_hop_by_hop_headers,
     a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_the_drain,
     nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_after,

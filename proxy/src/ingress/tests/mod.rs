@@ -22,6 +22,7 @@ macro_rules! wherever_the_pod_is {
 use wherever_the_pod_is;
 
 pub(super) mod authority;
+mod clients;
 mod fixture;
 mod hand_over;
 mod http;

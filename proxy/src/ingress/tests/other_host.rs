@@ -266,10 +266,38 @@ async fn a_host_whose_proxy_is_back_is_used_at_once() {
     }
 }
 
+/// Each question is a connection by TLS.
+#[tokio::test]
+async fn of_the_requests_that_wait_for_a_pod_one_asks_for_all() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let fixture = before_another_host(&pod).await;
+    let node = endpoint("p", EndpointState::Ready).node;
+    let real = fixture.peers.of_node(&node).unwrap();
+    let cable = Cable::to(real.address).await;
+    fixture.peers.insert(node, Peer { address: cable.address, ..real });
+    fixture.set_only_pod("p");
+    let row = row("p");
+    fixture.gates.close(&row.pod, &row.assignment);
+    const REQUESTS: usize = 100;
+    let requests = (0..REQUESTS).map(|_| async { fixture.request(get("/")).await.status() });
+    let opening = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        fixture.gates.set(row.clone());
+        (cable.connections.load(Ordering::SeqCst), Instant::now())
+    };
+    let (answers, (asked, opened)) = tokio::join!(futures_util::future::join_all(requests), opening);
+    assert!(answers.iter().all(|status| *status == StatusCode::OK), "{answers:?}");
+    assert!(opened.elapsed() < Duration::from_secs(4), "{:?}", opened.elapsed());
+    // Each once, because they begin at the same time, and one of them from then on.
+    assert!(asked < REQUESTS + 20, "asked {asked} times");
+}
+
 /// A cable to a proxy, which can be cut: nothing is passed on then, and nothing ends.
 struct Cable {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
+    /// The connections so far.
+    connections: Arc<AtomicUsize>,
 }
 
 impl Cable {
@@ -281,16 +309,18 @@ impl Cable {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let is_cut = Arc::new(AtomicBool::new(false));
-        let cut = is_cut.clone();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (cut, count) = (is_cut.clone(), connections.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
                 let (near, far) =
                     (stream.into_split(), TcpStream::connect(target).await.unwrap().into_split());
                 tokio::spawn(pass_on_unless(cut.clone(), near.0, far.1));
                 tokio::spawn(pass_on_unless(cut.clone(), far.0, near.1));
             }
         });
-        Self { address, is_cut }
+        Self { address, is_cut, connections }
     }
 }
 

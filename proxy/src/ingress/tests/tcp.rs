@@ -81,6 +81,27 @@ async fn ports_open_and_close_as_rules_come_and_go() {
 }
 
 #[tokio::test]
+async fn a_client_has_a_limited_number_of_connections_to_a_tcp_port_too() {
+    let (pod, port) = (reverse_pod().await, free_port().await);
+    let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
+    let config = IngressConfig { connections_per_client: 2, ..IngressConfig::default() };
+    let fixture = Fixture::start(config, vec![rule]).await;
+    fixture.set_only_pod("p");
+    let is_taken = async || {
+        let Ok(mut client) = connect(port).await else { return false };
+        let _ = client.write_all(b"ab").await;
+        let _ = client.shutdown().await;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.is_ok() && answer == "ba"
+    };
+    eventually(is_taken).await;
+    let clients = [connect(port).await.unwrap(), connect(port).await.unwrap()];
+    assert!(!is_taken().await);
+    drop(clients);
+    eventually(is_taken).await;
+}
+
+#[tokio::test]
 async fn the_port_of_the_ingress_itself_is_left_to_http() {
     let (pod, own, other) = (reverse_pod().await, free_port().await, free_port().await);
     let config = IngressConfig { listen: (Ipv4Addr::LOCALHOST, own).into(), ..IngressConfig::default() };

@@ -1,0 +1,97 @@
+//! Counts the connections of clients: in all, and of each address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::rarely::Rarely;
+
+/// The connections of all clients.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    /// The most in all.
+    most: usize,
+    counts: Mutex<Counts>,
+    warned: Rarely,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One counted connection of a client.
+pub(crate) struct Place {
+    clients: Arc<Clients>,
+    address: IpAddr,
+}
+
+impl Clients {
+    /// Counts connections, and takes this number of them at most.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, counts: Mutex::default(), warned: Rarely::default() })
+    }
+
+    /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its address.
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, most_of_address: usize) -> Option<Place> {
+        let mut counts = self.lock();
+        if counts.all >= self.most {
+            self.warn();
+            return None;
+        }
+        let count = counts.by_address.entry(address).or_default();
+        if *count >= most_of_address {
+            return None;
+        }
+        *count += 1;
+        counts.all += 1;
+        Some(Place { clients: self.clone(), address })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn warn(&self) {
+        if self.warned.is_due() {
+            tracing::warn!(
+                "Ingress has {} connections, as many as it takes; further ones are refused. If they are wanted, \
+                 raise the limit of open files (`ulimit -Hn`, LimitNOFILE=): it takes a third as many connections.",
+                self.most
+            );
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.clients.lock();
+        counts.all -= 1;
+        if let Some(count) = counts.by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_counts_in_all_and_for_its_address_until_it_is_dropped() {
+        let clients = Clients::new(3);
+        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse::<IpAddr>().unwrap());
+        let place = clients.enter(first, 1).unwrap();
+        assert!(clients.enter(first, 1).is_none());
+        let others = [clients.enter(second, 2).unwrap(), clients.enter(second, 2).unwrap()];
+        assert!(clients.enter("10.0.0.3".parse().unwrap(), 1).is_none(), "three in all");
+        drop(place);
+        assert!(clients.enter(second, 2).is_none() && clients.enter(first, 1).is_some());
+        drop(others);
+        assert!(clients.lock().by_address.is_empty() && clients.lock().all == 0);
+    }
+}
