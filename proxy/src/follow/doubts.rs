@@ -19,7 +19,7 @@ const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
 /// How long a host may take.
 const HOST_WITHIN: Duration = Duration::from_secs(2);
-/// After an answer of Redis, or of the hosts, nobody is asked for a service again for this time.
+/// After an answer of Redis, or of the hosts, neither is asked for a service again for this time.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 /// Takes in that what is known of a service has led to no pod.

@@ -1,7 +1,7 @@
 //! When a pod of another host may be asked again after it let nothing in. Pure.
 //!
-//! Each question is a connection by TLS to the proxy of that host, and many requests may wait for one pod: one
-//! of them asks for all, less often as time goes by.
+//! Each question is a connection by TLS to the proxy of that host, and many requests may wait for one pod:
+//! one of them asks for all, less often as time goes by.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 /// The longest such time: it doubles with each question.
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
-/// A refusal after which nobody asks is forgotten after this time.
+/// A refusal after which no request asks is forgotten after this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 
 /// What is known of the way to a pod: whether the last who asked was let in.
@@ -22,13 +22,13 @@ pub(super) struct Asking {
 
 #[derive(Debug)]
 struct Refused {
-    /// When somebody may ask again, and the wait after that.
+    /// When one request may ask again, and the wait after that.
     next: Instant,
     wait: Duration,
     why: Refusal,
 }
 
-/// Why nobody was let in.
+/// Why nothing was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// By the gate.
@@ -59,7 +59,7 @@ impl Asking {
         self.refused.entry(port).or_insert(first).why = why;
     }
 
-    /// Takes in that the pod let somebody in.
+    /// Takes in that the pod let a request in.
     pub(super) fn let_in(&mut self, port: u16) {
         self.refused.remove(&port);
     }

@@ -33,7 +33,8 @@ impl Clients {
         Arc::new(Self { most, counts: Mutex::default(), warned: Rarely::default() })
     }
 
-    /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its address.
+    /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its
+    /// address.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, most_of_address: usize) -> Option<Place> {
         let mut counts = self.lock();
         if counts.all >= self.most {

@@ -49,7 +49,11 @@ pub(super) fn describe() {
     describe_counter!(REPEATS, Unit::Count, "Requests sent to another pod after one that did not answer");
     describe_counter!(CONNECTIONS, Unit::Count, "TCP connections passed to a pod");
     describe_counter!(UNROUTED, Unit::Count, "Requests for which there is no route");
-    describe_counter!(REFUSED, Unit::Count, "Connections of clients that have too many");
+    describe_counter!(
+        REFUSED,
+        Unit::Count,
+        "Connections that were closed because their client has too many, or all together do"
+    );
     describe_counter!(
         FAILED_HANDSHAKES,
         Unit::Count,
@@ -67,7 +71,7 @@ pub(super) fn unrouted() {
     counter!(UNROUTED).increment(1);
 }
 
-/// Counts a connection of a client that has too many.
+/// Counts a connection that is closed because there are too many.
 pub(super) fn refused_connection() {
     counter!(REFUSED).increment(1);
 }

@@ -92,7 +92,7 @@ impl Pod {
         }
     }
 
-    /// Returns whether its host lets somebody in, and when it may be asked.
+    /// Returns whether its host lets requests in, and when it may be asked.
     pub(super) fn asking(&self) -> MutexGuard<'_, Asking> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }

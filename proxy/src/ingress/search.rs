@@ -58,7 +58,7 @@ pub(super) struct ForRequest {
 enum NoWay {
     /// Its gate refuses, or no proxy has it.
     Refused,
-    /// It let nobody in a moment ago, and was not asked again.
+    /// It let nothing in a moment ago, and was not asked again.
     NotAsked(Refusal),
     /// Its port accepts no connection.
     NotListening,
@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
         self.ask(pod, connect).await
     }
 
-    /// Asks the host of a pod to let somebody in, unless it has refused a moment ago.
+    /// Asks the host of a pod to let a request in, unless it has refused a moment ago.
     async fn ask<T>(
         &self,
         pod: &Pod,

@@ -184,7 +184,7 @@ async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
     // The guard has the timeouts. A client that has gone is noticed by the end of what it sends, as most
-    // servers do: waiting for the pod's answer would keep the request at the pod for nobody.
+    // servers do: else the pod would work on in vain until it writes its answer.
     builder.half_close(false).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     tokio::select! {

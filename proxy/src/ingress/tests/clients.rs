@@ -35,7 +35,7 @@ async fn connect(fixture: &Fixture, bytes: &[u8]) -> TcpStream {
     client
 }
 
-/// Else each would keep the pod busy with what nobody waits for.
+/// Else each would keep the pod busy with what is waited for no more.
 async fn the_pod_learns_that_the_client_has_gone(pods: Pods) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = ended.clone();
@@ -127,7 +127,7 @@ async fn an_upgraded_connection_counts_until_it_has_ended() {
     for _ in 0..3 {
         upgraded.write_all(b"x").await.unwrap();
         assert_eq!(upgraded.read_u8().await.unwrap(), b'x');
-        assert!(Client::connect(fixture.address).await.send(get("/nobody")).await.is_err());
+        assert!(Client::connect(fixture.address).await.send(get("/")).await.is_err());
     }
     drop(upgraded);
     let is_taken = async || {

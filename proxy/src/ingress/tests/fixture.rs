@@ -223,8 +223,8 @@ impl Fixture {
     }
 }
 
-/// Returns how many requests these bytes are, without one that has not ended; `None` if something in them ends
-/// the connection.
+/// Returns how many requests these bytes are, without one that has not ended; `None` if something in them
+/// ends the connection.
 fn answers_to(bytes: &[u8]) -> Option<usize> {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).ok()?;
