@@ -137,7 +137,7 @@ mod tests {
     /// A pass looks at all nodes: what it does for one must not depend on how many others there are.
     #[test]
     fn the_ports_of_ten_thousand_nodes_are_compared_in_seconds() {
-        let nodes: Vec<NodeName> = (0..10_000).map(|n| NodeName::new(&format!("n{n}")).unwrap()).collect();
+        let nodes: Vec<NodeName> = (0..10_000).map(|n| NodeName::new(format!("n{n}")).unwrap()).collect();
         let mut sums = PassSums::default();
         for node in &nodes {
             let pod = record("web", 0, 1, Phase::Running);
