@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::context::SessionContext;
 use crate::ended_runs;
-use crate::health::{CheckKind, HealthChange};
+use crate::health::{CheckChange, CheckKind, HealthChange};
 use crate::runtime::ContainerState;
 use crate::table::ManagedPod;
 
@@ -45,7 +45,10 @@ pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedRec
 /// Adds to an unhealthy container's message what it wrote at last. `None` if it has ended, which the engine
 /// may tell later than a probe does: its exit says more than a refused connection.
 async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
-    if change.kind != CheckKind::Healthcheck || change.health != Health::Unhealthy {
+    let is_failed = change.kind == CheckKind::Healthcheck
+        && change.change == CheckChange::Health
+        && change.health == Health::Unhealthy;
+    if !is_failed {
         return Some(change);
     }
     let runtime = &*context.worker.runtime;
@@ -63,16 +66,19 @@ async fn explain(context: &SessionContext, change: HealthChange) -> Option<Healt
 
 /// Notes a change; a container that is unhealthy, or that others wait for, is looked at.
 fn note(context: &SessionContext, change: &HealthChange) {
-    let HealthChange { handle, kind, started, health, message, .. } = change;
-    let Some(pod) = context.table.note_health(handle, *started, *kind, *health, message) else { return };
-    let check = match kind {
-        CheckKind::Healthcheck => "health check",
-        CheckKind::Readiness => "readiness check",
-    };
-    match health {
-        Health::Unhealthy => tracing::warn!(%pod, container = handle, message, "the {check} has failed"),
-        Health::Healthy | Health::Starting => {
+    let HealthChange { handle, kind, health, message, .. } = change;
+    let Some(pod) = context.table.note_health(change) else { return };
+    let check = kind.as_str();
+    match (change.change, health) {
+        (CheckChange::Health, Health::Unhealthy) => {
+            tracing::warn!(%pod, container = handle, message, "the {check} has failed");
+        }
+        (CheckChange::Health, Health::Healthy | Health::Starting) => {
             tracing::info!(%pod, container = handle, "the {check} has passed");
+        }
+        (CheckChange::Inconclusive, _) => tracing::warn!(%pod, container = handle, "{message}"),
+        (CheckChange::Conclusive, _) => {
+            tracing::info!(%pod, container = handle, "probes of the {check} have results again");
         }
     }
     context.wakeups.request_reconcile();

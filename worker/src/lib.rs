@@ -66,6 +66,7 @@ mod reconcile;
 mod reconcile_pass;
 mod recover;
 mod register;
+mod registrations;
 mod reload;
 mod remove;
 mod report_directory;

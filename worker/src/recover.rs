@@ -107,6 +107,8 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
         let count = (record.restarts, record.exit_code);
         container.recover(now, count, reason_of(&record.reason), &record.message);
     }
+    // A remark about its checks, which begin anew.
+    managed.is_reported = !record.reason.is_empty() || record.message.is_empty();
     context.table.insert_recovered(managed);
     Ok(true)
 }

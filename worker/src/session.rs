@@ -6,7 +6,7 @@
 //! This is the only file that knows the loops. What they share is in [`crate::context`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::control_loop::run_loop;
 use common::store::{Fenced, Session};
@@ -28,6 +28,7 @@ use crate::heartbeat::HeartbeatLoop;
 use crate::pod_network::PodNetworkLoop;
 use crate::reconcile::ReconcileLoop;
 use crate::register::{purge, register};
+use crate::registrations::{Registrations, Replacement};
 use crate::reload::ReloadLoop;
 use crate::report_directory::DirectoryLoop;
 use crate::save_pods::SaveLoop;
@@ -35,9 +36,6 @@ use crate::usage::UsageLoop;
 use crate::volume_sizes::VolumeSizeLoop;
 use crate::volumes::VolumeLoop;
 use crate::worker::Worker;
-
-/// A worker that is replaced twice within this time shares its name with one of an earlier version.
-const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
 
 /// Why a session ended.
 enum SessionEnd {
@@ -73,21 +71,29 @@ pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Res
 /// Runs one session after the other.
 async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Result<(), WorkerError> {
     let node = &worker.node;
-    let mut last_replaced: Option<Instant> = None;
+    let mut registrations = Registrations::default();
     while let Some(session) = register(worker, shutdown).await? {
+        registrations.note(session.incarnation());
         match run_session(worker, session, shutdown).await {
             SessionEnd::Shutdown => break,
             SessionEnd::LoopPanicked => return Err(WorkerError::Broken { node: node.clone() }),
-            // Once may be a failover that lost our registration. Twice within a short time is a worker of an
-            // earlier version, which takes the name whenever it finds it taken. Registering refuses to fight
-            // with one of this version.
+            // Registering refuses to fight with a worker of this version, but one of an earlier version does.
             SessionEnd::Fenced(Fenced::Replaced) => {
-                let before = last_replaced.replace(Instant::now());
-                if before.is_some_and(|before| before.elapsed() < SHARED_NAME_WINDOW) {
-                    return Err(WorkerError::Replaced { node: node.clone() });
+                let found = worker.store.node(node).await.ok().flatten().and_then(|found| found.incarnation);
+                match registrations.replaced(found.as_ref(), Instant::now()) {
+                    Replacement::Lost => tracing::warn!(
+                        %node,
+                        "Redis has lost our registration, as in a failover: registering again"
+                    ),
+                    Replacement::Another => tracing::warn!(
+                        %node,
+                        "another worker has registered under this name, or a failover has brought an earlier \
+                         registration back: registering again"
+                    ),
+                    Replacement::AnotherAgain => {
+                        return Err(WorkerError::Replaced { node: node.clone() });
+                    }
                 }
-                tracing::warn!(%node, "another worker has registered under this name, or Redis has lost our \
-                    registration: registering again");
             }
             // Nothing is removed: registering says why, and waits until the cluster is back.
             SessionEnd::Fenced(Fenced::UnknownCluster) => {}

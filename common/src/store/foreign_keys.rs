@@ -10,6 +10,10 @@ use crate::ids::{NodeName, SchedulerId, ServiceName};
 /// The number of keys whose types are read in one round trip.
 const KEYS_PER_READ: usize = 1000;
 
+/// The field of `meta` that is there from the moment when `services` was moved out of the way until all
+/// services are listed again.
+const UNLISTED_SERVICES: &str = "unlisted_services";
+
 /// A key of the whole cluster that another program wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForeignKey {
@@ -29,6 +33,11 @@ impl ForeignKey {
     }
 }
 
+/// Returns whether a key has a type that kubeleet never uses for it.
+fn is_wrong(key: &str, actual_type: &str) -> bool {
+    actual_type != "none" && keys::type_of(key) != Some(actual_type)
+}
+
 impl Store {
     /// Returns the keys of the whole cluster that another program wrote.
     ///
@@ -44,7 +53,7 @@ impl Store {
         for (key, reply) in keys::CLUSTER_WIDE.into_iter().zip(replies.chunks_exact(2)) {
             let found = word("TYPE", reply[0].clone())?;
             let is_set_aside: bool = read("EXISTS", reply[1].clone())?;
-            if found != "none" && keys::type_of(key) != Some(found.as_str()) {
+            if is_wrong(key, &found) {
                 foreign.push(ForeignKey::InPlace(key));
             }
             if is_set_aside {
@@ -60,21 +69,38 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn set_aside_cluster_keys(&self) -> Result<Vec<String>, StoreError> {
-        let moved = self.set_aside_wrong_types(keys::CLUSTER_WIDE.map(str::to_owned).to_vec()).await?;
-        if moved.iter().any(|key| key == keys::SERVICES) {
-            self.list_services_again().await?;
+        let mut keys = keys::CLUSTER_WIDE.map(str::to_owned).to_vec();
+        keys.push(keys::aside(keys::SERVICES));
+        let mut types = self.types_of(&keys).await?;
+        let was_moved_before = types.pop().is_some_and(|found| found != "none");
+        let mut moved = Vec::new();
+        for (key, found) in keys.into_iter().zip(types) {
+            if is_wrong(&key, &found) && self.set_aside(&key, &found).await? {
+                moved.push(key);
+            }
+        }
+        let is_moved = moved.iter().any(|key| key == keys::SERVICES);
+        if is_moved || (was_moved_before && self.has_unlisted_services().await?) {
+            self.list_all_services_again().await?;
         }
         Ok(moved)
     }
 
+    /// Returns whether the process that moved `services` out of the way may have died before it listed them
+    /// again.
+    async fn has_unlisted_services(&self) -> Result<bool, StoreError> {
+        self.link.query(cmd("HEXISTS").arg(keys::META).arg(UNLISTED_SERVICES)).await
+    }
+
     /// Lists all services that have a record. Nothing else names a cron, or a service without pods.
-    async fn list_services_again(&self) -> Result<(), StoreError> {
+    async fn list_all_services_again(&self) -> Result<(), StoreError> {
         let prefix = "service:";
         for key in self.keys_and_types(&format!("{prefix}*")).await?.into_keys() {
             if let Ok(name) = ServiceName::new(&key[prefix.len()..]) {
                 self.list_service_again(&name).await?;
             }
         }
+        let _: u64 = self.link.query(cmd("HDEL").arg(keys::META).arg(UNLISTED_SERVICES)).await?;
         Ok(())
     }
 
@@ -94,19 +120,21 @@ impl Store {
     async fn set_aside_wrong_types(&self, keys: Vec<String>) -> Result<Vec<String>, StoreError> {
         let mut moved = Vec::new();
         for chunk in keys.chunks(KEYS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for key in chunk {
-                pipe.cmd("TYPE").arg(key);
-            }
-            let types: Vec<String> = self.link.pipeline(&pipe).await?;
-            for (key, found) in chunk.iter().zip(types) {
-                let is_wrong = found != "none" && keys::type_of(key) != Some(found.as_str());
-                if is_wrong && self.set_aside(key, &found).await? {
+            for (key, found) in chunk.iter().zip(self.types_of(chunk).await?) {
+                if is_wrong(key, &found) && self.set_aside(key, &found).await? {
                     moved.push(key.clone());
                 }
             }
         }
         Ok(moved)
+    }
+
+    async fn types_of(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
+        let mut pipe = redis::pipe();
+        for key in keys {
+            pipe.cmd("TYPE").arg(key);
+        }
+        self.link.pipeline(&pipe).await
     }
 
     async fn set_aside(&self, key: &str, actual_type: &str) -> Result<bool, StoreError> {

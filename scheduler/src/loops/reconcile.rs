@@ -293,7 +293,7 @@ impl ReconcileLoop {
         sums.is_incomplete |= services.is_err();
         let mut services = self.or_logged("the names of the services", services)?;
         if !sums.is_incomplete {
-            self.list_services_again(&mut services, &observed).await?;
+            self.list_services_of_pods(&mut services, &observed).await?;
         }
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
@@ -492,7 +492,7 @@ impl ReconcileLoop {
     }
 
     /// Lists services again whose pods run, and that have a record and are not among `services`.
-    async fn list_services_again(
+    async fn list_services_of_pods(
         &self,
         services: &mut Vec<ServiceName>,
         observed: &ObservedState,

@@ -9,7 +9,8 @@ use common::node::{NodeKind, NodeState};
 use common::payload::Payload;
 use common::spec::HostPorts;
 use common::store::{
-    DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RestoreOutcome,
+    DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RequeueOutcome,
+    RestoreOutcome,
 };
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, Placed, node, pushed};
@@ -247,6 +248,37 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
     fixture.node("w1").await;
     let ours = changing_nothing(&fixture, fixture.store.external_ack(&node("w1"), &running)).await.unwrap();
     assert_eq!(ours, 0, "kubeleet's own workers acknowledge their pods themselves");
+}
+
+/// It cannot be told to stop a pod: a user does that by hand.
+#[tokio::test]
+async fn a_pod_that_an_external_worker_takes_out_of_its_set_ends_or_is_placed_anew() {
+    for (is_stopped, after, waiting) in [(true, Phase::Stopped, 0), (false, Phase::Pending, 1)] {
+        let fixture = Fixture::new().await;
+        let external = node("old-one");
+        beat(&fixture, &external, "1").await;
+        let payload = pushed("test", "mine");
+        let () = fixture.redis.cli(&[&b"SADD"[..], b"cs:old-one", &payload.raw]).await;
+        fixture.store.external_ack(&external, std::slice::from_ref(&payload)).await.unwrap();
+        if is_stopped {
+            let pods = [(payload.id.clone(), Some(external.clone()))];
+            fixture.store.stop_pods(None, &pods, "Test", "stopped by the test").await.unwrap();
+        }
+        let record = fixture.record(&payload.id).await;
+        let requeue = fixture.store.requeue_missing(&record, &[]);
+        let present = changing_nothing(&fixture, requeue).await.unwrap();
+        assert_eq!(present, RequeueOutcome::Present, "it runs there as long as it is in the set");
+        let () = fixture.redis.cli(&[&b"SREM"[..], b"cs:old-one", &payload.raw]).await;
+        let outcome = fixture.store.requeue_missing(&record, &[]).await.unwrap();
+        assert_eq!((outcome, fixture.record(&payload.id).await.phase), (RequeueOutcome::Queued, after));
+        let queued: usize = fixture.redis.cli(&["LLEN", "sq"]).await;
+        let left: (usize, usize) = (
+            fixture.redis.cli(&["SCARD", "cs:old-one"]).await,
+            fixture.redis.cli(&["SCARD", "stop:old-one"]).await,
+        );
+        assert_eq!((queued, left), (waiting, (0, 0)), "{after}");
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{after}");
+    }
 }
 
 #[tokio::test]

@@ -126,6 +126,27 @@ async fn names_are_read_from_the_records_while_their_list_has_another_type() {
     assert!(!fixture.store.list_service_again(&"other".parse().unwrap()).await.unwrap(), "it has no record");
 }
 
+/// The process that moved the list out of the way has died before it wrote the names again.
+#[tokio::test]
+async fn a_service_without_pods_is_listed_by_the_next_one_that_looks() {
+    let fixture = Fixture::new().await;
+    fixture.service("empty", 0).await;
+    let names = [common::ids::ServiceName::new("empty").unwrap()];
+    overwrite(&fixture, "services").await;
+    let found = fixture.store.check().await.unwrap();
+    let is_it = |finding: &&Finding| finding.key == "services" && finding.problem.contains("must be a set");
+    assert!(fixture.store.repair(found.iter().find(is_it).unwrap()).await.unwrap());
+    assert_eq!(fixture.store.service_names().await.unwrap(), []);
+    for _ in 0..2 {
+        assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), Vec::<String>::new());
+        assert_eq!(fixture.store.service_names().await.unwrap(), names);
+    }
+    // Once is enough: nothing is read again for as long as what was moved is kept.
+    let () = fixture.redis.cli(&["DEL", "services"]).await;
+    fixture.store.set_aside_cluster_keys().await.unwrap();
+    assert_eq!(fixture.store.service_names().await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn an_absurd_number_of_replicas_does_not_fill_the_cluster() {
     let fixture = Fixture::new().await;

@@ -9,8 +9,8 @@ use super::{GracePeriod, PodAction, pre_stop};
 use crate::container_files::{self, FilesUnavailable};
 use crate::measure::{self, StopReason};
 use crate::runtime::{Container, ContainerState, RuntimeError};
-use crate::step::{ContainerAction, Exit};
-use crate::table::RESTARTED;
+use crate::step::{ContainerAction, DesiredState, Exit};
+use crate::table::{ManagedPod, RESTARTED};
 use crate::text::seconds;
 
 impl PodAction {
@@ -42,7 +42,15 @@ impl PodAction {
             return self.after_missing_files(index, unavailable);
         }
         let (image, policy) = (&request.container.image, request.container.pull_policy);
-        let created = match worker.runtime.ensure_image(image, policy, &worker.logins).await {
+        let pull = worker.runtime.ensure_image(image, policy, &worker.logins);
+        let image_is_there = tokio::select! {
+            biased;
+            // A pull can take minutes. What was loaded so far stays on the engine.
+            () = self.until_unwanted() => return,
+            () = self.context.tasks.stopping().cancelled() => return,
+            result = pull => result,
+        };
+        let created = match image_is_there {
             Ok(()) => {
                 worker.image_uses.note(image);
                 let permit = worker.lease.permit_start(worker.now());
@@ -66,6 +74,21 @@ impl PodAction {
                 | RuntimeError::PortTaken(reason)
                 | RuntimeError::Failed(reason),
             ) => self.after_failed_start(index, "StartFailed", reason),
+        }
+    }
+
+    /// Waits until the pod is not to run here any more: this very action holds up what is to follow.
+    async fn until_unwanted(&self) {
+        let mut changes = self.context.table.changes();
+        let ManagedPod { payload, assignment, .. } = &self.managed;
+        loop {
+            changes.mark_unchanged();
+            let managed = self.context.table.get(&payload.id);
+            let is_wanted =
+                |now: &ManagedPod| now.assignment == *assignment && now.desired == DesiredState::Run;
+            if !managed.is_some_and(|now| is_wanted(&now)) || changes.changed().await.is_err() {
+                return;
+            }
         }
     }
 

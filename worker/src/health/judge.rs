@@ -17,6 +17,17 @@ pub enum ProbeOutcome {
     Inconclusive(String),
 }
 
+/// What a result has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckChange {
+    /// The health of the container.
+    Health,
+    /// As many probes in a row as failures would decide were inconclusive. The health stays as it is.
+    Inconclusive,
+    /// After that, the first probe that says something. The health stays as it is.
+    Conclusive,
+}
+
 /// The last result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastProbe {
@@ -37,6 +48,7 @@ pub struct HealthJudge {
     health: Health,
     passed_in_row: u32,
     failed_in_row: u32,
+    inconclusive_in_row: u32,
     due: BootInstant,
     last: Option<LastProbe>,
 }
@@ -51,8 +63,16 @@ impl HealthJudge {
         now: BootInstant,
         spread: f64,
     ) -> Self {
-        let (passed_in_row, failed_in_row) = (0, 0);
-        let mut judge = Self { timing, started, health, passed_in_row, failed_in_row, due: now, last: None };
+        let mut judge = Self {
+            timing,
+            started,
+            health,
+            passed_in_row: 0,
+            failed_in_row: 0,
+            inconclusive_in_row: 0,
+            due: now,
+            last: None,
+        };
         judge.due = now.plus(judge.distance(now).mul_f64(spread.clamp(0.0, 1.0)));
         judge
     }
@@ -77,18 +97,41 @@ impl HealthJudge {
         self.failed_in_row
     }
 
-    /// Takes the result of the probe that was due. Returns true if it has changed the health.
-    pub fn observe(&mut self, outcome: ProbeOutcome, begun: BootInstant, ended: BootInstant) -> bool {
-        let before = self.health;
+    /// Returns how many probes in a row were inconclusive.
+    pub fn inconclusive_in_row(&self) -> u32 {
+        self.inconclusive_in_row
+    }
+
+    /// Takes the result of the probe that was due. Returns what it has changed, if anything.
+    pub fn observe(
+        &mut self,
+        outcome: ProbeOutcome,
+        begun: BootInstant,
+        ended: BootInstant,
+    ) -> Option<CheckChange> {
+        let (health, was_inconclusive) = (self.health, self.is_inconclusive());
         match &outcome {
             ProbeOutcome::Passed => self.passed(),
             // As in Docker, it counts where the probe began.
             ProbeOutcome::Failed(_) => self.failed(begun),
             ProbeOutcome::Inconclusive(_) => {}
         }
+        self.inconclusive_in_row = match outcome {
+            ProbeOutcome::Inconclusive(_) => self.inconclusive_in_row.saturating_add(1),
+            ProbeOutcome::Passed | ProbeOutcome::Failed(_) => 0,
+        };
         self.last = Some(LastProbe { outcome, at: ended });
         self.due = self.next_due(ended);
-        self.health != before
+        match (was_inconclusive, self.is_inconclusive()) {
+            _ if self.health != health => Some(CheckChange::Health),
+            (false, true) => Some(CheckChange::Inconclusive),
+            (true, false) => Some(CheckChange::Conclusive),
+            _ => None,
+        }
+    }
+
+    fn is_inconclusive(&self) -> bool {
+        self.inconclusive_in_row >= self.timing.retries
     }
 
     fn passed(&mut self) {
@@ -167,8 +210,8 @@ mod tests {
                 _ => ProbeOutcome::Inconclusive("?".to_owned()),
             };
             let (due, before) = (judge.due(), judge.health());
-            let has_changed = judge.observe(outcome, due, due.plus(Duration::from_millis(10)));
-            assert_eq!(has_changed, judge.health() != before);
+            let change = judge.observe(outcome, due, due.plus(Duration::from_millis(10)));
+            assert_eq!(change == Some(CheckChange::Health), judge.health() != before);
             &judge.health().as_str()[..1]
         };
         results.chars().map(health).collect()
@@ -198,6 +241,40 @@ mod tests {
         ];
         for (timing, known, results, expected) in table {
             assert_eq!(healths(timing, known, results), expected, "{timing:?} {known:?} {results}");
+        }
+    }
+
+    /// Returns for each probe: `H` another health, `I` inconclusive from now on, `C` conclusive again.
+    fn changes(known: Health, results: &str) -> String {
+        let mut judge = HealthJudge::new(timing(1, 0, 3, 1), at(0.0), known, at(0.0), 0.5);
+        let change = |result: char| {
+            let outcome = match result {
+                '+' => ProbeOutcome::Passed,
+                '-' => ProbeOutcome::Failed("no".to_owned()),
+                _ => ProbeOutcome::Inconclusive("?".to_owned()),
+            };
+            match judge.observe(outcome, judge.due(), judge.due()) {
+                None => '.',
+                Some(CheckChange::Health) => 'H',
+                Some(CheckChange::Inconclusive) => 'I',
+                Some(CheckChange::Conclusive) => 'C',
+            }
+        };
+        results.chars().map(change).collect()
+    }
+
+    #[test]
+    fn a_check_is_inconclusive_after_as_many_such_probes_in_a_row_as_failures_decide() {
+        use Health::{Healthy, Starting, Unhealthy};
+        for (known, results, expected) in [
+            (Starting, "??????", "..I..."),
+            (Starting, "???+???", "..IH..I"),
+            (Healthy, "??+??-???", "........I"),
+            (Healthy, "???+---", "..IC..H"),
+            (Healthy, "???-???-???-", "..IC..IC..IH"),
+            (Unhealthy, "???-???+", "..IC..IH"),
+        ] {
+            assert_eq!(changes(known, results), expected, "{known:?} {results}");
         }
     }
 

@@ -14,6 +14,8 @@ use common::clock::BootInstant;
 use common::health::Health;
 use common::spec::{CheckTiming, ProbeMethod};
 
+pub use self::judge::CheckChange;
+
 /// What a check is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CheckKind {
@@ -21,6 +23,16 @@ pub enum CheckKind {
     Healthcheck,
     /// `readiness`: the pod of an unhealthy container is not ready.
     Readiness,
+}
+
+impl CheckKind {
+    /// Returns what people call it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CheckKind::Healthcheck => "health check",
+            CheckKind::Readiness => "readiness check",
+        }
+    }
 }
 
 /// A check of one running container.
@@ -42,7 +54,7 @@ pub struct ContainerCheck {
     pub health: Health,
 }
 
-/// The health of a container has changed.
+/// A check of a container has shown another health, or whether it shows anything at all has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChange {
     /// The engine's handle of the container.
@@ -51,9 +63,11 @@ pub struct HealthChange {
     pub kind: CheckKind,
     /// The start that the check was for, as it was given: a change of an earlier start is out of date.
     pub started: BootInstant,
+    /// What has changed.
+    pub change: CheckChange,
     /// Its health from now on.
     pub health: Health,
-    /// Why, for people: what the last probe found, and how often. Empty for a healthy one.
+    /// Why, for people: what the last probe found, and how often. Empty for what is well.
     pub message: String,
     /// When the last probe ended.
     pub at: BootInstant,

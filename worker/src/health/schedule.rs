@@ -155,14 +155,15 @@ impl Schedule {
     ) -> Option<HealthChange> {
         let entry = self.entries.get_mut(&id)?;
         entry.probe = None;
-        let has_changed = entry.judge.observe(outcome, begun, ended);
+        let change = entry.judge.observe(outcome, begun, ended);
         self.due.insert((entry.judge.due(), id));
-        has_changed.then(|| HealthChange {
+        Some(HealthChange {
             handle: entry.check.handle.clone(),
             kind: entry.check.kind,
             started: entry.check.started,
+            change: change?,
             health: entry.judge.health(),
-            message: message(&entry.judge),
+            message: message(&entry.check, &entry.judge),
             at: ended,
         })
     }
@@ -175,14 +176,27 @@ fn is_same(one: &ContainerCheck, other: &ContainerCheck) -> bool {
         == (&other.handle, &other.kind, &other.method, &other.timing, &other.address, &other.started)
 }
 
-fn message(judge: &HealthJudge) -> String {
+fn message(check: &ContainerCheck, judge: &HealthJudge) -> String {
     match (judge.health(), judge.last().map(|last| &last.outcome)) {
+        (_, Some(ProbeOutcome::Inconclusive(why))) => inconclusive(check, judge.inconclusive_in_row(), why),
         (Health::Unhealthy, Some(ProbeOutcome::Failed(why))) => match judge.failed_in_row() {
             1 => why.clone(),
             failures => format!("{why} ({failures} times in a row)"),
         },
         _ => String::new(),
     }
+}
+
+fn inconclusive(check: &ContainerCheck, probes: u32, why: &str) -> String {
+    let kind = check.kind.as_str();
+    let probes = if probes == 1 { "probe".to_owned() } else { format!("{probes} probes") };
+    let advice = match Lane::of(&check.method) {
+        Lane::Commands => {
+            "see whether the container has this command, and whether the engine of its node answers"
+        }
+        Lane::Connections => "see whether its node is too busy, and whether the pod has an address there",
+    };
+    format!("the last {probes} of its {kind} had no result, so its health stays as it was: {why}; {advice}")
 }
 
 /// Returns a number from 0 to 1 that depends on nothing but the check: a thousand that begin together are

@@ -7,7 +7,7 @@ use common::health::Health;
 use common::spec::{CheckTiming, ContainerSpec, HealthCheck, ProbeMethod};
 
 use super::container::{NOT_READY, STARTING, UNHEALTHY};
-use crate::health::{CheckKind, ContainerCheck};
+use crate::health::{CheckChange, CheckKind, ContainerCheck, HealthChange};
 
 /// The checks of one container.
 #[derive(Debug, Clone, Default)]
@@ -22,13 +22,27 @@ struct CheckState {
     check: Arc<(ProbeMethod, CheckTiming)>,
     health: Health,
     message: String,
+    /// Why its probes say nothing, and what to do; empty while they do.
+    inconclusive: String,
 }
 
 impl CheckState {
     fn of(check: Option<&HealthCheck>) -> Option<Self> {
         let check = check?;
         let check = Arc::new((check.method()?, check.timing()));
-        Some(Self { check, health: Health::Starting, message: String::new() })
+        let (message, inconclusive) = (String::new(), String::new());
+        Some(Self { check, health: Health::Starting, message, inconclusive })
+    }
+
+    /// Takes another health: something has shown it.
+    fn set(&mut self, health: Health, message: &str) {
+        (self.health, self.message, self.inconclusive) = (health, message.to_owned(), String::new());
+    }
+
+    /// Returns what it has shown, and why it shows nothing any more.
+    fn sentence(&self) -> String {
+        let parts = [&self.message, &self.inconclusive].into_iter().filter(|part| !part.is_empty());
+        parts.map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -64,43 +78,49 @@ impl ContainerChecks {
         let of = |health: Health| {
             let found =
                 states.iter().find(|(_, state)| state.as_ref().is_some_and(|state| state.health == health));
-            found.and_then(|(reason, state)| Some((*reason, state.as_ref()?.message.clone())))
+            found.and_then(|(reason, state)| Some((*reason, state.as_ref()?.sentence())))
         };
         let starting = || of(Health::Starting).map(|_| (STARTING, self.pending()));
         of(Health::Unhealthy).or_else(starting)
     }
 
+    /// Returns why probes of one of them say nothing, and what to do; `None` while those of all do.
+    pub(crate) fn inconclusive(&self) -> Option<String> {
+        let mut states = [&self.healthcheck, &self.readiness].into_iter().flatten();
+        states.find(|state| !state.inconclusive.is_empty()).map(|state| state.inconclusive.clone())
+    }
+
     fn pending(&self) -> String {
-        let message = |state: &Option<CheckState>| {
-            state.as_ref().map(|state| state.message.clone()).filter(|message| !message.is_empty())
-        };
-        let last = message(&self.healthcheck).or_else(|| message(&self.readiness));
         let what = "waiting for its health check to pass";
-        last.map_or_else(|| what.to_owned(), |last| format!("{what}: {last}"))
+        self.inconclusive().map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
     }
 
     /// The container was started: nothing is known of it.
     pub(crate) fn reset(&mut self) {
         for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
-            (state.health, state.message) = (Health::Starting, String::new());
+            state.set(Health::Starting, "");
         }
     }
 
-    /// A check has shown something.
-    pub(crate) fn set(&mut self, kind: CheckKind, health: Health, message: &str) {
-        let state = match kind {
+    /// Takes what a check has shown.
+    pub(crate) fn note(&mut self, change: &HealthChange) {
+        let state = match change.kind {
             CheckKind::Healthcheck => &mut self.healthcheck,
             CheckKind::Readiness => &mut self.readiness,
         };
-        if let Some(state) = state {
-            (state.health, state.message) = (health, message.to_owned());
+        let Some(state) = state else { return };
+        match change.change {
+            CheckChange::Health => state.set(change.health, &change.message),
+            CheckChange::Inconclusive => state.inconclusive.clone_from(&change.message),
+            CheckChange::Conclusive => state.inconclusive.clear(),
         }
     }
 
     /// The checks have passed, as an earlier session of this worker has reported.
     pub(crate) fn set_passed(&mut self) {
-        self.set(CheckKind::Healthcheck, Health::Healthy, "");
-        self.set(CheckKind::Readiness, Health::Healthy, "");
+        for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
+            state.set(Health::Healthy, "");
+        }
     }
 
     /// Returns what is to be probed of a container that runs.

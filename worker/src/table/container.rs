@@ -73,6 +73,14 @@ impl ManagedContainer {
         }
     }
 
+    /// Returns what there is to say although it is as it should be; empty if nothing.
+    pub(crate) fn remark(&self) -> String {
+        match self.progress {
+            ContainerProgress::Running => self.checks.inconclusive().unwrap_or_default(),
+            ContainerProgress::Waiting | ContainerProgress::Ended => String::new(),
+        }
+    }
+
     /// Takes over what an earlier session counted: restarts, and the exit code of the last run.
     pub(crate) fn recover(
         &mut self,

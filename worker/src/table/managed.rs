@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
 use tokio::sync::watch;
 
-use super::checks::ContainerChecks;
 use super::container::ManagedContainer;
 use super::pod::{ManagedPod, ObservedPod};
+use crate::health::HealthChange;
 use crate::step::DesiredState;
 
 /// All managed pods of a session.
@@ -80,19 +79,15 @@ impl ManagedPods {
     }
 
     /// Changes the checks of the container with this handle and start. Returns its pod.
-    pub(super) fn note_health(
-        &mut self,
-        handle: &str,
-        started: BootInstant,
-        change: impl FnOnce(&mut ContainerChecks),
-    ) -> Option<PodId> {
+    pub(super) fn note_health(&mut self, change: &HealthChange) -> Option<PodId> {
         let version = self.next_version();
         let is_it = |container: &ManagedContainer| {
-            container.handle.as_deref() == Some(handle) && container.running_since == Some(started)
+            container.handle.as_ref() == Some(&change.handle)
+                && container.running_since == Some(change.started)
         };
         let managed = self.pods.values_mut().find(|managed| managed.containers.iter().any(is_it))?;
         let container = managed.containers.iter_mut().find(|container| is_it(container))?;
-        change(&mut container.checks);
+        container.checks.note(change);
         managed.version = version;
         managed.is_reported = false;
         Some(managed.payload.id.clone())

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::clock::BootInstant;
-use common::health::Health;
 use common::ids::{AssignmentId, NodeName, PodId};
 use common::payload::Payload;
 use common::saved_state::SavedPod;
@@ -37,7 +36,7 @@ pub(crate) use self::pod::{ManagedPod, ObservedPod};
 pub(crate) use self::starting::Admission;
 use self::starting::Starts;
 pub(crate) use self::status::PodStatus;
-use crate::health::CheckKind;
+use crate::health::HealthChange;
 use crate::step::DesiredState;
 
 /// The pods of one session; see the module.
@@ -146,15 +145,8 @@ impl PodTable {
 
     /// Notes what a check has shown of the container with this handle, if it is still the start that the
     /// check was for. Returns its pod.
-    pub(crate) fn note_health(
-        &self,
-        handle: &str,
-        started: BootInstant,
-        kind: CheckKind,
-        health: Health,
-        message: &str,
-    ) -> Option<PodId> {
-        self.lock().managed.note_health(handle, started, |checks| checks.set(kind, health, message))
+    pub(crate) fn note_health(&self, change: &HealthChange) -> Option<PodId> {
+        self.lock().managed.note_health(change)
     }
 
     /// Returns the handles of all containers of managed pods.

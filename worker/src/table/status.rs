@@ -34,7 +34,10 @@ impl ManagedPod {
         let (reason, message) = match (held, unwell) {
             (Some(message), _) => (WAITING, message.clone()),
             (None, Some((reason, message, _))) => (reason, message),
-            (None, None) => self.not_started().map_or(("", String::new()), |message| (STARTING, message)),
+            (None, None) => match self.not_started() {
+                Some(message) => (STARTING, message),
+                None => ("", self.remark()),
+            },
         };
         PodStatus {
             reason,
@@ -57,8 +60,7 @@ impl ManagedPod {
     /// Returns whether the record says what is to be reported.
     pub(crate) fn is_reported_in(&self, record: &PodRecord) -> bool {
         let status = self.status();
-        let is_same_word =
-            record.reason == status.reason && (status.reason.is_empty() || record.message == status.message);
+        let is_same_word = (&*record.reason, &record.message) == (status.reason, &status.message);
         is_same_word
             && record.restarts == status.restarts
             && (status.exit_code.is_none() || record.exit_code == status.exit_code)
@@ -70,6 +72,13 @@ impl ManagedPod {
     pub(crate) fn what_it_waits_for(&self) -> Option<String> {
         let status = self.status();
         (status.reason == STARTING).then_some(status.message)
+    }
+
+    /// Returns what there is to say of the first of its containers, although all are as they should be.
+    fn remark(&self) -> String {
+        let mut remarks = self.containers().map(|(spec, container)| (spec, container.remark()));
+        let found = remarks.find(|(_, remark)| !remark.is_empty());
+        found.map_or_else(String::new, |(spec, remark)| self.with_name(spec, remark))
     }
 
     fn with_name(&self, spec: &ContainerSpec, message: String) -> String {
@@ -107,7 +116,7 @@ impl ManagedPod {
             return Vec::new();
         }
         let of_one = self.containers().filter_map(|(spec, container)| {
-            let (reason, message) = container.problem().unwrap_or_default();
+            let (reason, message) = container.problem().unwrap_or_else(|| ("", container.remark()));
             Some(ContainerStatus {
                 name: spec.name.clone()?,
                 state: container.progress,

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::sync::Arc;
 
-use common::spec::{ContainerSpec, PodSpec};
+use common::health::Health;
+use common::pod::ContainerProgress;
+use common::spec::{ContainerSpec, HealthCheck, PodSpec};
 
 use super::*;
+use crate::health::{CheckChange, CheckKind};
 
 fn payload(uuid: &str) -> Payload {
     Payload::parse(format!(r#"{{"name":"a","uuid":"{uuid}","image":"a","replica":0}}"#).into()).unwrap()
@@ -106,4 +109,51 @@ fn what_became_due_since_the_last_look_is_due_once() {
     assert_eq!((next(100), due(100, 120)), (None, false), "it was left for a reason");
     table.update(&pod, &assignment, |managed| managed.busy = true);
     assert_eq!((next(50), due(50, 120)), (None, false), "an action on it is under way");
+}
+
+/// A check that shows nothing takes no verdict back: neither that the container is well nor that it is not.
+#[test]
+fn a_pod_says_that_its_check_is_inconclusive_whatever_its_health() {
+    use CheckChange::{Conclusive, Health as Verdict, Inconclusive};
+    use Health::{Healthy, Starting, Unhealthy};
+
+    let starting = "waiting for its health check to pass";
+    for (changes, reason, message) in [
+        (vec![], "Starting", starting.to_owned()),
+        (vec![(Inconclusive, Starting, "no address")], "Starting", format!("{starting}: no address")),
+        (vec![(Verdict, Healthy, "")], "", String::new()),
+        (vec![(Verdict, Healthy, ""), (Inconclusive, Healthy, "no engine")], "", "no engine".to_owned()),
+        (
+            vec![(Verdict, Unhealthy, "refused"), (Inconclusive, Unhealthy, "no engine")],
+            "Unhealthy",
+            "refused; no engine".to_owned(),
+        ),
+        (
+            vec![(Inconclusive, Starting, "no engine"), (Conclusive, Starting, "")],
+            "Starting",
+            starting.into(),
+        ),
+        (vec![(Inconclusive, Starting, "no engine"), (Verdict, Healthy, "")], "", String::new()),
+    ] {
+        let mut pod = managed("p", "first");
+        let check: HealthCheck = serde_json::from_str(r#"{"command":["true"]}"#).unwrap();
+        let started = BootInstant { millis: 1 };
+        let container = &mut pod.containers[0];
+        container.checks = ContainerChecks::of(&pod.spec.containers[0], Some(&check));
+        container.handle = Some("c".to_owned());
+        container.progress = ContainerProgress::Running;
+        container.set_started(started);
+        let table = PodTable::default();
+        table.insert_recovered(pod);
+        for (change, health, message) in changes {
+            let (handle, message) = ("c".to_owned(), message.to_owned());
+            let kind = CheckKind::Healthcheck;
+            let change = HealthChange { handle, kind, started, change, health, message, at: started };
+            assert!(table.note_health(&change).is_some());
+        }
+        let pod = table.get(&payload("p").id).unwrap();
+        let status = pod.status();
+        assert_eq!((status.reason, status.message), (reason, message));
+        assert_eq!(pod.is_ready(), reason.is_empty());
+    }
 }

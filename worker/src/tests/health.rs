@@ -82,6 +82,41 @@ async fn a_container_that_is_not_ready_is_left_alone() {
     assert_eq!(rig.record(pod.as_str()).await.unwrap().restarts, 0);
 }
 
+/// Its address is none that this node can reach, for ever.
+#[tokio::test]
+async fn a_pod_whose_probes_say_nothing_says_so() {
+    let Some(rig) = Rig::new("health_inconclusive") else { return };
+    let _worker = rig.worker().until_registered(&rig).await;
+    let check = r#"{"tcp":{"port":1},"interval":"100ms","retries":3}"#;
+    let pods = rig.assign_service(&service(&format!(r#""readiness":{check}"#))).await;
+    let pod = pods[0].as_str();
+    rig.until(pod, Phase::Running).await;
+    let expected = "waiting for its health check to pass: the last 3 probes of its readiness check had no \
+        result, so its health stays as it was: the container has no address that this node can reach; see ";
+    eventually("its message says so", || async {
+        let record = rig.record(pod).await.unwrap();
+        record.reason == "Starting" && record.message.starts_with(expected)
+    })
+    .await;
+}
+
+/// A remark about the check of a pod that is ready, from a worker that died before its probes had results
+/// again.
+#[tokio::test]
+async fn a_remark_about_a_check_ends_with_the_worker_that_made_it() {
+    let Some(rig) = Rig::new("health_remark") else { return };
+    let worker = rig.worker().until_registered(&rig).await;
+    let pods = rig.assign_service(&service(&format!(r#""healthcheck":{CHECK}"#))).await;
+    let pod = pods[0].as_str();
+    rig.until(pod, Phase::Running).await;
+    rig.until_reason(pod, "").await;
+    drop(worker);
+    let () = rig.redis.cli(&["HSET", &format!("pod:{pod}"), "message", "its probes had no result"]).await;
+    let _worker = rig.worker();
+    eventually("it is taken back", || async { rig.record(pod).await.unwrap().message.is_empty() }).await;
+    assert!(rig.record(pod).await.unwrap().is_ready());
+}
+
 /// It is `Starting`, and its service's rollout waits for it.
 #[tokio::test]
 async fn a_pod_is_not_ready_before_its_checks_have_passed() {

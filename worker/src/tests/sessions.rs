@@ -144,6 +144,28 @@ async fn a_worker_that_an_earlier_version_replaces_twice_ends() {
     assert!(matches!(error, WorkerError::Replaced { .. }), "{error}");
 }
 
+/// Redis goes back to an earlier registration of it, or to before the first one, as often as it likes.
+#[tokio::test]
+async fn a_worker_whose_registration_a_failover_loses_registers_again_each_time() {
+    let Some(rig) = Rig::new("a_worker_whose_registration_a_failover_loses") else { return };
+    let worker = rig.worker().until_registered(&rig).await;
+    let first = rig.incarnation().await;
+    let mut seen = vec![first.clone()];
+    for is_forgotten in [false, true, false, true] {
+        let () = match is_forgotten {
+            // A registration of its own must be there to go back to.
+            false if seen.len() > 1 => rig.redis.cli(&["HSET", "node:w", "incarnation", &first]).await,
+            _ => rig.redis.cli(&["HDEL", "node:w", "incarnation"]).await,
+        };
+        let is_new = |now: &String| !now.is_empty() && !seen.contains(now);
+        eventually("it registers again", || async { is_new(&rig.incarnation().await) }).await;
+        seen.push(rig.incarnation().await);
+    }
+    rig.push(&payload("p", "alpine"));
+    rig.until("p", Phase::Running).await;
+    worker.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn without_redis_the_fence_stops_pods_that_must_not_run_twice() {
     let Some(rig) = Rig::new("without_redis_the_fence_stops_pods_that_must_not_run_twice") else { return };

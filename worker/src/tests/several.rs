@@ -58,6 +58,23 @@ async fn start_application(rig: &Rig) -> String {
     pod
 }
 
+/// Its image was removed meanwhile, and the registry is slow.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_the_image_of_a_container_that_is_not_started_yet() {
+    let Some(rig) = Rig::new("several_pull") else { return };
+    let worker = rig.worker().until_registered(&rig).await;
+    let pod = rig.assign_service(APPLICATION).await[0].to_string();
+    until_states(&rig, &pod, &[("sandbox", RUNNING), ("migrate", RUNNING)]).await;
+    rig.until(&pod, Phase::Running).await;
+    rig.engine.hang_pulls(true);
+    assert!(rig.engine.exit_one(&id(&pod), "migrate", 0));
+    eventually("the image of `web` is pulled", || async { rig.engine.hanging_pulls() > 0 }).await;
+    rig.stop(&pod).await;
+    rig.until(&pod, Phase::Stopped).await;
+    rig.until_containers(&pod, 0).await;
+    worker.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn containers_start_when_what_they_depend_on_is_there_and_the_pod_is_ready_then() {
     let Some(rig) = Rig::new("several_order") else { return };

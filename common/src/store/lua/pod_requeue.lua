@@ -1,4 +1,5 @@
--- Repairs a pod whose payload is in none of the queues that its phase allows: a failover has lost the write.
+-- Repairs a pod whose payload is in none of the queues that its phase allows: a failover has lost the write,
+-- or an external worker has taken it out of its set.
 -- It does nothing unless the payload really is missing, so it may be called on suspicion.
 -- Reply: 'QUEUED' | 'PRESENT' | 'CHANGED' (the pod has moved, or there are other schedulers: read again)
 local pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers, ep_key = head_keys()
@@ -40,12 +41,16 @@ local runs = redis.call('SISMEMBER', cs, payload) == 1
 if runs or is_queued_in(pq) or is_queued_in(rq) then return 'PRESENT' end
 redis.call('LLEN', sq)
 redis.call('SCARD', stop_set)
-local state, current_engine = unpack(redis.call('HMGET', node_key, 'state', 'engine_id'), 1, 2)
+local state, current_engine, kind = unpack(redis.call('HMGET', node_key, 'state', 'engine_id', 'kind'), 1, 3)
 -- Another machine that has the name has no volumes of this pod. Only pods with volumes have an engine in
 -- their record.
 local is_other = (engine_id or '') ~= '' and engine_id ~= (current_engine or '')
 local gone = is_other and 'another machine has the name of its node ' .. node or 'its node ' .. node .. ' is gone'
-if state == 'alive' and not is_other then
+-- No worker of kubeleet takes a pod out of its set before the record says so. For an external worker that is
+-- the only way to tell that a pod does not run there any more: it would never read what was put back.
+local has_ended = kind == 'guest' and state == 'alive' and phase ~= 'assigned'
+if has_ended then gone = 'the external worker ' .. node .. ' has taken it out of cs:' .. node end
+if state == 'alive' and not is_other and not has_ended then
   if phase == 'assigned' then
     redis.call('LPUSH', pq, payload)
   else
@@ -56,7 +61,7 @@ elseif phase == 'stopping' then
   end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   announce('stopped', gone .. ', and it was being stopped')
 else
-  return_to_pending(pod_key, 'NodeDied', gone)
+  return_to_pending(pod_key, has_ended and 'ContainerLost' or 'NodeDied', gone)
   release(node_key, pod_key)
   redis.call('LPUSH', sq, payload)
   announce('pending', gone)

@@ -37,6 +37,8 @@ end
 
 local function move_aside()
   redis.call('RENAME', key, aside)
+  -- Until the names are there again that it should hold: who moves it may die before.
+  if key == 'services' then redis.pcall('HSET', META, 'unlisted_services', STAMP) end
   return redis.call('EXPIRE', aside, ASIDE_SECONDS) == 1
 end
 local function is_record_as_seen()

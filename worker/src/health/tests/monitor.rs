@@ -9,10 +9,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
-use super::super::HealthChange;
 use super::super::judge::ProbeOutcome;
 use super::super::monitor::HealthMonitor;
 use super::super::probe::Prober;
+use super::super::{CheckChange, HealthChange};
 use super::*;
 use crate::runtime::sim::{SimOptions, SimRuntime};
 use crate::runtime::testing::identity;
@@ -221,15 +221,26 @@ async fn what_says_nothing_about_the_container_changes_nothing() {
     let mut fixture = Fixture::new(script.clone());
     fixture.set("engine", COMMAND);
     fixture.set("bug", COMMAND);
-    let mut healthy = 0;
-    while healthy < 2 {
-        assert_eq!(fixture.change().await.health, Health::Healthy);
-        healthy += 1;
+    let mut changes = HashMap::new();
+    for _ in 0..7 {
+        let change = fixture.change().await;
+        let number = script.number(&change.handle);
+        let of_one: &mut Vec<_> = changes.entry(change.handle).or_default();
+        of_one.push((number, change.change, change.health, change.message));
     }
-    let bug = fixture.change().await;
-    assert_eq!((bug.handle.as_str(), bug.health, script.number("bug")), ("bug", Health::Unhealthy, 6));
-    let engine = fixture.change().await;
-    assert_eq!((engine.handle.as_str(), script.number("engine")), ("engine", 13));
+    let healthy = (1, CheckChange::Health, Health::Healthy, String::new());
+    let unhealthy =
+        |probe| (probe, CheckChange::Health, Health::Unhealthy, "no (3 times in a row)".to_owned());
+    assert_eq!(changes["bug"], [healthy.clone(), unhealthy(6)]);
+    // What is to be done about it is told once, and taken back by the first result.
+    let inconclusive = |probe| {
+        let message = "the last 3 probes of its health check had no result, so its health stays as it was: the \
+            engine does not answer; see whether the container has this command, and whether the engine of its \
+            node answers";
+        (probe, CheckChange::Inconclusive, Health::Healthy, message.to_owned())
+    };
+    let conclusive = (8, CheckChange::Conclusive, Health::Healthy, String::new());
+    assert_eq!(changes["engine"], [healthy, inconclusive(5), conclusive, inconclusive(11), unhealthy(13)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,10 +268,14 @@ async fn readiness_recovers_and_is_separate_from_health() {
     }
     // While it does not run, its end is another part's affair.
     assert!(sim.exit(&container.pod, 1));
-    assert_eq!(fixture.pass(60 * SECOND).await, []);
+    let changes = fixture.pass(60 * SECOND).await;
+    assert!(changes.iter().all(|change| change.change == CheckChange::Inconclusive), "{changes:?}");
     sim.restart(&container.handle).await.unwrap();
     // A command that does not end has failed at its deadline.
     sim.set_exec_exit_code(&container.pod, None);
-    let change = fixture.change().await;
+    let mut change = fixture.change().await;
+    while change.change != CheckChange::Health {
+        change = fixture.change().await;
+    }
     assert!(change.message.starts_with("the command did not end within 30 s"), "{change:?}");
 }

@@ -66,6 +66,7 @@ pub struct SimRuntime {
     options: SimOptions,
     nodes: Arc<Mutex<HashMap<String, SimNode>>>,
     faults: Arc<watch::Sender<InjectedFaults>>,
+    pulls_hang: Arc<watch::Sender<bool>>,
     begun: Instant,
 }
 
@@ -82,6 +83,7 @@ impl SimRuntime {
             options,
             nodes: Arc::default(),
             faults: Arc::new(watch::Sender::default()),
+            pulls_hang: Arc::new(watch::Sender::default()),
             begun: Instant::now(),
         }
     }
@@ -140,6 +142,16 @@ impl SimRuntime {
     /// Makes every call wait until its deadline, or until this is called with `false`.
     pub fn hang(&self, hangs: bool) {
         self.faults.send_modify(|faults| faults.hangs = hangs);
+    }
+
+    /// Makes every check for an image wait until this is called with `false`.
+    pub fn hang_pulls(&self, hangs: bool) {
+        self.pulls_hang.send_replace(hangs);
+    }
+
+    /// Returns how many checks for an image wait because of [`Self::hang_pulls`].
+    pub fn hanging_pulls(&self) -> usize {
+        self.pulls_hang.receiver_count()
     }
 
     /// Makes starts and stops report an engine error although they are carried out.
@@ -281,6 +293,9 @@ impl Runtime for SimRuntime {
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             self.respond(self.options.image_delay).await?;
+            // Without a deadline, as real pulls are. The sender lives as long as this runtime.
+            let mut pulls_hang = self.pulls_hang.subscribe();
+            pulls_hang.wait_for(|hangs| !hangs).await.ok();
             check_image(image)
         })
     }
