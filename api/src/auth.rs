@@ -36,7 +36,7 @@ pub(crate) enum Role {
 }
 
 impl AccessControl {
-    /// Requires `token` if it is given. Requests with `read_token` may only read.
+    /// Requires one of the tokens if one is given. Requests with `read_token` may only read.
     pub(crate) fn new(token: Option<&Secret>, read_token: Option<&Secret>) -> Self {
         let digest = |token: &Secret| Sha256::digest(token.expose()).into();
         Self { token: token.map(digest), read_token: read_token.map(digest) }
@@ -44,14 +44,18 @@ impl AccessControl {
 
     /// Returns whether the client may see everything. A public path is also answered to others.
     pub(crate) fn is_trusted(&self, headers: &HeaderMap) -> bool {
-        self.token.is_none() || self.role(headers).is_ok()
+        self.is_open() || self.role(headers).is_ok()
+    }
+
+    fn is_open(&self) -> bool {
+        self.token.is_none() && self.read_token.is_none()
     }
 
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
         if is_public(uri.path()) {
             return Ok(());
         }
-        if self.token.is_none() {
+        if self.is_open() {
             return check_origin(uri, headers);
         }
         match self.role(headers)? {

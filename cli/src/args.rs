@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Api(SettingFlags),
     /// Run a scheduler; one or more per cluster.
     Scheduler(SettingFlags),
-    /// Run the worker of this node, and the guard process above it.
+    /// Run the worker of this node, and its supervisor.
     Worker(WorkerOptions),
     /// Run the proxy of this host, through which traffic reaches pods; one for all workers of the host.
     Proxy(ProxyOptions),
@@ -70,11 +70,11 @@ pub(crate) struct ProxyOptions {
 /// Arguments of `worker`.
 #[derive(Args)]
 pub(crate) struct WorkerOptions {
-    /// Run without the guard, which stops pods with `on_disconnect: stop` when the worker cannot
+    /// Run without the supervisor, which stops pods with `on_disconnect: stop` when the worker cannot
     /// [KUBELEET_GUARD=off]
     #[arg(long)]
     pub(crate) no_guard: bool,
-    /// Run as the child of a guard, which is at the other end of standard input.
+    /// Run as the child of a supervisor, which is at the other end of standard input.
     #[arg(long, hide = true, conflicts_with = "no_guard")]
     pub(crate) guarded: bool,
     /// Run no worker: wait until this node's lease has expired, then stop its pods with

@@ -12,7 +12,7 @@ use ::proxy::listening::Listening;
 use ::worker::LivenessPipe;
 use ::worker::supervisor::{self, Program};
 use anyhow::Context;
-use common::config::{Config, MetricsListen, RuntimeKind};
+use common::config::{Config, MetricsListen, RuntimeKind, Serves};
 use common::store::{LinkOptions, Severity, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ const METRICS_RETRY: Duration = Duration::from_millis(100);
 
 /// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
-    let config = Arc::new(flags.load()?);
+    let config = Arc::new(flags.load(Serves::Api)?);
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     check_redis(&config).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
 
 /// Runs `kubeleet scheduler`.
 pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
-    let config = Arc::new(flags.load()?);
+    let config = Arc::new(flags.load(Serves::Metrics)?);
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     check_redis(&config).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
 
 /// Runs `kubeleet proxy`. It starts without Redis as well: pods are served as they were known last.
 pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
-    let config = Arc::new(options.settings.load()?);
+    let config = Arc::new(options.settings.load(Serves::Metrics)?);
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     common::file_limit::raise();
@@ -99,7 +99,8 @@ async fn metrics_after_another(config: Arc<Config>, stopped: CancellationToken) 
 ///
 /// Builds its own async runtime, because a supervisor must be small: one thread.
 pub(crate) fn worker(options: &WorkerOptions) -> anyhow::Result<u8> {
-    let config = Arc::new(options.settings.load()?);
+    let serves = if options.fence_only { Serves::Nothing } else { Serves::Metrics };
+    let config = Arc::new(options.settings.load(serves)?);
     // Simulated pods end with the process that simulates them, so a supervisor has nothing to stop.
     let unguarded = options.no_guard || !config.guard || config.runtime == RuntimeKind::Sim;
     if options.guarded || (unguarded && !options.fence_only) {
@@ -185,7 +186,7 @@ async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<Metri
     let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;
     match (bound, config.metrics_listen) {
         (Ok(server), _) => Ok(Some(server)),
-        (Err(error), MetricsListen::Address(_, origin)) => {
+        (Err(error), MetricsListen::Address { origin, .. }) => {
             let problem = format!(
                 "cannot listen on {address}: {error}; stop the process that uses the address, name another \
                  address, or write off"
@@ -207,7 +208,7 @@ fn metrics_address(config: &Config, default_port: u16) -> Option<SocketAddr> {
     match config.metrics_listen {
         MetricsListen::Off => None,
         MetricsListen::Default => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, default_port))),
-        MetricsListen::Address(address, _) => Some(address),
+        MetricsListen::Address { ip, port, .. } => Some((ip, port.unwrap_or(default_port)).into()),
     }
 }
 
@@ -266,6 +267,8 @@ mod tests {
     async fn metrics_are_served_at_the_named_address_or_nowhere() {
         let server = bind_metrics(&config(Some("127.0.0.1:0")), 1).await.unwrap().unwrap();
         assert!(server.address().ip().is_loopback());
+        let own_port = bind_metrics(&config(Some("127.0.0.1")), 0).await.unwrap().unwrap();
+        assert_ne!(own_port.address().port(), 0);
         assert!(bind_metrics(&config(Some("off")), 0).await.unwrap().is_none());
         assert!(bind_metrics(&config(None), 0).await.unwrap().is_some());
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use common::config::Config;
+use common::config::{Config, Serves};
 use common::node::NodeState;
 use common::store::{LinkOptions, Store};
 
@@ -38,7 +38,7 @@ pub(crate) struct HealthcheckOptions {
 
 /// Succeeds if the given daemon of this configuration is healthy; without a daemon, if any of the four is.
 pub(crate) async fn run(daemon: Option<Daemon>, flags: &SettingFlags) -> anyhow::Result<()> {
-    let config = flags.load()?;
+    let config = flags.load(Serves::Nothing)?;
     let is_checked = |candidate| daemon.is_none_or(|daemon| daemon == candidate);
     let mut problems = Vec::new();
     if is_checked(Daemon::Api) {

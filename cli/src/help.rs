@@ -31,7 +31,8 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
             command.mut_subcommand(&name, |sub| hide_unused(sub, &format!("{path} {name}"), globals))
         });
     }
-    let uses_timeout = path.ends_with("restart") || path == "rollout status" || has_wait_flag(&command);
+    let always_waits = ["rollout status", "drain", "node leave", "job wait"].contains(&path);
+    let uses_timeout = always_waits || path.ends_with("restart") || has_wait_flag(&command);
     let is_unused = |arg: &&Arg| {
         let id = arg.get_id().as_str();
         unused(path).contains(&id) || (id == TIMEOUT && !uses_timeout)
@@ -51,6 +52,16 @@ fn unused_settings(path: &str) -> &'static [&'static str] {
         "worker" => &["listen"],
         "proxy" => &["listen", "labels", "runtime", "heartbeat", "fence_after", "dead_after"],
         "healthcheck" => &["metrics_listen", "labels", "runtime"],
+        "net rules" | "net check" => &[
+            "listen",
+            "metrics_listen",
+            "node",
+            "labels",
+            "runtime",
+            "heartbeat",
+            "fence_after",
+            "dead_after",
+        ],
         _ => &[],
     }
 }
@@ -59,7 +70,9 @@ fn unused_settings(path: &str) -> &'static [&'static str] {
 fn unused(path: &str) -> &'static [&'static str] {
     match path {
         "dev" | "api" | "healthcheck" => &["api", OUTPUT],
-        "scheduler" | "worker" | "proxy" | "completions" | "man" => &["api", "token", "token_file", OUTPUT],
+        "scheduler" | "worker" | "proxy" | "net rules" | "net check" | "completions" | "man" => {
+            &["api", "token", "token_file", OUTPUT]
+        }
         "logs" | "pod logs" | "diff" | "backup" => &[OUTPUT],
         _ => &[],
     }
@@ -93,12 +106,19 @@ mod tests {
             ("ps", vec!["--output", "--api", "--token-file"], vec!["--timeout"]),
             ("svc rm", vec!["--timeout", "--output"], vec![]),
             ("restart", vec!["--timeout"], vec![]),
+            ("drain", vec!["--timeout"], vec![]),
+            ("job wait", vec!["--timeout"], vec![]),
             ("run", vec!["--timeout", "--output"], vec![]),
             ("logs", vec!["--api"], vec!["--output", "--timeout"]),
             ("cluster recover", vec!["--wait"], vec!["--timeout"]),
             ("healthcheck", vec!["--token-file"], vec!["--output", "--timeout", "--api", "--runtime"]),
             ("api", vec!["--listen"], vec!["--output", "--labels", "--runtime", "--node"]),
             ("worker", vec!["--node", "--labels"], vec!["--output", "--timeout", "--api", "--token"]),
+            (
+                "net rules",
+                vec!["--watch", "--redis-url"],
+                vec!["--listen", "--heartbeat", "--output", "--api"],
+            ),
             ("completions", vec![], vec!["--output", "--timeout", "--api", "--token"]),
         ] {
             let text = help(line);

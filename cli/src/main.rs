@@ -8,6 +8,8 @@ mod daemon_exit;
 mod daemons;
 mod dev;
 mod dev_token;
+#[cfg(test)]
+mod documented_commands;
 mod exit;
 mod healthcheck;
 mod help;
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
         Command::Api(settings) => block_on(daemons::api(&settings.with_token(token))).flatten(),
         Command::Scheduler(settings) => block_on(daemons::scheduler(&settings)).flatten(),
         Command::Proxy(options) => block_on(daemons::proxy(&options)).flatten(),
-        // The guard must stay small: `worker` creates its own runtime, with one thread for a guard.
+        // The supervisor must stay small: `worker` creates its own runtime, with one thread for a supervisor.
         Command::Worker(options) => {
             return daemons::worker(&options).map_or_else(report, ExitCode::from);
         }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use common::config::Config;
+use common::config::{Config, Serves};
 use proxy::names::closed::{ToClose, to_close};
 use proxy::names::probe;
 use proxy::names::rules::{self, Rules, RulesError};
@@ -33,8 +33,9 @@ pub(crate) struct NetOptions {
 
 #[derive(Subcommand)]
 enum NetCommand {
-    /// Set the rules of this host that lead from pods to its proxy, and close the host to pods. Takes the
-    /// right of root.
+    /// Set the rules of this host's firewall that lead from pods to its proxy, so that they reach services
+    /// by name, and that keep pods from the host itself and from the cluster's Redis and daemons. Without
+    /// --watch it ends then, and the rules stay until a reboot. Takes the right of root.
     Rules(Box<RulesOptions>),
     /// Say what is in the way of pods of this host that reach services by name.
     Check(Box<CheckOptions>),
@@ -65,9 +66,11 @@ struct RulesOptions {
 pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
     match &options.command {
         NetCommand::Rules(options) if options.remove => Ok(rules::remove().await?),
-        NetCommand::Rules(options) if options.watch => watch(&options.settings.load()?).await,
-        NetCommand::Rules(options) => set_once(&options.settings.load()?).await,
-        NetCommand::Check(options) => check(&options.settings.load()?, options.target.as_deref()).await,
+        NetCommand::Rules(options) if options.watch => watch(&options.settings.load(Serves::Nothing)?).await,
+        NetCommand::Rules(options) => set_once(&options.settings.load(Serves::Nothing)?).await,
+        NetCommand::Check(options) => {
+            check(&options.settings.load(Serves::Nothing)?, options.target.as_deref()).await
+        }
     }
 }
 

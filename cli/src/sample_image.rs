@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use clap::Args;
+use common::config::Serves;
 use worker::runtime::docker::DockerRuntime;
 use worker::runtime::sample_image::ensure_hello_image;
 
@@ -19,7 +20,7 @@ pub(crate) struct SampleImageOptions {
 
 /// Creates the image on the configured engine unless it exists there.
 pub(crate) async fn run(options: &SampleImageOptions) -> anyhow::Result<()> {
-    let config = options.settings.load()?;
+    let config = options.settings.load(Serves::Nothing)?;
     let docker =
         DockerRuntime::connect(config.docker_host.as_deref()).context("cannot connect to the engine")?;
     let tag = options.tag.as_str();

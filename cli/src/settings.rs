@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use common::config::{Config, ConfigError, Origin, Secret, Sources, parse_file};
+use common::config::{Config, ConfigError, Origin, Secret, Serves, Sources, parse_file};
 
 /// Read when no `--config` is given, if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
@@ -23,8 +23,8 @@ pub(crate) struct SettingFlags {
     /// Address that the API listens on [KUBELEET_LISTEN, default 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Address of the scheduler's or worker's /metrics, or off
-    /// [KUBELEET_METRICS_LISTEN, default 127.0.0.1:7071 (scheduler), 127.0.0.1:7072 (worker)]
+    /// Address of the /metrics of scheduler, worker and proxy, or off; without a port each has its own
+    /// [KUBELEET_METRICS_LISTEN, default 127.0.0.1:7071 (scheduler), :7072 (worker), :7073 (proxy)]
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
     /// Worker name [KUBELEET_NODE, default: the host name]
@@ -89,12 +89,12 @@ impl SettingFlags {
         self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
     }
 
-    /// Reads and validates all settings, then starts logging.
+    /// Reads and validates all settings of a process that serves `serves`, then starts logging.
     ///
     /// # Errors
     /// [`BadSettings`] lists every invalid setting. An unreadable configuration file is another
     /// error.
-    pub(crate) fn load(&self) -> anyhow::Result<Config> {
+    pub(crate) fn load(&self, serves: Serves) -> anyhow::Result<Config> {
         let file = self.read_config_file()?;
         let sources = Sources {
             flags: self.flags(),
@@ -103,7 +103,7 @@ impl SettingFlags {
             read_file: &|path| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}")),
             host_name: host_name(),
         };
-        let config = sources.config().map_err(BadSettings)?;
+        let config = sources.config(serves).map_err(BadSettings)?;
         common::telemetry::init(&config.log, config.log_json);
         Ok(config)
     }

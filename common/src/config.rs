@@ -138,7 +138,7 @@ impl std::str::FromStr for RuntimeKind {
     }
 }
 
-/// Where `kubeleet scheduler` and `kubeleet worker` serve `/metrics` and `/healthz`.
+/// Where scheduler, worker and proxy serve `/metrics` and `/healthz`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsListen {
     /// The daemon's own default address; serving is skipped with a warning if the address is in use.
@@ -146,7 +146,26 @@ pub enum MetricsListen {
     /// Metrics are not served.
     Off,
     /// The configured address, and where it was configured.
-    Address(SocketAddr, Origin),
+    Address {
+        /// The interface.
+        ip: IpAddr,
+        /// The port; without one the daemon's own default.
+        port: Option<u16>,
+        /// Where it was configured.
+        origin: Origin,
+    },
+}
+
+/// What a process serves by HTTP. Daemons of a machine may share a settings file: one that does not listen to
+/// an address needs no token for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serves {
+    /// The API, at [`Config::listen`].
+    Api,
+    /// Metrics, at [`Config::metrics_listen`].
+    Metrics,
+    /// Neither.
+    Nothing,
 }
 
 /// Where the proxy takes connections from the proxies of other hosts.
@@ -285,7 +304,7 @@ pub struct Config {
     pub redis: RedisUrl,
     /// Address that the API listens on.
     pub listen: SocketAddr,
-    /// Address that the scheduler and the worker serve their metrics on.
+    /// Address that scheduler, worker and proxy serve their metrics on.
     pub metrics_listen: MetricsListen,
     /// Connections that the API keeps open. Half of them may be streams.
     pub max_connections: usize,
@@ -371,13 +390,28 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns why the token that may only read would not hold anybody back.
-    fn read_token_problem(&self) -> Option<&'static str> {
+    /// Returns the setting of the address that `serves` listens to, if other machines reach it and no token
+    /// is required there, with the address and where it was set.
+    fn open_address(&self, serves: Serves, listen_origin: Origin) -> Option<(&'static str, IpAddr, Origin)> {
+        let (setting, ip, origin) = match (serves, self.metrics_listen) {
+            (Serves::Api, _) if self.token.is_none() => ("KUBELEET_LISTEN", self.listen.ip(), listen_origin),
+            (Serves::Metrics, MetricsListen::Address { ip, origin, .. })
+                if self.token.is_none() && self.read_token.is_none() =>
+            {
+                ("KUBELEET_METRICS_LISTEN", ip, origin)
+            }
+            _ => return None,
+        };
+        (!ip.is_loopback()).then_some((setting, ip, origin))
+    }
+
+    /// Returns why the token that may only read would not keep any client from writing.
+    fn read_token_problem(&self, serves: Serves) -> Option<&'static str> {
         let read_token = self.read_token.as_ref()?;
         match &self.token {
-            None => Some("without KUBELEET_TOKEN everybody may write: set that too"),
+            None if serves == Serves::Api => Some("without KUBELEET_TOKEN everybody may write: set that too"),
             Some(token) if token == read_token => Some("it is the same as KUBELEET_TOKEN, which may write"),
-            Some(_) => None,
+            None | Some(_) => None,
         }
     }
 
@@ -412,7 +446,7 @@ impl Config {
 pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_REDIS_URL", "redis://, rediss:// or redis+sentinel:// URL"),
     ("KUBELEET_LISTEN", "address of the API"),
-    ("KUBELEET_METRICS_LISTEN", "address of the scheduler's or worker's /metrics, or off"),
+    ("KUBELEET_METRICS_LISTEN", "address of the /metrics of scheduler, worker and proxy, or off"),
     ("KUBELEET_MAX_CONNECTIONS", "connections that the API keeps open"),
     ("KUBELEET_TOKEN", "bearer token of the API"),
     ("KUBELEET_TOKEN_FILE", "file with the bearer token"),
@@ -543,11 +577,11 @@ impl Sources<'_> {
         })
     }
 
-    /// Returns the checked configuration.
+    /// Returns the checked configuration of a process that serves `serves`.
     ///
     /// # Errors
     /// All invalid settings at once, not only the first one.
-    pub fn config(&self) -> Result<Config, Vec<ConfigError>> {
+    pub fn config(&self, serves: Serves) -> Result<Config, Vec<ConfigError>> {
         let mut problems = Vec::new();
         let p = &mut problems;
         let timing = self.timing(p);
@@ -623,26 +657,26 @@ impl Sources<'_> {
             log: self.read(p, "KUBELEET_LOG", "info".to_owned(), |t| Ok(t.to_owned())),
             log_json: self.read(p, "KUBELEET_LOG_FORMAT", false, log_format),
         };
-        if !config.listen.ip().is_loopback() && config.token.is_none() {
-            let origin = self.find("KUBELEET_LISTEN").map_or(Origin::Default, |(_, origin)| origin);
-            let problem = reachable_without_token(config.listen);
-            problems.push(ConfigError { setting: "KUBELEET_LISTEN".to_owned(), origin, problem });
-        }
-        if let MetricsListen::Address(address, origin) = config.metrics_listen
-            && !address.ip().is_loopback()
-            && config.token.is_none()
-        {
-            let problem = reachable_without_token(address);
-            problems.push(ConfigError { setting: "KUBELEET_METRICS_LISTEN".to_owned(), origin, problem });
-        }
-        if let Some(problem) = config.read_token_problem() {
-            let setting = "KUBELEET_READ_TOKEN";
-            let setting = if self.find(setting).is_some() { setting } else { "KUBELEET_READ_TOKEN_FILE" };
-            let origin = self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
-            let problem = problem.to_owned();
+        problems.extend(self.access_problems(&config, serves));
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// Returns what is wrong with the tokens of a process that serves `serves`.
+    fn access_problems(&self, config: &Config, serves: Serves) -> Vec<ConfigError> {
+        let origin_of = |setting| self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
+        let mut problems = Vec::new();
+        let open = config.open_address(serves, origin_of("KUBELEET_LISTEN"));
+        if let Some((setting, ip, origin)) = open {
+            let problem = reachable_without_token(serves, ip);
             problems.push(ConfigError { setting: setting.to_owned(), origin, problem });
         }
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+        if let Some(problem) = config.read_token_problem(serves) {
+            let setting = "KUBELEET_READ_TOKEN";
+            let setting = if self.find(setting).is_some() { setting } else { "KUBELEET_READ_TOKEN_FILE" };
+            let (setting, origin) = (setting.to_owned(), origin_of(setting));
+            problems.push(ConfigError { setting, origin, problem: problem.to_owned() });
+        }
+        problems
     }
 
     fn timing(&self, problems: &mut Vec<ConfigError>) -> Timing {
@@ -751,10 +785,13 @@ impl Sources<'_> {
         let origin = self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
         self.read(problems, setting, MetricsListen::Default, |text| match text {
             "off" => Ok(MetricsListen::Off),
-            text => match text.parse() {
-                Ok(address) => Ok(MetricsListen::Address(address, origin)),
-                Err(_) => {
-                    Err(format!("{text:?} is not an address with a port: write 127.0.0.1:7071, or off"))
+            text => match (text.parse::<SocketAddr>(), text.parse()) {
+                (Ok(address), _) => {
+                    Ok(MetricsListen::Address { ip: address.ip(), port: Some(address.port()), origin })
+                }
+                (Err(_), Ok(ip)) => Ok(MetricsListen::Address { ip, port: None, origin }),
+                (Err(_), Err(_)) => {
+                    Err(format!("{text:?} is not an address: write 10.0.0.1, 127.0.0.1:7071, or off"))
                 }
             },
         })
@@ -791,11 +828,12 @@ impl Sources<'_> {
     }
 }
 
-fn reachable_without_token(address: SocketAddr) -> String {
-    format!(
-        "{address} can be reached from other machines: set KUBELEET_TOKEN or KUBELEET_TOKEN_FILE, or \
-         listen on 127.0.0.1"
-    )
+fn reachable_without_token(serves: Serves, ip: IpAddr) -> String {
+    let tokens = match serves {
+        Serves::Metrics => "KUBELEET_READ_TOKEN, KUBELEET_READ_TOKEN_FILE",
+        Serves::Api | Serves::Nothing => "KUBELEET_TOKEN, KUBELEET_TOKEN_FILE",
+    };
+    format!("{ip} can be reached from other machines: set one of {tokens}, or listen on 127.0.0.1")
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -994,6 +1032,15 @@ mod tests {
     use super::*;
 
     fn config(flags: &[(&str, &str)], env: &[(&str, &str)], file: &str) -> Result<Config, String> {
+        config_of(Serves::Api, flags, env, file)
+    }
+
+    fn config_of(
+        serves: Serves,
+        flags: &[(&str, &str)],
+        env: &[(&str, &str)],
+        file: &str,
+    ) -> Result<Config, String> {
         let own = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
         };
@@ -1009,7 +1056,7 @@ mod tests {
             },
             host_name: "host1".into(),
         };
-        sources.config().map_err(|e| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        sources.config(serves).map_err(|e| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
     #[test]
@@ -1031,7 +1078,7 @@ mod tests {
                 let read_file = &|_: &str| Err("no such file".into());
                 let host_name = host.to_owned();
                 let sources = Sources { flags, environment, file, read_file, host_name };
-                sources.config().map(|config| config.node.to_string())
+                sources.config(Serves::Nothing).map(|config| config.node.to_string())
             };
             let errors = sources(&|_| None).unwrap_err();
             let message = errors.iter().map(ToString::to_string).collect::<String>();
@@ -1113,12 +1160,37 @@ mod tests {
         let parse = |value| config(&[], &setting(value), "").map(|config| config.metrics_listen);
         assert_eq!(config(&[], &[], "").unwrap().metrics_listen, MetricsListen::Default);
         assert_eq!(parse("off"), Ok(MetricsListen::Off));
-        let address = MetricsListen::Address(SocketAddr::from(([127, 0, 0, 1], 9)), Origin::Environment);
-        assert_eq!(parse("127.0.0.1:9"), Ok(address));
-        assert!(parse("7071").unwrap_err().contains("is not an address with a port"));
-        assert!(parse("0.0.0.0:7071").unwrap_err().contains("KUBELEET_TOKEN"));
-        let with_token = [setting("0.0.0.0:7071")[0], ("KUBELEET_TOKEN_FILE", "/token")];
-        assert!(config(&[], &with_token, "").is_ok());
+        let address = |text: &str, port| {
+            let (ip, origin) = (text.parse().unwrap(), Origin::Environment);
+            Ok(MetricsListen::Address { ip, port, origin })
+        };
+        assert_eq!(parse("127.0.0.1:9"), address("127.0.0.1", Some(9)));
+        assert_eq!(parse("10.0.0.1"), address("10.0.0.1", None), "each daemon has a port of its own");
+        assert_eq!(parse("[fd00::1]:9"), address("fd00::1", Some(9)));
+        assert_eq!(parse("fd00::1"), address("fd00::1", None));
+        assert!(parse("7071").unwrap_err().contains("is not an address"));
+    }
+
+    #[test]
+    fn a_daemon_needs_a_token_for_the_addresses_that_it_listens_to_itself() {
+        let file = "listen = \"10.0.0.1:7070\"\nmetrics_listen = \"10.0.0.1:7071\"";
+        let refused = |serves, env: &[_]| config_of(serves, &[], env, file).err().unwrap_or_default();
+        let token = [("KUBELEET_TOKEN_FILE", "/token")];
+        let read_token = [("KUBELEET_READ_TOKEN_FILE", "/token")];
+        assert_eq!(refused(Serves::Nothing, &[]), "");
+        for serves in [Serves::Nothing, Serves::Metrics, Serves::Api] {
+            assert_eq!(refused(serves, &token), "");
+        }
+        let api = refused(Serves::Api, &[]);
+        assert!(api.contains("KUBELEET_LISTEN") && !api.contains("KUBELEET_METRICS_LISTEN"), "{api}");
+        let metrics = refused(Serves::Metrics, &[]);
+        assert!(
+            metrics.contains("KUBELEET_METRICS_LISTEN") && !metrics.contains("KUBELEET_LISTEN"),
+            "{metrics}"
+        );
+        assert!(metrics.contains("set one of KUBELEET_READ_TOKEN"), "{metrics}");
+        assert_eq!(refused(Serves::Metrics, &read_token), "", "metrics can only be read");
+        assert!(refused(Serves::Api, &read_token).contains("everybody may write"));
     }
 
     #[test]

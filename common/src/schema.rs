@@ -267,7 +267,10 @@ schemas! {
                 "required": ["target"],
                 "additionalProperties": false,
                 "properties": {
-                    "type": {"type": "string", "enum": ["volume", "bind", "tmpfs"]},
+                    "type": {
+                        "type": "string", "enum": ["volume", "bind", "tmpfs"],
+                        "description": "What Compose calls it; `kind` says more",
+                    },
                     "kind": {
                         "type": "string", "enum": ["local", "persistent", "shared", "tmpfs", "bind"],
                         "description": "What becomes of its data: it goes with the pod, it stays with the replica, it \
@@ -279,7 +282,10 @@ schemas! {
                         "description": "Its name in the service, or a path of the host",
                     },
                     "target": {"type": "string", "pattern": "^/[^:\\x00]+$", "description": "Its path in the container"},
-                    "read_only": {"type": "boolean", "default": false},
+                    "read_only": {
+                        "type": "boolean", "default": false,
+                        "description": "Whether the container may only read it",
+                    },
                     "space": {
                         "type": ["integer", "string", "null"], "minimum": 0, "maximum": MAX_MEMORY_BYTES,
                         "description": "How much it is meant to hold: bytes, or a text such as `10G`",
@@ -293,6 +299,7 @@ schemas! {
                         "type": "object", "additionalProperties": false,
                         "description": "Only of the type tmpfs",
                         "properties": {"size": {
+                            "description": "Most that it may hold, as memory of the container",
                             "type": ["integer", "string"], "minimum": 0, "maximum": MAX_MEMORY_BYTES,
                             "pattern": BYTES,
                         }},
@@ -374,7 +381,10 @@ schemas! {
                             {"type": "null"},
                         ],
                     },
-                    "protocol": {"type": "string", "enum": ["tcp", "udp"], "default": "tcp"},
+                    "protocol": {
+                        "type": "string", "enum": ["tcp", "udp"], "default": "tcp",
+                        "description": "The protocol of both ports",
+                    },
                 },
             },
         ],

@@ -73,10 +73,10 @@ fn walk(node: &Node, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) 
         return;
     }
     for field in node.fields() {
-        if field.name.starts_with(EXTENSION) {
+        let inner = fields::path_of(path, field.name);
+        if field.name.starts_with(EXTENSION) && fields::row(&inner).is_none() {
             continue;
         }
-        let inner = fields::path_of(path, field.name);
         let name = if name.is_empty() { field.name.to_owned() } else { format!("{name}.{}", field.name) };
         let goes_on = match fields::row(&inner) {
             Some(row) => visit(Visited::Known {

@@ -32,7 +32,7 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::document::Node;
-use common::ids::{AppName, ValueName};
+use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
 use common::value::ValueKind;
 
@@ -78,6 +78,8 @@ pub struct App {
     pub name: AppName,
     /// The services with an active profile or none, each after those that it depends on.
     pub services: Vec<ServiceInput>,
+    /// Those of them whose files do not say what is reached from outside.
+    pub without_ingress: BTreeSet<ServiceName>,
     /// The names of all services of the files, also of those that are not active.
     pub all_names: BTreeSet<String>,
     /// The secrets and configs that the services use and the app makes.
@@ -129,7 +131,8 @@ fn read(project: &Project, sources: &dyn Sources, report: &mut Report) -> Option
     profiles.extend(listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
     let mut declared = Declared::new(&root, &name, &variables, sources);
     let all = services::all(&root, &profiles, project.shares_volumes, &mut declared, report);
-    let services::All { services, all_names, has_common_volumes } = all;
+    let services::All { services, without_ingress, all_names, has_common_volumes } = all;
     let (values, all_values) = declared.finish();
-    Some(App { name, services, all_names, values, all_values, has_common_volumes, notes: Vec::new() })
+    let notes = Vec::new();
+    Some(App { name, services, without_ingress, all_names, values, all_values, has_common_volumes, notes })
 }

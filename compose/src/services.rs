@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::document::{Field, Mistake, Node, Reading};
-use common::ids::AppName;
+use common::ids::{AppName, ServiceName};
 use common::spec::ServiceInput;
 
 use crate::names::{label, text_at};
@@ -21,6 +21,8 @@ pub(crate) struct All {
     pub(crate) services: Vec<ServiceInput>,
     /// The names of all.
     pub(crate) all_names: BTreeSet<String>,
+    /// The whole names of the active ones whose files do not say what is reached from outside.
+    pub(crate) without_ingress: BTreeSet<ServiceName>,
     /// Whether several of them have the same named volume.
     pub(crate) has_common_volumes: bool,
 }
@@ -62,9 +64,20 @@ pub(crate) fn all(
         share_volumes(&common, &mut documents);
     }
     note_uses(root, &documents, &common, shares_volumes, report);
-    let services = translated_services.iter();
-    let services = services.filter_map(|(name, translated)| checked(name, translated, report)).collect();
-    All { services, all_names: names.into_values().collect(), has_common_volumes: !common.is_empty() }
+    let (mut services, mut without_ingress) = (Vec::new(), BTreeSet::new());
+    for (name, translated) in &translated_services {
+        let Some(service) = checked(name, translated, report) else { continue };
+        if !translated.document.has_field("ingress") {
+            without_ingress.insert(service.name().clone());
+        }
+        services.push(service);
+    }
+    All {
+        services,
+        without_ingress,
+        all_names: names.into_values().collect(),
+        has_common_volumes: !common.is_empty(),
+    }
 }
 
 /// Returns the whole names of the services, by their names in the file. A change of an active one is noted.

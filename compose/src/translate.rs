@@ -398,6 +398,19 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
 }
 
+/// A variable of the file is a text, and ports are numbers.
+pub(crate) fn ingress(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let rule = |rule: &Node| {
+        let mut copy = rule.clone();
+        for part in rule.fields().filter(|part| matches!(part.name, "port" | "tcp")) {
+            copy.set(part.name, part.place, part.value.unquoted());
+        }
+        copy
+    };
+    let rules = field.value.items().map(|rules| Node::list(rules.iter().map(rule).collect(), field.place));
+    draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
+}
+
 /// Services that are left out because their profile is not active are not awaited; if they are required, that
 /// is a mistake which the order of the services has found.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_, '_>) {

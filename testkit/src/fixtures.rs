@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::config::{Config, Sources};
+use common::config::{Config, Serves, Sources};
 use common::ids::{HolderId, NodeName, PodId, PodName, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::{NodeInfo, Resources};
@@ -27,7 +27,7 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
         read_file: &|path| Err(format!("{path} is not for tests")),
         host_name: "host".to_owned(),
     };
-    sources.config().unwrap()
+    sources.config(Serves::Nothing).unwrap()
 }
 
 /// The service `web` of one replica, in its first generation.

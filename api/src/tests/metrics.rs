@@ -49,6 +49,10 @@ async fn a_daemon_serves_its_metrics_with_the_access_control_of_the_api() {
         let with_token = [("authorization", &*format!("Bearer {token}"))];
         assert_eq!(call(&closed, "GET", "/metrics", &with_token, "").await.status, status, "{token}");
     }
+    let read_only = metrics_router(None, Some(&read_token));
+    call(&read_only, "GET", "/metrics", &[], "").await.problem(401, "unauthorized");
+    let with_token = [("authorization", "Bearer re4der")];
+    assert_eq!(call(&read_only, "GET", "/metrics", &with_token, "").await.status, 200);
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     }
     let mut unchanged = Vec::new();
     for input in &desired.services {
-        let Some((service, result)) = batch.accept(put(&client, input).await)? else { continue };
+        let Some((service, result)) = batch.accept(put(&client, &desired, input).await)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, result)?;
         goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
@@ -103,7 +103,7 @@ async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> R
         }
     }
     for input in &desired.services {
-        let compared = Comparison::read(&context.client, input).await;
+        let compared = Comparison::read(&context.client, desired, input).await;
         if let Some(comparison) = batch.accept(compared)? {
             let name = format!("service/{}", input.name());
             let effect = comparison.effect().map(|effect| format!(": {effect}")).unwrap_or_default();
@@ -118,19 +118,24 @@ async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> R
 }
 
 /// Writes a service. Also returns `created`, `configured` or `unchanged`.
-async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'static str), CommandError> {
+async fn put(
+    client: &Client,
+    desired: &Desired,
+    input: &ServiceInput,
+) -> Result<(ServiceView, &'static str), CommandError> {
     let before = match client.service(input.name().as_str()).await {
         Ok(service) => Some(service),
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
-    if let (Some(before), Ok(after)) = (&before, service_form::normal(input)) {
-        let before = service_form::stored(before);
-        if before != after {
-            stderr::note(&format!("service/{}: {}", after.name(), effect::of_change(&before, &after)));
-        }
+    let stored = before.as_ref().map(service_form::stored);
+    let input = desired.over(input, stored.as_ref());
+    if let (Some(stored), Ok(after)) = (&stored, service_form::normal(&input))
+        && *stored != after
+    {
+        stderr::note(&format!("service/{}: {}", after.name(), effect::of_change(stored, &after)));
     }
-    let after = client.put_service(input, None).await?;
+    let after = client.put_service(&input, None).await?;
     let result = match before {
         None => "created",
         // A write that changes nothing keeps the time of the last change.

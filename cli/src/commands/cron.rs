@@ -38,7 +38,8 @@ pub(crate) enum CronCommand {
     Ls(ListArgs),
     /// Create a job of a cron now, whatever its schedule says.
     Run(RunArgs),
-    /// Create no more jobs of crons by themselves; those that run go on.
+    /// Create no more jobs at the times of the schedule, until `cron resume`. Jobs that run go on, and `cron
+    /// run` creates one all the same; what is missed meanwhile is not made up.
     Suspend(CronNames),
     /// Create jobs again at the times of the schedule, from the next one on.
     Resume(CronNames),
@@ -48,7 +49,7 @@ pub(crate) enum CronCommand {
 #[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    style: ListStyle,
+    pub(super) style: ListStyle,
 }
 
 /// Arguments of `cron run`.

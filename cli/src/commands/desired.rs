@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use common::document;
-use common::ids::{AppName, ValueName};
+use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
 use common::value::{MAX_VALUE_BYTES, ValueKind};
 use compose::{AppValue, Finding, NoteKind, Project, SourceError, Sources};
@@ -18,6 +18,7 @@ use crate::output::humanize;
 use crate::stderr;
 
 /// The services of all files.
+#[derive(Default)]
 pub(super) struct Desired {
     /// In the order in which they are to be applied.
     pub(super) services: Vec<ServiceInput>,
@@ -26,6 +27,8 @@ pub(super) struct Desired {
     /// The secrets and configs of the app that its services use.
     pub(super) values: Vec<AppValue>,
     notes: Vec<compose::Note>,
+    /// The services of Compose files that do not say what is reached from outside.
+    without_ingress: BTreeSet<ServiceName>,
 }
 
 /// The app of Compose files.
@@ -38,6 +41,22 @@ pub(super) struct DesiredApp {
 }
 
 impl Desired {
+    /// Returns a service as it is to be stored where `stored` is. A Compose file that does not say what is
+    /// reached from outside leaves that as it is, which is noted.
+    pub(super) fn over(&self, input: &ServiceInput, stored: Option<&ServiceInput>) -> ServiceInput {
+        let mut input = input.clone();
+        let kept = stored.map_or(&[][..], |stored| &stored.fields.ingress);
+        if !kept.is_empty() && self.without_ingress.contains(input.name()) {
+            stderr::note(&format!(
+                "service/{}: keeps its ingress, which the Compose files do not have: write it below `x-kubeleet` \
+                 of the service, or `ingress: []` there to remove it",
+                input.name()
+            ));
+            input.fields.ingress = kept.to_vec();
+        }
+        input
+    }
+
     /// Prints what the files ask for and do not get.
     pub(super) fn print_notes(&self) {
         for note in &self.notes {
@@ -85,7 +104,7 @@ pub(super) async fn read_files(
     for folder in files.iter().filter(|file| *file != "-" && Path::new(file).is_dir()) {
         put_in_order(folder, &mut compose_files)?;
     }
-    let mut desired = Desired { services, app: None, values: Vec::new(), notes: Vec::new() };
+    let mut desired = Desired { services, ..Desired::default() };
     if !compose_files.is_empty() {
         let mut project = project(compose_files, compose);
         let mut loaded = compose::load(&project, &texts);
@@ -141,6 +160,7 @@ fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandErro
 impl Desired {
     fn add(&mut self, app: compose::App) {
         self.services.extend(app.services);
+        self.without_ingress = app.without_ingress;
         self.app = Some(DesiredApp { name: app.name, all_names: app.all_names, all_values: app.all_values });
         self.values = app.values;
         self.notes = app.notes;

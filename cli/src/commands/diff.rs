@@ -5,7 +5,7 @@ use common::spec::ServiceInput;
 
 use super::app_values::{self, Change};
 use super::context::Context;
-use super::desired;
+use super::desired::{self, Desired};
 use super::error::CommandError;
 use super::service_files::FileArgs;
 use super::{effect, service_form};
@@ -32,14 +32,19 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares a service of a file with the stored one.
-    pub(super) async fn read(client: &Client, input: &ServiceInput) -> Result<Self, CommandError> {
+    /// Compares a service of the files with the stored one.
+    pub(super) async fn read(
+        client: &Client,
+        desired: &Desired,
+        input: &ServiceInput,
+    ) -> Result<Self, CommandError> {
         let before = match client.service(input.name().as_str()).await {
             Ok(view) => Some(service_form::stored(&view)),
             Err(error) if error.status() == Some(404) => None,
             Err(error) => return Err(error.into()),
         };
-        let after = service_form::normal(input).map_err(|violations| {
+        let input = desired.over(input, before.as_ref());
+        let after = service_form::normal(&input).map_err(|violations| {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
             CommandError::Usage(format!("service {}: {}", input.name(), violations.join("; ")))
         })?;
@@ -102,8 +107,8 @@ async fn differences(files: &FileArgs, context: &mut Context<'_>) -> Result<Exit
             }
         }
     }
-    for input in desired.services {
-        let text = Comparison::read(&context.client, &input).await?.text()?;
+    for input in &desired.services {
+        let text = Comparison::read(&context.client, &desired, input).await?.text()?;
         if !text.is_empty() {
             context.output.print_bytes(text.as_bytes())?;
             exit = Exit::Error;

@@ -21,7 +21,8 @@ use crate::stderr;
 #[command(
     after_help = "A node that was drained gets no new pods: `kubeleet uncordon NODE` changes that. If a \
                         replacement is not ready within --timeout, the rest stays where it is; begin again \
-                        any time."
+                        any time.\n\nPods whose persistent volume is on the node stay and are named: no other \
+                        node could start them."
 )]
 pub(crate) struct DrainArgs {
     /// Name of the node.
@@ -34,11 +35,14 @@ pub(crate) struct DrainArgs {
 pub(super) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let node = context.client.cordon(&args.node, true).await?;
     context.output.print_result(&node, "cordoned")?;
+    let bound = bound_to(&args.node, context).await?;
     loop {
         let pods = pods_on(&args.node, context).await?;
-        let round = next_round(&pods, &BTreeSet::new());
+        let (staying, moving): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| is_bound(pod, &bound));
+        let round = next_round(&moving, &BTreeSet::new());
         if round.is_empty() {
-            return finish(&pods, &node, context);
+            note_bound(&staying, &args.node);
+            return finish(&moving, &node, context);
         }
         let replaced = replace(&round, context).await?;
         if let Some(failure) = replaced.into_iter().map(|(_, exit)| exit).find(|exit| *exit != Exit::Ok) {
@@ -62,6 +66,35 @@ pub(super) async fn replace_all(
         }
         let replaced = replace(&round, context).await?;
         stuck.extend(replaced.into_iter().filter(|(_, exit)| *exit != Exit::Ok).map(|(service, _)| service));
+    }
+}
+
+/// A replica of a service, whose data is on a node.
+type Replica = (ServiceName, u32);
+
+/// Returns the replicas whose persistent volumes are on a node: no other node can start them.
+async fn bound_to(node: &str, context: &Context<'_>) -> Result<BTreeSet<Replica>, CommandError> {
+    let volumes = context.client.volumes().await?;
+    let here =
+        volumes.into_iter().filter(|volume| volume.node.as_ref().is_some_and(|on| on.as_str() == node));
+    Ok(here.filter_map(|volume| Some((volume.service, volume.replica?))).collect())
+}
+
+fn is_bound(pod: &PodView, bound: &BTreeSet<Replica>) -> bool {
+    pod.service.as_ref().is_some_and(|service| bound.contains(&(service.clone(), pod.replica)))
+}
+
+/// Says which pods stay because of their data.
+fn note_bound(pods: &[PodView], node: &str) {
+    let names: Vec<String> =
+        pods.iter().filter(|pod| is_here(pod)).map(|pod| format!("{}-{}", pod.name, pod.replica)).collect();
+    if !names.is_empty() {
+        stderr::note(&format!(
+            "{} left on {node}: {}. The data of persistent volumes is there, and no other node has it. What uses it \
+             is down while the machine is; `kubeleet pod stop POD` ends a pod in order before",
+            humanize::count(names.len() as u64, "pod"),
+            names.join(", ")
+        ));
     }
 }
 
@@ -136,6 +169,20 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::client::fixtures;
+
+    #[test]
+    fn a_pod_is_bound_to_the_node_that_has_the_volume_of_its_replica() {
+        let pod = |service: Option<&str>, replica| PodView {
+            service: service.map(|name| ServiceName::new(name).unwrap()),
+            replica,
+            ..fixtures::pod("a", Phase::Running)
+        };
+        let bound = BTreeSet::from([(ServiceName::new("db").unwrap(), 1)]);
+        assert!(is_bound(&pod(Some("db"), 1), &bound));
+        for other in [pod(Some("db"), 0), pod(Some("web"), 1), pod(None, 1)] {
+            assert!(!is_bound(&other, &bound));
+        }
+    }
 
     #[test]
     fn one_pod_of_each_service_leaves_at_a_time() {

@@ -8,8 +8,13 @@ use serde_json::{Map, Value};
 use crate::output::humanize;
 
 /// Returns how many pods are replaced, and the fields because of which: `3 pods are replaced: image, user`.
+/// One that only the former service has is `ingress (removed)`.
 pub(super) fn of_change(before: &ServiceInput, after: &ServiceInput) -> String {
-    let changed = changed_fields(before, after).join(", ");
+    let kept = fields(after);
+    let changed = changed_fields(before, after).into_iter();
+    let changed =
+        changed.map(|name| if kept.contains_key(&name) { name } else { format!("{name} (removed)") });
+    let changed = changed.collect::<Vec<_>>().join(", ");
     match before.pod != after.pod {
         true => {
             let replaced = before.replicas.min(after.replicas);
@@ -50,10 +55,15 @@ mod tests {
             (
                 "image: a\nreplicas: 1\nlabels: {x: y}",
                 "image: a\nuser: app\nreplicas: 3",
-                "1 pod is replaced: labels, replicas, user",
+                "1 pod is replaced: labels (removed), replicas, user",
             ),
             ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas"),
             ("image: a", "image: a\nupdate: {order: start-first}", "no pod is replaced: update"),
+            (
+                "image: a\ningress: [{host: web.example, port: 80}]",
+                "image: a\nuser: app",
+                "1 pod is replaced: ingress (removed), user",
+            ),
         ] {
             assert_eq!(of_change(&read(before), &read(after)), expected);
         }

@@ -85,7 +85,7 @@ fn explain(path: &str) -> Result<String, CommandError> {
         let rows = fields.iter().map(|(name, field)| {
             vec![name.clone(), schema.type_of(field), first_sentence(&description(&schema.whole(field)))]
         });
-        text.push_str(&format!("\n{}", table::render(&["FIELD", "VALUE", "MEANING"], rows.collect())));
+        text.push_str(&format!("\n{}\n", table::render(&["FIELD", "VALUE", "MEANING"], rows.collect())));
     }
     Ok(text)
 }
@@ -189,9 +189,10 @@ impl Schema {
 
     /// Returns a part with what the definition says that it refers to, except what it says itself.
     fn whole(&self, part: &Value) -> Value {
-        let mut whole = part.clone();
-        for choice in self.choices(part) {
-            let Value::Object(fields) = choice else { continue };
+        let mut whole = self.resolved(part);
+        let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| whole[key].as_array().cloned());
+        for choice in choices.into_iter().flatten() {
+            let Value::Object(fields) = self.whole(&choice) else { continue };
             for (key, value) in fields {
                 if whole.get(&key).is_none() {
                     whole[key] = value;
@@ -212,14 +213,21 @@ impl Schema {
         }
     }
 
-    /// Returns the fields of a map, or of the items of a list of maps.
+    /// Returns the fields of a map, or of the items of a list of maps. One that several forms have is there
+    /// once.
     fn fields(&self, part: &Value) -> Vec<(String, Value)> {
         let of_choice = |choice: Value| match choice["properties"].as_object() {
             Some(fields) => fields.iter().map(|(name, field)| (name.clone(), field.clone())).collect(),
             None if choice["items"].is_object() => self.fields(&choice["items"]),
             None => Vec::new(),
         };
-        self.choices(part).into_iter().flat_map(of_choice).collect()
+        let mut fields: Vec<(String, Value)> = Vec::new();
+        for (name, field) in self.choices(part).into_iter().flat_map(of_choice) {
+            if !fields.iter().any(|(known, _)| *known == name) {
+                fields.push((name, field));
+            }
+        }
+        fields
     }
 
     /// Returns in words which values a field can have.
@@ -275,6 +283,22 @@ mod tests {
             }
         }
         assert!(explain("service.restart").unwrap().contains("`always` or `on-failure` or `never`"));
+    }
+
+    #[test]
+    fn every_field_at_any_depth_has_a_meaning_and_is_listed_once() {
+        fn check(schema: &Schema, path: &str, part: &Value) {
+            let text = explain(path).unwrap();
+            assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{text:?}");
+            let fields = schema.fields(part);
+            for (name, field) in &fields {
+                assert_eq!(fields.iter().filter(|(other, _)| other == name).count(), 1, "{path}.{name}");
+                assert_ne!(description(&schema.whole(field)), "", "{path}.{name}");
+                check(schema, &format!("{path}.{name}"), field);
+            }
+        }
+        let schema = Schema(schema::of_service());
+        check(&schema, "service", &schema.0);
     }
 
     #[test]

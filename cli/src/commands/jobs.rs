@@ -11,6 +11,7 @@ use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 use crate::output::jobs::JobRow;
+use crate::stderr;
 
 /// Arguments of `job`: without a subcommand it lists.
 #[derive(Debug, Args)]
@@ -41,7 +42,8 @@ pub(crate) enum JobCommand {
         #[arg(value_name = "JOB", value_parser = object::service)]
         job: String,
     },
-    /// Wait until a job is complete, or has failed: exit code 1.
+    /// Wait until a job is complete, or has failed: exit code 1. After --timeout the exit code is 6, and the
+    /// job goes on.
     Wait {
         /// Name of the job.
         #[arg(value_name = "JOB", value_parser = object::service)]
@@ -54,9 +56,9 @@ pub(crate) enum JobCommand {
 pub(crate) struct ListArgs {
     /// Only the jobs of this cron.
     #[arg(long, value_name = "CRON", value_parser = object::service)]
-    cron: Option<String>,
+    pub(super) cron: Option<String>,
     #[command(flatten)]
-    style: ListStyle,
+    pub(super) style: ListStyle,
 }
 
 /// Runs a subcommand.
@@ -70,7 +72,14 @@ pub(super) async fn run(command: JobCommand, context: &mut Context<'_>) -> Resul
         }
         JobCommand::Wait { job } => {
             let generation = context.client.service(&job).await?.generation;
-            Ok(context.waiter().wait_for(Goal::Ready { service: job, generation }).await)
+            let goal = Goal::Ready { service: job.clone(), generation };
+            let exit = context.waiter().wait_for(goal).await;
+            if exit == Exit::TimedOut {
+                stderr::note(&format!(
+                    "the job goes on; to wait for longer: kubeleet job wait {job} --timeout 1h"
+                ));
+            }
+            Ok(exit)
         }
     }
 }

@@ -144,7 +144,7 @@ async fn select(args: &LogArgs, client: &Client) -> Result<Selected, CommandErro
     let objects = if objects.is_empty() { vec![ObjectName::untyped(&args.objects[0])] } else { objects };
     for ObjectName { object_type, name } in objects {
         match object_type {
-            Some(ObjectType::Service) => {
+            Some(of) if of.is_service() => {
                 selected.services.push(client.service(&name).await?.name.to_string())
             }
             Some(ObjectType::App) => {

@@ -1,9 +1,14 @@
 //! The words for types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
 
+use common::spec::Kind;
+
 /// A type of object that has names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectType {
     Service,
+    /// A service of this kind, as is a cron.
+    Job,
+    Cron,
     App,
     Pod,
     Node,
@@ -37,6 +42,8 @@ impl ObjectType {
     pub(super) fn parse(word: &str) -> Option<Self> {
         match word {
             "svc" | "service" | "services" => Some(Self::Service),
+            "job" | "jobs" => Some(Self::Job),
+            "cron" | "crons" | "cj" | "cronjob" | "cronjobs" => Some(Self::Cron),
             "app" | "apps" => Some(Self::App),
             "po" | "pod" | "pods" => Some(Self::Pod),
             "no" | "node" | "nodes" => Some(Self::Node),
@@ -51,10 +58,26 @@ impl ObjectType {
         }
     }
 
+    /// Returns whether its objects are services, which all commands for services take.
+    pub(super) fn is_service(self) -> bool {
+        self.service_kind().is_some() || self == Self::Service
+    }
+
+    /// Returns the kind of service that it means; none if it means any, or none.
+    pub(super) fn service_kind(self) -> Option<Kind> {
+        match self {
+            Self::Job => Some(Kind::Job),
+            Self::Cron => Some(Kind::Cron),
+            _ => None,
+        }
+    }
+
     /// Returns the word for the type in `-o name`.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Service => "service",
+            Self::Job => "job",
+            Self::Cron => "cron",
             Self::App => "app",
             Self::Pod => "pod",
             Self::Node => "node",
@@ -103,6 +126,9 @@ pub(super) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<O
 /// Reads the name of an object of a known type, with or without the type before it.
 fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     match split(text) {
+        ObjectName { object_type: Some(other), name } if other.is_service() && expected.is_service() => {
+            Ok(name)
+        }
         ObjectName { object_type: Some(other), .. } if other != expected => {
             Err(format!("this is a {}, but the command needs a {}", other.as_str(), expected.as_str()))
         }
@@ -121,7 +147,8 @@ pub(super) fn services(words: &[String]) -> Result<Vec<String>, String> {
         return Ok(words.to_vec());
     }
     let names = objects.into_iter().map(|ObjectName { object_type, name }| match object_type {
-        None | Some(ObjectType::Service) => Ok(name),
+        None => Ok(name),
+        Some(of) if of.is_service() => Ok(name),
         Some(other) => Err(format!("{name} is a {}, but the command needs a service", other.as_str())),
     });
     names.collect()
@@ -207,6 +234,8 @@ mod tests {
             ("secret db_password", Some(Secret), "db_password"),
             ("configs/app.conf", Some(Config), "app.conf"),
             ("vol/web_data_0", Some(Volume), "web_data_0"),
+            ("job sums", Some(ObjectType::Job), "sums"),
+            ("cronjobs/nightly", Some(ObjectType::Cron), "nightly"),
             ("web", None, "web"),
             ("a/b", None, "a/b"),
         ] {
@@ -227,5 +256,6 @@ mod tests {
         assert_eq!(pod("pod/web-0").unwrap(), "web-0");
         assert!(pod("svc/web").unwrap_err().contains("needs a pod"));
         assert_eq!(service("x/y").unwrap(), "x/y");
+        assert_eq!(service("job/sums").unwrap(), "sums", "a job is a service");
     }
 }

@@ -8,9 +8,11 @@ use super::app::{self, AppCommand};
 use super::app_values;
 use super::batch::Batch;
 use super::context::Context;
+use super::cron::{self, CronCommand};
 use super::desired;
 use super::edit::EditArgs as ServiceEditArgs;
 use super::error::CommandError;
+use super::jobs::{self, JobCommand};
 use super::node::{self, NodeCommand};
 use super::object::{self, ObjectName, ObjectType};
 use super::pod::{self, PodCommand};
@@ -27,16 +29,16 @@ use crate::exit::Exit;
 use crate::output::ListStyle;
 
 /// What a command needs if no type is given.
-const TYPE_REQUIRED: &str = "say of which type it is: service, app, pod, node, volume, secret, config or queue, \
-                             for example `service/web`";
+const TYPE_REQUIRED: &str = "say of which type it is: service, job, cron, app, pod, node, volume, secret, config or \
+                             queue, for example `service/web`";
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
                         kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
-    /// Type of object, with a name to show only that one: services, apps, pods, nodes, volumes, secrets,
-    /// configs, routes, queues.
+    /// Type of object, with a name to show only that one: services, jobs, crons, apps, pods, nodes, volumes,
+    /// secrets, configs, routes, queues.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]
@@ -119,6 +121,11 @@ async fn list(
         ObjectType::Service => {
             service::run(ServiceCommand::Ls(service::ListArgs { selector, style }), context).await
         }
+        ObjectType::Job => {
+            let args = jobs::ListArgs { style, ..jobs::ListArgs::default() };
+            jobs::run(JobCommand::Ls(args), context).await
+        }
+        ObjectType::Cron => cron::run(CronCommand::Ls(cron::ListArgs { style }), context).await,
         ObjectType::App => app::run(AppCommand::Ls(app::ListArgs { style }), context).await,
         ObjectType::Pod => {
             let args = pod::ListArgs { selector, style, ..pod::ListArgs::default() };
@@ -156,8 +163,12 @@ pub(super) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> R
 async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let [ObjectName { object_type, name }] =
         <[_; 1]>::try_from(names).map_err(|_| CommandError::Usage("give one name".to_owned()))?;
-    match object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))? {
-        ObjectType::Service => service::run(ServiceCommand::Describe { service: name }, context).await,
+    let object_type = object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))?;
+    check_kind(object_type, &[&name], context).await?;
+    match object_type {
+        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
+            service::run(ServiceCommand::Describe { service: name }, context).await
+        }
         ObjectType::App => app::run(AppCommand::Describe { app: name }, context).await,
         ObjectType::Pod => pod::run(PodCommand::Describe { pod: name }, context).await,
         ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
@@ -171,6 +182,24 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
             "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
         )),
     }
+}
+
+/// Checks that services are of the kind that the type means.
+async fn check_kind(
+    object_type: ObjectType,
+    names: &[impl AsRef<str>],
+    context: &Context<'_>,
+) -> Result<(), CommandError> {
+    let Some(kind) = object_type.service_kind() else { return Ok(()) };
+    for name in names.iter().map(AsRef::as_ref) {
+        let found = context.client.service(name).await?.kind;
+        if found != kind {
+            return Err(CommandError::NotFound(format!(
+                "there is no {kind} {name}: it is a {found}, as in `kubeleet describe {found}/{name}`"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// `delete`: each type by its own command, in the order in which the types are named.
@@ -213,8 +242,9 @@ async fn delete_all(
     wait: bool,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
+    check_kind(object_type, &names, context).await?;
     match object_type {
-        ObjectType::Service => {
+        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
             service::run(ServiceCommand::remove(names, SelectorArgs::default(), wait), context).await
         }
         ObjectType::App => app::run(AppCommand::remove(names, wait), context).await,

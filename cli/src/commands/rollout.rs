@@ -35,13 +35,15 @@ pub(crate) enum RolloutCommand {
         #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
-    /// Replace the pods of a service further, also if new ones are bad.
+    /// Go on with an update that was paused, by `rollout pause` or because new pods are bad, in spite of
+    /// these. Returns at once; `rollout status` waits.
     Resume {
         /// Name of the service.
         #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
-    /// Replace the pods after the first ones, too: `canary` of the update policy waits for this.
+    /// Go on with an update that waits after its first pods, because its policy has a `canary`: the others
+    /// are replaced step by step. Returns at once; `rollout status` waits.
     Promote {
         /// Name of the service.
         #[arg(value_name = "SERVICE", value_parser = object::service)]

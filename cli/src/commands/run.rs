@@ -16,7 +16,7 @@ use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::wait::Goal;
-use super::{env_file, job, service_name, values};
+use super::{env_file, run_to_end, service_name, values};
 use crate::client::Client;
 use crate::exit::Exit;
 
@@ -78,14 +78,14 @@ pub(crate) struct RunArgs {
     /// If not all pods fit the cluster, start those that do; the others wait for resources.
     #[arg(long)]
     allow_partial: bool,
-    /// Wait until all its pods run. A job (--restart never or on-failure) is waited for until its pods have
-    /// ended, and the exit code is that of its container.
+    /// Wait until all its pods run. With --restart never or on-failure wait until they have ended; the exit
+    /// code is that of the first container that failed.
     #[arg(long)]
     wait: bool,
     /// Return at once: the default, as without --wait.
     #[arg(long, short, conflicts_with = "wait")]
     detach: bool,
-    /// Delete the service once its pods have ended. Only for jobs, with --wait.
+    /// Delete the service once its pods have ended. Only with --wait, and --restart never or on-failure.
     #[arg(long, requires = "wait")]
     rm: bool,
     /// Command and arguments that replace those of the image.
@@ -95,8 +95,8 @@ pub(crate) struct RunArgs {
 
 /// Creates the service and, with `--wait`, waits until it is ready.
 pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    if args.rm && !args.is_job() {
-        let detail = "--rm is for jobs: add --restart never or --restart on-failure";
+    if args.rm && !args.ends_by_itself() {
+        let detail = "--rm is for pods that end: add --restart never or --restart on-failure";
         return Err(CommandError::Usage(detail.to_owned()));
     }
     let client = context.client.allowing_partial(args.allow_partial);
@@ -109,8 +109,8 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     if !args.wait {
         return Ok(Exit::Ok);
     }
-    if args.is_job() {
-        return job::wait(&service, args.rm, context).await;
+    if args.ends_by_itself() {
+        return run_to_end::wait(&service, args.rm, context).await;
     }
     let goal = Goal::Ready { service: service.name.to_string(), generation: service.generation };
     Ok(context.waiter().wait_for(goal).await)
@@ -140,7 +140,7 @@ fn random_suffix() -> String {
 
 impl RunArgs {
     /// Returns true if the pods end by themselves.
-    fn is_job(&self) -> bool {
+    fn ends_by_itself(&self) -> bool {
         matches!(self.restart, Some(RestartPolicy::Never | RestartPolicy::OnFailure))
     }
 

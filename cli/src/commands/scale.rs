@@ -89,7 +89,7 @@ fn with_number(names: &[String], replicas: u32) -> Result<Vec<Target>, String> {
 /// Reads `web=3 db=2`, with or without a type before it.
 fn pairs(words: &[String]) -> Result<Vec<Target>, String> {
     let pairs = match words.first().map(|word| ObjectType::parse(word)) {
-        Some(Some(ObjectType::Service)) => &words[1..],
+        Some(Some(of)) if of.is_service() => &words[1..],
         _ => words,
     };
     let read = |word: &String| {

@@ -108,7 +108,7 @@ mod tests {
 
     use std::os::unix::fs::MetadataExt;
 
-    use common::config::Sources;
+    use common::config::{Serves, Sources};
 
     use super::*;
 
@@ -120,7 +120,7 @@ mod tests {
             read_file: &|path| Err(format!("{path} is not for tests")),
             host_name: "host".to_owned(),
         };
-        Config { runtime, ..sources.config().unwrap() }
+        Config { runtime, ..sources.config(Serves::Nothing).unwrap() }
     }
 
     #[test]

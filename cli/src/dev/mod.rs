@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ::proxy::Start;
 use anyhow::{Context, bail};
-use common::config::{Config, RuntimeKind, TunnelListen, proxy_socket_in};
+use common::config::{Config, RuntimeKind, Serves, TunnelListen, proxy_socket_in};
 use common::ids::NodeName;
 use common::node::Resources;
 use common::spec::{Cpus, Memory};
@@ -46,7 +46,7 @@ const DEFAULT_WORKERS: usize = 2;
 /// Runs a cluster until Ctrl-C. Then removes all its containers, processes and files, unless they are kept.
 pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let flags = &options.settings;
-    let mut config = flags.load()?;
+    let mut config = flags.load(Serves::Api)?;
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     let home = Home::open(options.data.as_deref())?;

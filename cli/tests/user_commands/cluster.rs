@@ -17,7 +17,7 @@ pub(crate) struct Cluster {
     /// The URL of its API.
     pub(crate) api: String,
     // Before Redis, so that they end first and report no lost connection.
-    daemons: Vec<ChildGuard>,
+    daemons: Vec<(String, ChildGuard)>,
     /// Its Redis.
     pub(crate) redis: Redis,
     directory: tempfile::TempDir,
@@ -48,6 +48,11 @@ impl Cluster {
         });
     }
 
+    /// Ends the worker of a node.
+    pub(crate) fn end_worker(&mut self, node: &str) {
+        self.daemons.retain(|(name, _)| name != &format!("worker-{node}"));
+    }
+
     fn start_daemon(&mut self, name: &str, node: &str, api_port: u16) {
         let home: &Path = self.directory.path();
         let log = std::fs::File::create(home.join(format!("{name}-{node}.log"))).unwrap();
@@ -64,7 +69,7 @@ impl Cluster {
             .env("KUBELEET_DATA_DIR", home.join("data"))
             .stdout(Stdio::null())
             .stderr(log);
-        self.daemons.push(ChildGuard::spawn(&mut command).unwrap());
+        self.daemons.push((format!("{name}-{node}"), ChildGuard::spawn(&mut command).unwrap()));
     }
 }
 

@@ -8,6 +8,7 @@ mod completion;
 mod compose;
 mod dev;
 mod jobs;
+mod pages;
 mod shipped;
 
 use std::io::Write;

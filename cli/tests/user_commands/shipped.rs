@@ -45,6 +45,19 @@ fn the_unit_of_the_proxy_can_be_reloaded() {
     }
 }
 
+/// In a namespace of its own for users, a unit has no right over the network of the machine, whatever
+/// capabilities it is given.
+#[test]
+fn the_drop_in_for_low_ports_gives_a_right_over_the_network_of_the_machine() {
+    let text = read("packaging/systemd/privileged-ports.conf");
+    let lines = lines(&text);
+    for line in ["AmbientCapabilities=CAP_NET_BIND_SERVICE", "CapabilityBoundingSet=CAP_NET_BIND_SERVICE"] {
+        assert!(lines.contains(&line), "no {line}");
+    }
+    assert!(read("packaging/systemd/kubeleet-proxy.service").contains("PrivateUsers=yes"));
+    assert!(lines.contains(&"PrivateUsers=no"), "{lines:?}");
+}
+
 #[test]
 fn the_redis_that_is_shipped_keeps_what_it_stores_and_listens_where_it_is_told() {
     let text = read("sentinel/redis.conf");

@@ -227,6 +227,12 @@ pub(crate) static TABLE: &[Row] = &[
         to::labels,
         "labels of the service; the engine's container does not have them",
     ),
+    known("services.*.x-kubeleet", Parts, "fields of kubeleet that Compose does not have"),
+    honoured(
+        "services.*.x-kubeleet.ingress",
+        to::ingress,
+        "the `ingress` of a service; without the field, a service keeps what it has",
+    ),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),
     honoured(

@@ -119,6 +119,11 @@ fn each_field_becomes_the_one_of_a_service() {
         ("scale: 4", "replicas", serde_json::json!(4)),
         ("labels: [a=b, c]\n    deploy: {labels: {a: d}}", "labels", serde_json::json!({"a": "d", "c": ""})),
         ("command:", "command", serde_json::Value::Null),
+        (
+            "x-kubeleet: {ingress: [{host: web.example, port: '${PORT:-80}', tls: auto}]}",
+            "ingress",
+            serde_json::json!([{"host": "web.example", "path": "/", "port": 80, "protocol": "http", "tls": "auto"}]),
+        ),
     ] {
         let app = app(&format!("services:\n  web:\n    image: a\n    {lines}\n"));
         assert_eq!(service(&app, "app-web")[field], value, "{lines}");

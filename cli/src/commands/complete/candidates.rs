@@ -5,8 +5,10 @@ use clap_complete::engine::CompletionCandidate;
 use crate::commands::object::ObjectType;
 
 /// The words for types that are offered where a type is expected.
-const TYPES: [ObjectType; 11] = [
+const TYPES: [ObjectType; 13] = [
     ObjectType::Service,
+    ObjectType::Job,
+    ObjectType::Cron,
     ObjectType::App,
     ObjectType::Pod,
     ObjectType::Node,
@@ -39,6 +41,8 @@ impl Kind {
                 command.filter(|of| matches!(of, ObjectType::Secret | ObjectType::Config)).map(Self::Names)
             }
             "SERVICE" | "SERVICE REPLICAS" | "SERVICE|POD" => Some(Self::Names(ObjectType::Service)),
+            "JOB" => Some(Self::Names(ObjectType::Job)),
+            "CRON" => Some(Self::Names(ObjectType::Cron)),
             "POD" => Some(Self::Names(ObjectType::Pod)),
             "NODE" => Some(Self::Names(ObjectType::Node)),
             "VOLUME" => Some(Self::Names(ObjectType::Volume)),

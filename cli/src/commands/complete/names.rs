@@ -59,8 +59,9 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<Nam
 
 async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, ClientError> {
     Ok(match object_type {
-        ObjectType::Service => {
-            let services = client.services(None).await?;
+        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
+            let mut services = client.services(None).await?;
+            services.retain(|service| object_type.service_kind().is_none_or(|kind| service.kind == kind));
             let name = |service: &ServiceView| Name {
                 text: service.name.to_string(),
                 help: service.status.summary(service.state).to_owned(),

@@ -7,7 +7,7 @@ use clap_complete::engine;
 use super::candidates::{Kind, List, Name, Request, matching, request};
 use super::{command_line, names};
 use crate::commands::object::ObjectType::{
-    self, App, Config, DeadLetter, Node, Pod, Queue, Registry, Secret, Service, Volume,
+    self, App, Config, Cron, DeadLetter, Job, Node, Pod, Queue, Registry, Secret, Service, Volume,
 };
 
 fn words(line: &str) -> Vec<String> {
@@ -78,8 +78,8 @@ fn every_kind_of_value_occurs_in_the_command_line() {
     }
     let kinds = kinds(&command_line(Vec::new()), None);
     // Routes are only listed.
-    let named =
-        [Service, App, Pod, Node, Volume, Secret, Config, Registry, Queue, DeadLetter].map(Kind::Names);
+    let named = [Service, Job, Cron, App, Pod, Node, Volume, Secret, Config, Registry, Queue, DeadLetter]
+        .map(Kind::Names);
     for kind in named.into_iter().chain([Kind::TypeAndNames, Kind::Selector]) {
         assert!(kinds.contains(&kind), "{kind:?}");
     }

@@ -127,6 +127,96 @@ async fn the_services_of_a_compose_file_are_applied_in_their_order_and_others_pr
 }
 
 #[tokio::test]
+async fn a_compose_file_without_ingress_leaves_alone_what_was_added_by_hand() {
+    let puts = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let bodies = puts.clone();
+    let respond = move |request: &str| {
+        let mut service = fixtures::service("shop-web");
+        service.app = Some("shop".parse().unwrap());
+        let rule = serde_json::json!({"host": "web.example", "port": 80});
+        service.ingress = vec![serde_json::from_value(rule).unwrap()];
+        if request.starts_with("PUT") {
+            bodies.lock().unwrap().push(request.split_once("\r\n\r\n").unwrap().1.to_owned());
+        }
+        match request.split(" HTTP").next().unwrap() {
+            "GET /service?app=shop" => ok_json(&serde_json::json!({ "items": [service] })),
+            line if line.contains("/service/") => ok_json(&service),
+            _ => problem(404),
+        }
+    };
+    let compose = "name: shop\nservices:\n  web:\n    image: a\n";
+    let removing = format!("{compose}    x-kubeleet: {{ingress: []}}\n");
+    let files = directory(&[("keeping.yaml", compose), ("removing.yaml", &removing)]);
+    for (file, expected) in [("keeping", true), ("removing", false)] {
+        let line = format!("apply -f {}/{file}.yaml", files.path().display());
+        let (exit, shown, _) = run_line(&format!("{line} --dry-run"), respond.clone()).await;
+        assert_eq!(exit.unwrap(), Exit::Ok);
+        assert_eq!(!shown.contains("ingress (removed)"), expected, "{shown}");
+        assert_eq!(run_line(&line, respond.clone()).await.0.unwrap(), Exit::Ok);
+        assert_eq!(puts.lock().unwrap().pop().unwrap().contains("web.example"), expected, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_does_not_name_a_field_says_that_it_removes_it() {
+    let files = directory(&[("web.yaml", &WEB.replace("labels: {tier: front}\n", ""))]);
+    let line = format!("apply --dry-run -f {}", files.path().display());
+    let (_, shown, _) = run_line(&line, api_with_web).await;
+    assert_eq!(shown, "service/web configured (dry run): no pod is replaced: labels (removed)\n");
+}
+
+#[tokio::test]
+async fn jobs_and_crons_are_types_whose_objects_are_services_of_that_kind() {
+    let of_kind = |kind| {
+        move |request: &str| {
+            let mut service = fixtures::service("sums");
+            service.kind = kind;
+            match request.split(" HTTP").next().unwrap() {
+                "GET /service" => ok_json(&serde_json::json!({ "items": [service] })),
+                line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
+                line if line.starts_with("GET /service/sums") => ok_json(&service),
+                _ => ok_json(&serde_json::json!({ "items": [] })),
+            }
+        }
+    };
+    let (exit, shown, _) = run_line("get jobs -q", of_kind(common::spec::Kind::Job)).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "sums\n"));
+    let (_, shown, _) = run_line("get crons -q", of_kind(common::spec::Kind::Job)).await;
+    assert_eq!(shown, "");
+    let (exit, _, requests) = run_line("delete job sums", of_kind(common::spec::Kind::Job)).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    assert!(requests.contains(&"DELETE /service/sums".to_owned()), "{requests:?}");
+    for line in ["delete job/sums", "delete cron sums", "describe job/sums"] {
+        let (exit, _, requests) = run_line(line, of_kind(common::spec::Kind::Service)).await;
+        let problem = exit.map(|exit| exit != Exit::Ok).unwrap_or(true);
+        assert!(problem, "{line}: it is a service");
+        assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_drain_leaves_the_pods_whose_data_is_on_the_node() {
+    let respond = |request: &str| {
+        let volume = serde_json::json!({
+            "name": "web_data_0", "kind": "persistent", "service": "web", "source": "data", "replica": 0,
+            "node": "worker1", "state": "bound", "in_use": true, "created_at": "2026-01-31T00:01:00Z",
+        });
+        match request.split(" HTTP").next().unwrap() {
+            line if line.ends_with("/cordon") => ok_json(&fixtures::node("worker1")),
+            line if line.starts_with("GET /pod") => {
+                ok_json(&serde_json::json!({ "items": [fixtures::pod("p", Phase::Running)] }))
+            }
+            line if line.starts_with("GET /volume") => ok_json(&serde_json::json!({ "items": [volume] })),
+            _ => problem(404),
+        }
+    };
+    let (exit, shown, requests) = run_line("drain worker1", respond).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    assert_eq!(shown, "node/worker1 cordoned\nnode/worker1 drained\n");
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+}
+
+#[tokio::test]
 async fn nothing_is_pruned_after_a_failure_or_without_a_compose_file() {
     let files = directory(&[("compose.yaml", SHOP), ("web.yaml", "name: web\nimage: x\n")]);
     let path = files.path().display();

@@ -1,4 +1,4 @@
-//! `run --wait` of a job: waits for the end of its pods, and passes on their exit code.
+//! `run --wait` of a service whose pods end by themselves: waits for that, and passes on their exit code.
 
 use common::api::{PodView, ServiceView};
 use common::lifecycle::Phase;
@@ -12,7 +12,8 @@ use crate::stderr;
 
 /// Waits until all pods of the service have ended. With `remove`, then deletes the service.
 ///
-/// Returns the exit code of the first container that failed. A job that did not end in time is not deleted.
+/// Returns the exit code of the first container that failed. A service whose pods have not ended in time is
+/// not deleted.
 pub(super) async fn wait(
     service: &ServiceView,
     remove: bool,
