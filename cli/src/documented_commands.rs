@@ -37,9 +37,13 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Returns the command lines in the code of a page.
+/// Returns the command lines in the code of a page: indented by four, or fenced within a list.
 fn commands(page: &str) -> Vec<Vec<String>> {
-    let code = page.lines().filter_map(|line| line.strip_prefix("    ").or(line.strip_prefix("  ")));
+    let mut is_fenced = false;
+    let code = page.lines().filter_map(|line| {
+        is_fenced ^= line.trim_start().starts_with("```");
+        line.strip_prefix("    ").or(line.strip_prefix("  ").filter(|_| is_fenced))
+    });
     let code = code.map(|line| line.trim_start_matches("$ ").trim_start());
     code.filter(|line| line.starts_with("kubeleet ")).filter_map(words).collect()
 }
