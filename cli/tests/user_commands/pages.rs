@@ -82,7 +82,6 @@ fn the_unit_of_backups_writes_a_backup_that_can_be_restored() {
     assert!(!old.exists() && backups[0].exists(), "only old ones are removed");
 }
 
-/// promtool belongs to the group `promtool` of `scripts/install`.
 #[test]
 fn prometheus_takes_the_configuration_and_the_rules_of_the_page() {
     let page = read("docs/how-to/monitoring.md");
@@ -95,6 +94,7 @@ fn prometheus_takes_the_configuration_and_the_rules_of_the_page() {
         let text = text.replace("/etc/prometheus/kubeleet-token", token.to_str().unwrap());
         std::fs::write(&file, text).unwrap();
         let Ok(output) = Command::new("promtool").args(["check", check]).arg(&file).output() else {
+            testkit::require::skipped("promtool", "it is not installed: `scripts/install promtool`");
             return;
         };
         assert!(output.status.success(), "{check}: {output:?}");
