@@ -33,8 +33,8 @@ struct Refused {
 pub(super) enum Refusal {
     /// By the gate.
     Gate,
-    /// By the port, or nothing was reached.
-    Connection,
+    /// By the port, which accepts nothing.
+    Port,
 }
 
 impl Asking {
@@ -83,13 +83,13 @@ mod tests {
             let asking_now = (0..100).filter(|_| asking.begin(80, now).is_ok()).count();
             assert!(asking_now <= 1);
             if asking_now > 0 {
-                asking.refused(80, Refusal::Connection, now);
+                asking.refused(80, Refusal::Port, now);
             }
             asking_now > 0
         });
         assert_eq!(asked.collect::<Vec<_>>(), [20, 60, 140, 300, 620, 940, 1260, 1580, 1900]);
         let now = start + Duration::from_millis(1901);
-        assert_eq!(asking.begin(80, now), Err(Refusal::Connection));
+        assert_eq!(asking.begin(80, now), Err(Refusal::Port));
         asking.let_in(80);
         assert_eq!(asking.begin(80, now), Ok(()));
         asking.refused(80, Refusal::Gate, now);

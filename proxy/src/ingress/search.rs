@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
             match self.enter(&pod).await {
                 Ok(way) => return Some((pod, way)),
                 Err(NoWay::Refused) => self.refused(&pod),
-                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == Refusal::Connection),
+                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == Refusal::Port),
                 Err(NoWay::NotListening) => {
                     pod.failed(self.target.service, now);
                     self.rule_out(&pod, true);
@@ -203,9 +203,9 @@ impl<'a> Search<'a> {
             Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => {
                 pod.asking().refused(port, Refusal::Gate, now);
             }
-            Err(TunnelError::NotListening(_) | TunnelError::Unreachable { .. }) => {
-                pod.asking().refused(port, Refusal::Connection, now);
-            }
+            Err(TunnelError::NotListening(_)) => pod.asking().refused(port, Refusal::Port, now),
+            // Each request tries for itself: on busy hosts some connect in time, and some do not.
+            Err(TunnelError::Unreachable { .. }) => {}
         }
         connected.map_err(|error| self.no_way(&pod.endpoint, &error))
     }
