@@ -152,10 +152,7 @@ impl Table {
 
     /// Ends connections to pods that were idle for too long to be used.
     pub(super) fn end_old_connections(&self) {
-        let services = self.services.values();
-        services
-            .flat_map(|service| service.pods.iter().chain(&service.unready))
-            .for_each(|pod| pod.pools.end_old());
+        self.services.values().flat_map(|service| service.all()).for_each(|pod| pod.pools.end_old());
     }
 
     /// Makes the next table.
