@@ -17,7 +17,7 @@ pub enum Part {
     Steps,
     /// Failovers under 50 POST/s
     Failovers,
-    /// Updates of a service whose ingress takes 500 requests a second: good, broken and undone ones
+    /// Updates of a service whose ingress takes requests all the time: good, broken and undone ones
     Rollouts,
     /// All of Redis unavailable
     Outage,
@@ -56,6 +56,9 @@ pub struct Args {
     /// How many replicas the service of the rollouts part has
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     replicas: u64,
+    /// How many requests a second the ingress takes in the rollouts part, if the machine can
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
     /// In the rollouts part, stop each pod before the next one starts: with one replica all requests wait
     #[arg(long)]
     stop_first: bool,
@@ -87,8 +90,8 @@ impl Args {
 
     /// What the rollouts part does.
     pub fn rollouts(&self) -> Rollouts {
-        let Self { rollouts, replicas, stop_first, cut_off, .. } = *self;
-        Rollouts { good: rollouts, replicas, stops_first: stop_first, cut_off }
+        let Self { rollouts, replicas, stop_first, cut_off, rate, .. } = *self;
+        Rollouts { good: rollouts, replicas, stops_first: stop_first, cut_off, rate }
     }
 
     /// How often a process of each kind is killed.

@@ -1,8 +1,8 @@
 //! A service is updated again and again while a plain client sends 500 requests a second through the ingress
-//! of three hosts, a third of them by HTTP/2: no request may fail. Broken updates must roll back by
-//! themselves and say why, others are undone by hand halfway, and in every tenth a scheduler or the Redis
-//! master is killed. In another tenth new processes take the places of all proxies, and in another one these
-//! are cut off from Redis, or in all.
+//! of three hosts, or as many as the machine can take, a third of them by HTTP/2: no request may fail. Broken
+//! updates must roll back by themselves and say why, others are undone by hand halfway, and in every tenth a
+//! scheduler or the Redis master is killed. In another tenth new processes take the places of all proxies,
+//! and in another one these are cut off from Redis, or in all.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,6 +18,7 @@ use reqwest::{Client, Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use worker::runtime::docker::DockerRuntime;
 use worker::runtime::sample_image::{Recipe, import_recipe};
 
@@ -29,10 +30,12 @@ const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
 /// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// Between two requests: 500 a second,
-const REQUEST_INTERVAL: Duration = Duration::from_millis(2);
-/// and 200 where all wait: a client's requests to one ingress are connections, and it may have a thousand.
-const WITH_GAPS_INTERVAL: Duration = Duration::from_millis(5);
+/// How many requests are in flight at most. On a machine that cannot take as many as are wanted the client
+/// sends fewer: otherwise what waits would pile up until the ingress has to refuse some.
+const MOST_IN_FLIGHT: u64 = 100;
+/// The same where all may wait: a client's requests to one ingress are connections, and it may have a
+/// thousand.
+const MOST_WAITING: u64 = 1_000;
 /// With fewer in flight none waits.
 const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
@@ -56,6 +59,8 @@ pub struct Rollouts {
     pub stops_first: bool,
     /// Whether the proxies have no Redis from the first update on.
     pub cut_off: bool,
+    /// Requests per second.
+    pub rate: u32,
 }
 
 impl Rollouts {
@@ -65,8 +70,8 @@ impl Rollouts {
         self.stops_first && self.replicas == 1
     }
 
-    fn request_interval(self) -> Duration {
-        if self.has_gaps() { WITH_GAPS_INTERVAL } else { REQUEST_INTERVAL }
+    fn most_in_flight(self) -> u64 {
+        if self.has_gaps() { MOST_WAITING } else { MOST_IN_FLIGHT }
     }
 
     fn proxy_settings(self) -> Vec<(&'static str, &'static str)> {
@@ -77,7 +82,7 @@ impl Rollouts {
 pub async fn run(rollouts: Rollouts) -> FaultResult {
     let fault = match rollouts.cut_off {
         true => "updates, proxies without Redis",
-        false => "updates under 500 requests/s",
+        false => "updates under requests",
     };
     let mut result = FaultResult { fault: fault.to_owned(), ..FaultResult::default() };
     let mut stack = Stack::start(StackOptions {
@@ -104,10 +109,8 @@ async fn make_updates(stack: &mut Stack, rollouts: Rollouts, mut result: FaultRe
     let mut service = Service { https: stack.https(), rollouts, version: 0, generation: 0 };
     service.put(&good_one(rollouts, 0)).await;
     service.completes().await.unwrap();
-    let load = Load::start(
-        rollouts.request_interval(),
-        stack.proxies.iter().map(|(_, ingress)| ingress.clone()).collect(),
-    );
+    let ingresses = stack.proxies.iter().map(|(_, ingress)| ingress.clone()).collect();
+    let load = Load::start(rollouts, ingresses);
     let mut slowest_judgement = Duration::ZERO;
     for (number, kind) in kinds(rollouts).into_iter().enumerate() {
         let begun = Instant::now();
@@ -413,9 +416,9 @@ struct Load {
 }
 
 impl Load {
-    fn start(interval: Duration, addresses: Vec<String>) -> Self {
+    fn start(rollouts: Rollouts, addresses: Vec<String>) -> Self {
         let (counts, is_over) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
-        let task = tokio::spawn(send_requests(interval, addresses, counts.clone(), is_over.clone()));
+        let task = tokio::spawn(send_requests(rollouts, addresses, counts.clone(), is_over.clone()));
         Self { counts, is_over, task }
     }
 
@@ -444,16 +447,21 @@ fn clients(address: &str) -> (String, Client, Client) {
 }
 
 async fn send_requests(
-    interval: Duration,
+    rollouts: Rollouts,
     addresses: Vec<String>,
     counts: Arc<Counts>,
     is_over: Arc<AtomicBool>,
 ) {
     let clients: Vec<_> = addresses.iter().map(|address| clients(address)).collect();
-    let mut clock = tokio::time::interval(interval);
+    let mut clock = tokio::time::interval(Duration::from_secs(1) / rollouts.rate);
+    // What was not sent because the machine was busy is not made up for.
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut in_progress = JoinSet::new();
     for number in 0_usize.. {
         clock.tick().await;
+        while in_progress.len() as u64 >= rollouts.most_in_flight() {
+            in_progress.join_next().await;
+        }
         if is_over.load(Ordering::Relaxed) {
             break;
         }

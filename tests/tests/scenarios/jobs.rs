@@ -239,7 +239,7 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let (crons, ticks) = (number("KUBELEET_CRONS", 10), number("KUBELEET_CRON_TICKS", 5));
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(Timing::Default).await;
     let api = cluster.api().await;
     let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
