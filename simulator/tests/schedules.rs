@@ -429,7 +429,7 @@ ablations! {
     with_a_name_that_the_newcomer_takes, seed 0:
         "register", "holder ~= holder_of(incarnation)" => "false",
         "takes the name of a worker";
-    without_any_requeue, seed 5:
+    without_any_requeue, seed 16:
         "pod_requeue", "if phase ~= seen_phase or node ~= seen_node then" => "do",
         "does not converge";
     with_a_drain_that_forgets_endpoints, seed 1:

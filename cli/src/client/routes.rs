@@ -11,6 +11,7 @@ use common::spec::ServiceInput;
 use common::usage::{ClusterUsageView, GarbageView};
 use common::value::ValueKind;
 use reqwest::Method;
+use reqwest::header::IF_MATCH;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -30,6 +31,13 @@ pub(crate) struct PodFilter {
     pub(crate) label: Option<String>,
     /// The beginning of the uuid, or the whole name (`web-0`).
     pub(crate) prefix: Option<String>,
+}
+
+/// Returns what `If-Match` compares: the revision of a service. An API of the version before has none and
+/// compares the generation.
+fn entity_tag(service: &ServiceView) -> String {
+    let revision = if service.revision > 0 { service.revision } else { service.generation };
+    format!("\"{revision}\"")
 }
 
 impl PodFilter {
@@ -99,17 +107,17 @@ impl Client {
         self.send_for_json(&operation, self.write_request(Method::POST, &["service"]).json(service)).await
     }
 
-    /// Creates or replaces a service. With a revision, fails with status 412 unless the service has it.
+    /// Creates or replaces a service. Fails with status 412 if the service is not as it was read before.
     pub(crate) async fn put_service(
         &self,
         service: &ServiceInput,
-        revision: Option<u64>,
+        before: Option<&ServiceView>,
     ) -> Result<ServiceView, ClientError> {
         let operation = format!("applying service {}", service.name());
         let path = ["service", service.name().as_str()];
         let mut request = self.write_request(Method::PUT, &path).json(service);
-        if let Some(revision) = revision {
-            request = request.header("if-match", format!("\"{revision}\""));
+        if let Some(before) = before {
+            request = request.header(IF_MATCH, entity_tag(before));
         }
         self.send_for_json(&operation, request).await
     }
@@ -146,13 +154,14 @@ impl Client {
         Ok(list.items)
     }
 
-    /// Asks for the pods of a service, which must have this revision, to get the specification of a former
-    /// generation.
-    pub(crate) async fn undo(&self, name: &str, to: u64, revision: u64) -> Result<ServiceView, ClientError> {
+    /// Asks for the pods of a service to get the specification of a former generation. Fails with status 412
+    /// if the service is not as it was read before.
+    pub(crate) async fn undo(&self, before: &ServiceView, to: u64) -> Result<ServiceView, ClientError> {
+        let name = before.name.as_str();
         let operation = format!("undoing a change of service {name}");
         let query = [("to", to.to_string())];
         let request = self.request(Method::POST, &["service", name, "undo"], &query);
-        self.send_for_json(&operation, request.header("if-match", format!("\"{revision}\""))).await
+        self.send_for_json(&operation, request.header(IF_MATCH, entity_tag(before))).await
     }
 
     /// Pauses, resumes or promotes the replacement of a service's pods: `pause`, `resume` or `promote`.

@@ -25,6 +25,9 @@ Examples: kubeleet apply                                 (the Compose file of th
           kubeleet apply -f docker-compose.yml --prune
           kubeleet apply -f web.yaml --wait";
 
+/// How often a service is read and written that others change at the same moment.
+const TRIES: u32 = 5;
+
 /// The result of a write that changed nothing.
 const UNCHANGED: &str = "unchanged";
 
@@ -123,6 +126,21 @@ async fn put(
     desired: &Desired,
     input: &ServiceInput,
 ) -> Result<(ServiceView, &'static str), CommandError> {
+    let mut tries = 1;
+    loop {
+        match put_over_stored(client, desired, input).await {
+            // Another client has changed it after it was read: what it added is kept, too.
+            Err(CommandError::Client(error)) if error.status() == Some(412) && tries < TRIES => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+async fn put_over_stored(
+    client: &Client,
+    desired: &Desired,
+    input: &ServiceInput,
+) -> Result<(ServiceView, &'static str), CommandError> {
     let before = match client.service(input.name().as_str()).await {
         Ok(service) => Some(service),
         Err(error) if error.status() == Some(404) => None,
@@ -135,7 +153,7 @@ async fn put(
     {
         stderr::note(&format!("service/{}: {}", after.name(), effect::of_change(stored, &after)));
     }
-    let after = client.put_service(&input, None).await?;
+    let after = client.put_service(&input, before.as_ref()).await?;
     let result = match before {
         None => "created",
         // A write that changes nothing keeps the time of the last change.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use common::api::ServiceView;
 use common::spec::ServiceInput;
 
 use super::context::Context;
@@ -34,9 +35,7 @@ pub(super) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Ex
         context.output.print_result(&service, "unchanged")?;
         return Ok(Exit::Ok);
     }
-    // An API of the version before has no revisions and compares the generation.
-    let revision = if service.revision > 0 { service.revision } else { service.generation };
-    match apply_edited(&args.service, &after, revision, context).await {
+    match apply_edited(&service, &after, context).await {
         Ok(()) => Ok(Exit::Ok),
         Err(error) => {
             // What was typed must not be lost.
@@ -49,19 +48,19 @@ pub(super) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Ex
 }
 
 async fn apply_edited(
-    name: &str,
+    before: &ServiceView,
     text: &str,
-    revision: u64,
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     let services = service_file::parse("the edited service", text)
         .map_err(|mistakes| CommandError::Usage(mistakes.join("\n")))?;
     let [input] = <[ServiceInput; 1]>::try_from(services)
         .map_err(|_| CommandError::Usage("the edited file must hold one service".to_owned()))?;
-    if input.name().as_str() != name {
+    if *input.name() != before.name {
+        let name = &before.name;
         return Err(CommandError::Usage(format!("service {name} cannot be renamed to {}", input.name())));
     }
-    let service = context.client.put_service(&input, Some(revision)).await?;
+    let service = context.client.put_service(&input, Some(before)).await?;
     warn_if_unconfirmed(&service);
     context.output.print_result(&service, "edited")?;
     Ok(())

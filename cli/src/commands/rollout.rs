@@ -140,8 +140,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
         return Ok(Exit::Ok);
     }
     // What was read is what is undone: if another client has changed the service since, this is refused.
-    let revision = if service.revision > 0 { service.revision } else { service.generation };
-    let after = context.client.undo(&name, view.generation, revision).await?;
+    let after = context.client.undo(&service, view.generation).await?;
     warn_if_unconfirmed(&after);
     let result = format!("undone: generation {} is as {} was", after.generation, view.generation);
     context.output.print_result(&after, &result)?;

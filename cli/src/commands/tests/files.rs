@@ -56,6 +56,37 @@ async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn what_others_change_while_apply_writes_is_read_again() {
+    let files = directory(&[("web.yaml", WEB)]);
+    let line = format!("apply -f {}/web.yaml", files.path().display());
+    let read = AtomicBool::new(false);
+    let changed_meanwhile = move |request: &str| {
+        let revision = if read.load(Ordering::Relaxed) { 8 } else { 7 };
+        let service = ServiceView { revision, ..fixtures::service("web") };
+        match request.starts_with("PUT") {
+            true if request.contains("if-match: \"8\"") => ok_json(&service),
+            true => {
+                read.store(true, Ordering::Relaxed);
+                problem(412)
+            }
+            false => ok_json(&service),
+        }
+    };
+    let (exit, shown, requests) = run_line(&line, changed_meanwhile).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "service/web unchanged\n"));
+    let (get, put) = ("GET /service/web", "PUT /service/web");
+    assert_eq!(requests, [get, put, get, put]);
+
+    let always_changed = |request: &str| match request.starts_with("PUT") {
+        true => problem(412),
+        false => ok_json(&fixtures::service("web")),
+    };
+    let (exit, _, requests) = run_line(&line, always_changed).await;
+    assert_eq!(exit.unwrap(), Exit::Conflict);
+    assert_eq!(requests.iter().filter(|line| line.starts_with("PUT")).count(), 5);
+}
+
+#[tokio::test]
 async fn diff_shows_the_lines_and_has_an_exit_code_for_a_difference() {
     let files = directory(&[("web.yaml", &WEB.replace("replicas: 3", "replicas: 4"))]);
     let line = format!("diff -f {}/web.yaml", files.path().display());
