@@ -353,6 +353,8 @@ pub struct Config {
     pub names: bool,
     /// Proxies before the ingress whose forwarding headers are kept.
     pub trusted_proxies: Vec<AddressRange>,
+    /// How many connections to the ingress a client's address may have.
+    pub client_connections: u64,
     /// Directory in which the `process` runtime keeps its pods.
     pub data_dir: PathBuf,
     /// Directory that this machine shares with those of other nodes, for shared volumes.
@@ -481,6 +483,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_POD_WAIT", "how long a request or connection waits for a pod that takes it"),
     ("KUBELEET_NAMES", "off: containers are in the engine's own network, and reach no service by name"),
     ("KUBELEET_TRUSTED_PROXIES", "proxies before the ingress, as 10.0.0.0/8,10.1.2.3"),
+    ("KUBELEET_CLIENT_CONNECTIONS", "how many connections to the ingress a client's address may have"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
     ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes on this machine"),
     ("KUBELEET_PORT_ADDRESSES", "addresses besides loopback that pods may publish ports on; any or none"),
@@ -636,6 +639,7 @@ impl Sources<'_> {
             pod_wait: self.read(p, "KUBELEET_POD_WAIT", Duration::from_secs(10), duration),
             names: self.read(p, "KUBELEET_NAMES", true, boolean),
             trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
+            client_connections: self.read(p, "KUBELEET_CLIENT_CONNECTIONS", 1_000, positive),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
             shared_volumes_dir: self
                 .read(p, "KUBELEET_SHARED_VOLUMES_DIR", None, |t| absolute_path(t, "/mnt/shared").map(Some)),
@@ -1152,6 +1156,10 @@ mod tests {
         let trusted = parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/8, 10.1.2.3").unwrap().trusted_proxies;
         assert_eq!(trusted.len(), 2);
         assert!(parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/40").unwrap_err().contains("neither an address"));
+        let of_client =
+            |text| parse("KUBELEET_CLIENT_CONNECTIONS", text).map(|config| config.client_connections);
+        assert_eq!((default.client_connections, of_client("20000")), (1_000, Ok(20_000)));
+        assert!(of_client("0").unwrap_err().contains("greater than 0"));
     }
 
     #[test]

@@ -232,7 +232,8 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
     // Each has one to a pod as well, and the rest of the proxy needs files too.
     let connections = usize::try_from(common::file_limit::raise() / 3).unwrap_or(usize::MAX);
-    let limits = IngressConfig { connections, ..IngressConfig::default() };
+    let connections_per_client = usize::try_from(config.client_connections).unwrap_or(usize::MAX);
+    let limits = IngressConfig { connections, connections_per_client, ..IngressConfig::default() };
     Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..limits })
 }
 

@@ -12,7 +12,8 @@ pub(crate) struct Clients {
     /// The most in all.
     most: usize,
     counts: Mutex<Counts>,
-    warned: Rarely,
+    warned_of_all: Rarely,
+    warned_of_address: Rarely,
 }
 
 #[derive(Debug, Default)]
@@ -30,7 +31,8 @@ pub(crate) struct Place {
 impl Clients {
     /// Counts connections, and takes this number of them at most.
     pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, counts: Mutex::default(), warned: Rarely::default() })
+        let (warned_of_all, warned_of_address) = (Rarely::default(), Rarely::default());
+        Arc::new(Self { most, counts: Mutex::default(), warned_of_all, warned_of_address })
     }
 
     /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its
@@ -38,11 +40,12 @@ impl Clients {
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, most_of_address: usize) -> Option<Place> {
         let mut counts = self.lock();
         if counts.all >= self.most {
-            self.warn();
+            self.warn_of_all();
             return None;
         }
         let count = counts.by_address.entry(address).or_default();
         if *count >= most_of_address {
+            self.warn_of_address(address, most_of_address);
             return None;
         }
         *count += 1;
@@ -54,12 +57,22 @@ impl Clients {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn warn(&self) {
-        if self.warned.is_due() {
+    fn warn_of_all(&self) {
+        if self.warned_of_all.is_due() {
             tracing::warn!(
                 "Ingress has {} connections, as many as it takes; further ones are refused. If they are wanted, \
                  raise the limit of open files (`ulimit -Hn`, LimitNOFILE=): it takes a third as many connections.",
                 self.most
+            );
+        }
+    }
+
+    fn warn_of_address(&self, address: IpAddr, most: usize) {
+        if self.warned_of_address.is_due() {
+            tracing::warn!(
+                "Ingress has {most} connections of {address}, as many as one address may have; further ones are \
+                 refused. If it is a proxy before the ingress, name it in KUBELEET_TRUSTED_PROXIES; if many clients \
+                 share it, raise KUBELEET_CLIENT_CONNECTIONS."
             );
         }
     }
