@@ -33,13 +33,6 @@ pub(crate) struct PodFilter {
     pub(crate) prefix: Option<String>,
 }
 
-/// Returns what `If-Match` compares: the revision of a service. An API of the version before has none and
-/// compares the generation.
-fn entity_tag(service: &ServiceView) -> String {
-    let revision = if service.revision > 0 { service.revision } else { service.generation };
-    format!("\"{revision}\"")
-}
-
 impl PodFilter {
     fn query(&self) -> Vec<(&'static str, String)> {
         let fields = [
@@ -489,4 +482,11 @@ impl Client {
             }
         }
     }
+}
+
+/// Returns what `If-Match` compares: the revision of a service. An API of the version before has none and
+/// compares the generation.
+fn entity_tag(service: &ServiceView) -> String {
+    let revision = if service.revision > 0 { service.revision } else { service.generation };
+    format!("\"{revision}\"")
 }
