@@ -185,6 +185,7 @@ impl Session {
             call.add(claim::PushedPod {
                 pod_index,
                 new_assignment: AssignmentId::random(),
+                name: &payload.name,
                 image: &payload.image,
                 replica: payload.replica,
                 ports: host_ports.as_str(),
@@ -192,12 +193,7 @@ impl Session {
             });
         }
         for ClaimItem { payload, .. } in items {
-            call.add(claim::Pod {
-                pod_key: keys::pod(&payload.id),
-                payload: &payload.raw,
-                uuid: &payload.id,
-                name: &payload.name,
-            });
+            call.add(claim::Pod { pod_key: keys::pod(&payload.id), payload: &payload.raw });
         }
         let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
         match answer.as_str() {
@@ -221,7 +217,8 @@ impl Session {
     /// See [`StoreError`].
     pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
         let what = "acknowledging pods";
-        let (services, service_index) = distinct(items.iter().map(|item| item.payload.service()));
+        let (services, service_index) =
+            distinct(items.iter().map(|item| (item.payload.service(), &item.payload.name)));
         let mut call = ack::Head {
             node_key: keys::node(&self.node),
             rq: keys::rq(&self.node),
@@ -232,8 +229,8 @@ impl Session {
             service_count: services.len(),
         }
         .call();
-        for service in services {
-            call.add(ack::Service { ep_key: keys::endpoints_of(service.as_ref()) });
+        for (service, name) in services {
+            call.add(ack::Service { ep_key: keys::endpoints_of(service.as_ref()), name });
         }
         for (AckItem { payload, assignment, network, starting }, service_index) in
             items.iter().zip(service_index)
@@ -241,11 +238,9 @@ impl Session {
             call.add(ack::Pod {
                 pod_key: keys::pod(&payload.id),
                 payload: &payload.raw,
-                uuid: &payload.id,
                 assignment,
                 address: &network.address,
                 published: published_field(assignment, &network.ports),
-                name: &payload.name,
                 starting: starting.as_str(),
                 service_index,
             });

@@ -405,7 +405,6 @@ pub(super) fn create_call(
         call.add(pods_create::Pod {
             pod_key: keys::pod(&payload.id),
             replica: *replica,
-            uuid: &payload.id,
             payload: &payload.raw,
         });
     }

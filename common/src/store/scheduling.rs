@@ -280,7 +280,8 @@ fn assign_call(
             nodes.len()
         });
     }
-    let (requests, request_index) = distinct(assignments.iter().map(|one| (&one.request, &one.host_ports)));
+    let (requests, request_index) =
+        distinct(assignments.iter().map(|one| (&one.request, &one.host_ports, one.payload.service())));
     let pushed_pods: Vec<_> =
         (1_usize..).zip(assignments).filter(|(_, one)| one.payload.spec.is_none()).collect();
     let mut call = assign::Head {
@@ -304,8 +305,8 @@ fn assign_call(
             expected_pods: seen(node),
         });
     }
-    for (resources, ports) in requests {
-        call.add(assign::Request { ports: ports.as_str(), resources });
+    for (resources, ports, service) in requests {
+        call.add(assign::Request { ports: ports.as_str(), name: service.as_ref(), resources });
     }
     for (index, assignment) in assignments.iter().enumerate() {
         for claim in &assignment.volumes {
@@ -321,17 +322,16 @@ fn assign_call(
         }
     }
     for (pod_index, Assignment { payload, .. }) in pushed_pods {
-        call.add(assign::PushedPod { pod_index, image: &payload.image, replica: payload.replica });
+        let Payload { name, image, replica, .. } = payload;
+        call.add(assign::PushedPod { pod_index, name, image, replica: *replica });
     }
     for (Assignment { payload, node, .. }, request_index) in assignments.iter().zip(request_index) {
         call.add(assign::Pod {
             pod_key: keys::pod(&payload.id),
-            uuid: &payload.id,
             payload: &payload.raw,
             node_index: node_index[node],
             request_index,
             new_assignment: AssignmentId::random(),
-            name: &payload.name,
         });
     }
     call

@@ -6,29 +6,31 @@
 local node_key, rq, cs, stop_set = head_keys()
 local _, node, incarnation = head_args()
 local records = {}
-redis.call('LLEN', rq)
+-- Usually the payloads are the oldest entries of rq, in some order.
+local oldest = redis.call('LRANGE', rq, -math.max(1, pod_count), -1)
 redis.call('SCARD', cs)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local record = read_record(pod_key, 'reason', 'address')
+  local record = read_record(pod_key, 'reason')
   records[p] = record
   if record and record[1] == 'stopping' then redis.call('SCARD', stop_set) end
 end
 
 -- By their index as text, as pods refer to them.
-local ep_keys = {}
+local services = {}
 for s = 1, service_count do
   local ep_key = service_keys(s)
-  ep_keys[tostring(s)] = ep_key
+  local name = service_args(s)
+  services[tostring(s)] = { ep_key = ep_key, name = name }
 end
 local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running')
 local message = 'started on ' .. node
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
   -- What the pod still waits for before it is ready; '' if it is ready as it runs.
-  local payload, uuid, assignment, address, published, name, starting, service_index = pod_args(p)
-  local phase, holder, current_assignment, reason, known_address = unpack(records[p] or {}, 1, 5)
+  local payload, assignment, address, published, starting, service_index = pod_args(p)
+  local phase, holder, current_assignment, reason = unpack(records[p] or {}, 1, 4)
   if not records[p] then
     replies[p + 1] = 'broken'
   elseif holder ~= node or current_assignment ~= assignment then
@@ -38,8 +40,8 @@ for p = 1, pod_count do
   elseif phase == 'assigned' or phase == 'stopping' then
     acked[#acked + 1] = payload
     if phase == 'assigned' then
-      redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP, 'attempts', '0')
-      if address ~= (known_address or '') then redis.call('HSET', pod_key, 'address', address) end
+      -- A pod without an address gets an empty one: one more field costs less than to look for one.
+      redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP, 'attempts', '0', 'address', address)
       -- It names the assignment: without ports, those of an earlier container count as none.
       if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
       if starting ~= '' then
@@ -47,11 +49,12 @@ for p = 1, pod_count do
       elseif (reason or '') ~= '' then
         redis.call('HSET', pod_key, 'reason', '', 'message', '')
       end
-      endpoint(ep_keys[service_index], pod_key, uuid)
-      add(started, uuid, name, node, message)
+      local uuid, service = uuid_of(pod_key), services[service_index]
+      endpoint(service.ep_key, pod_key, uuid)
+      add(started, uuid, service.name, node, message)
       replies[p + 1] = 'ok'
     else
-      redis.call('SADD', stop_set, uuid)
+      redis.call('SADD', stop_set, uuid_of(pod_key))
       replies[p + 1] = 'stop'
     end
   else
@@ -59,20 +62,21 @@ for p = 1, pod_count do
   end
 end
 
--- Usually the payloads are the oldest entries of rq, in some order. Then one LTRIM removes them all.
 local function are_the_oldest(payloads)
+  if #oldest < #payloads then return false end
   local missing = {}
   for _, payload in ipairs(payloads) do missing[payload] = (missing[payload] or 0) + 1 end
-  local oldest = redis.call('LRANGE', rq, -#payloads, -1)
-  for _, payload in ipairs(oldest) do
+  for o = #oldest - #payloads + 1, #oldest do
+    local payload = oldest[o]
     if (missing[payload] or 0) == 0 then return false end
     missing[payload] = missing[payload] - 1
   end
-  return #oldest == #payloads
+  return true
 end
 -- A payload that is not in rq is no error: after a failover it may be in no queue, and reconcile would put it
 -- back.
 local function remove_from_rq(payloads)
+  -- Then one command removes them all.
   if #payloads > 1 and are_the_oldest(payloads) then
     redis.call('LTRIM', rq, 0, -#payloads - 1)
   else

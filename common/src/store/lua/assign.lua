@@ -13,7 +13,6 @@ local in_flight, pushed, volumes, reports = head_keys()
 local _, _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
-redis.call('LLEN', in_flight)
 redis.call('SCARD', pushed)
 -- Only pods with persistent volumes need this.
 if volume_count > 0 then
@@ -28,7 +27,7 @@ end
 local USED = {}
 for r = 1, RESOURCE_COUNT do USED[r] = 'used_' .. RESOURCES[r] end
 -- The resources come first, so that `record[r]` is an amount of RESOURCES[r], as in a request.
-local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'attempts', 'reason' })
+local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'reason' })
 local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
   { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'kind', 'disk_problem' })
 
@@ -60,19 +59,22 @@ local function read_node(n)
     reserved = reserved, queue = {}, message = 'assigned to ' .. node }
 end
 
--- Most pods of a batch ask for the same, so each different request is passed once.
+-- Most pods of a batch are of one service and ask for the same, so each different request is passed once. It
+-- has the name of the service; a pod that a user pushed has a name of its own.
 local function read_request(q)
-  local request, texts = {}, request_resources(q)
-  for r = 1, RESOURCE_COUNT do request[r] = bounded(texts[r]) end
-  local ports = request_args(q)
-  request.texts, request.ports = texts, ports
+  local request, texts, asked = {}, request_resources(q), {}
+  for r = 1, RESOURCE_COUNT do
+    request[r] = bounded(texts[r])
+    if request[r] > 0 then asked[#asked + 1] = r end
+  end
+  local ports, name = request_args(q)
+  request.texts, request.asked, request.ports, request.name = texts, asked, ports, name
   return request
 end
 
 local function fits(request, free)
-  for r = 1, RESOURCE_COUNT do
-    local amount = request[r]
-    if amount > free[r] and amount > 0 then return false end
+  for _, r in ipairs(request.asked) do
+    if request[r] > free[r] then return false end
   end
   return true
 end
@@ -180,7 +182,8 @@ for p = 1, pod_count do
 end
 
 -- Usually the pods are the oldest entries in flight, in their order. Then one LTRIM at the end removes them,
--- and no list is searched. A payload that is at its place is certain to be there at the end.
+-- and no list is searched. A payload that is at its place is certain to be there at the end. This raises
+-- WRONGTYPE as well, so it comes before the first write.
 local oldest = redis.call('LRANGE', in_flight, -pod_count, -1)
 local taken = {}
 local function take_out(payload, p)
@@ -189,22 +192,24 @@ local function take_out(payload, p)
   return true
 end
 
--- What only the record of a pod that a user pushed needs, by the index of the pod.
+-- What only pods need that a user pushed, by the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
-  local pod_index, image, replica = pushed_pod_args(q)
-  pushed_pods[pod_index] = { image = image, replica = replica }
+  local pod_index, name, image, replica = pushed_pod_args(q)
+  pushed_pods[pod_index] = { name = name, image = image, replica = replica }
 end
 
 -- The same uuid twice in one batch is one pod: the second copy is stale.
 local replies, assigned, scheduled = {}, {}, batch_event('PodScheduled', 'assigned')
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local uuid, payload, node_index, request_index, new_assignment, name = pod_args(p)
+  local payload, node_index, request_index, new_assignment = pod_args(p)
+  local uuid = uuid_of(pod_key)
   local node, request, record = nodes[node_index], requests[request_index], records[p]
   local of_pod = volume_count > 0 and volumes_of[tostring(p)]
-  local phase, attempts, reason = unpack(record, RESOURCE_COUNT + 1, RESOURCE_COUNT + 3)
-  local pushed_pod = not phase and pushed_pods[tostring(p)]
+  local phase, reason = unpack(record, RESOURCE_COUNT + 1, RESOURCE_COUNT + 2)
+  local of_user = pushed_pod_count > 0 and pushed_pods[tostring(p)]
+  local pushed_pod, name = not phase and of_user, of_user and of_user.name or request.name
   if assigned[pod_key] or (phase and phase ~= 'pending') then
     take_out(payload, p)
     replies[p] = 'stale'
@@ -225,7 +230,8 @@ for p = 1, pod_count do
     if pushed_pod then
       create_pushed_pod(pod_key, pushed, uuid, name, pushed_pod.image, pushed_pod.replica, payload, request.texts)
     end
-    if (attempts or '0') ~= '0' or (reason or '') ~= '' then
+    -- What leaves attempts to a pod that waits also sets a reason.
+    if (reason or '') ~= '' then
       redis.call('HSET', pod_key, 'attempts', 0, 'reason', '', 'message', '')
     end
     redis.call('HSET', pod_key, 'phase', 'assigned', 'node', node.name, 'assignment', new_assignment,
@@ -233,10 +239,11 @@ for p = 1, pod_count do
     assigned[pod_key] = true
     node.free_pods = node.free_pods - 1
     local free, reserved, texts = node.free, node.reserved, request.texts
+    for _, r in ipairs(request.asked) do
+      free[r], reserved[r] = free[r] - request[r], reserved[r] + request[r]
+    end
     for r = 1, RESOURCE_COUNT do
-      local amount = request[r]
       if record[r] ~= texts[r] then redis.call('HSET', pod_key, RESOURCES[r], texts[r]) end
-      free[r], reserved[r] = free[r] - amount, reserved[r] + amount
     end
     reserve_ports(node.key, pod_key, uuid, name, request.ports)
     if of_pod then

@@ -13,7 +13,7 @@ local node_key, rq, pushed, cs = head_keys()
 local _, node, incarnation, max_attempts, pause_ms = head_args()
 max_attempts = tonumber(max_attempts)
 local records = {}
-redis.call('LLEN', rq)
+local waiting = redis.call('LRANGE', rq, 0, -1)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 local left = pause_left(tonumber(pause_ms))
 if left > 0 then return { 'PAUSED', left } end
@@ -31,13 +31,13 @@ if any_stopping then redis.call('SCARD', cs) end
 -- What only the record of a pod that a user pushed needs, by the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
-  local pod_index, new_assignment, image, replica, ports = pushed_pod_args(q)
-  pushed_pods[pod_index] = { assignment = new_assignment, image = image, replica = replica, ports = ports,
-    request = pushed_pod_resources(q) }
+  local pod_index, new_assignment, name, image, replica, ports = pushed_pod_args(q)
+  pushed_pods[pod_index] = { assignment = new_assignment, name = name, image = image, replica = replica,
+    ports = ports, request = pushed_pod_resources(q) }
 end
 -- The number of copies of each payload in rq.
 local copies = {}
-for _, payload in ipairs(redis.call('LRANGE', rq, 0, -1)) do copies[payload] = (copies[payload] or 0) + 1 end
+for _, payload in ipairs(waiting) do copies[payload] = (copies[payload] or 0) + 1 end
 -- The records that this batch has changed so far: it may contain further copies of their payloads.
 local changed = {}
 
@@ -48,7 +48,7 @@ end
 local replies = { 'OK' }
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local payload, uuid, name = pod_args(p)
+  local payload = pod_args(p)
   local phase, holder, assignment, attempts = unpack(changed[pod_key] or records[p] or {}, 1, 4)
   local pushed_pod = not phase and pushed_pods[tostring(p)]
   local verdict
@@ -59,7 +59,8 @@ for p = 1, pod_count do
   elseif not (phase or pushed_pod) then
     verdict = { 'unknown_service' }
   elseif pushed_pod then
-    local new_assignment, request = pushed_pod.assignment, pushed_pod.request
+    local new_assignment, request, name = pushed_pod.assignment, pushed_pod.request, pushed_pod.name
+    local uuid = uuid_of(pod_key)
     create_pushed_pod(pod_key, pushed, uuid, name, pushed_pod.image, pushed_pod.replica, payload, request,
       'phase', 'assigned', 'node', node, 'assignment', new_assignment, 'attempts', 1)
     reserve(node_key, 1, request)
@@ -69,7 +70,8 @@ for p = 1, pod_count do
     verdict = { 'start', new_assignment, 1 }
   elseif holder == node and phase == 'assigned' then
     local attempt = (tonumber(attempts) or 0) + 1
-    redis.call('HSET', pod_key, 'attempts', attempt)
+    -- Redis is slow at writing a number that comes from Lua.
+    redis.call('HSET', pod_key, 'attempts', attempt == 1 and '1' or attempt)
     changed[pod_key] = { phase, holder, assignment, attempt }
     verdict = { attempt > max_attempts and 'exhausted' or 'start', assignment, attempt }
   elseif holder == node and phase == 'running' then
@@ -83,7 +85,8 @@ for p = 1, pod_count do
     verdict = { 'stopping', assignment or '', 0 }
   else
     drop(payload)
-    emit('pod', uuid, 'StalePayload', name, node, phase, 'a copy of its payload in the queue of ' .. node
+    local name = redis.call('HGET', pod_key, 'name')
+    emit('pod', uuid_of(pod_key), 'StalePayload', name, node, phase, 'a copy of its payload in the queue of ' .. node
       .. ' was dropped: the pod is ' .. phase .. (holder and ' on ' .. holder or ''))
     verdict = { 'stale', '', 0 }
   end

@@ -50,12 +50,13 @@ end
 local queue, new_slots, taken, created, template = {}, {}, {}, batch_event('PodCreated', 'pending'), nil
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local replica, uuid, payload = pod_args(p)
+  local replica, payload = pod_args(p)
   local is_free = not holders[p] and not taken[replica]
   if is_job and is_free then is_free = redis.call('HEXISTS', done, replica) == 0 end
   -- One whose first place has become free gets its pod there, at the next look.
   if is_free and is_second then is_free = redis.call('HEXISTS', slots, replica) == 1 end
   if is_free and tonumber(replica) < wanted then
+    local uuid = uuid_of(pod_key)
     taken[replica] = true
     new_slots[#new_slots + 1], new_slots[#new_slots + 2] = replica .. place, uuid
     -- Copying the first record is half the work of writing each, and a fraction of the bytes in the
@@ -63,9 +64,12 @@ for p = 1, pod_count do
     if template and redis.call('COPY', template, pod_key) == 1 then
       redis.call('HSET', pod_key, 'replica', replica)
     else
-      redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'replica', replica, 'name', service,
-        'image', image, 'service', service, 'spec', spec, 'generation', generation, 'created_at', STAMP)
+      -- Redis searches the fields of a record in their order: what is read most often comes first.
+      redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'node', '', 'assignment', '',
+        'attempts', '0', 'reason', '')
       set_resources(pod_key, head_resources())
+      redis.call('HSET', pod_key, 'replica', replica, 'name', service, 'image', image, 'service', service,
+        'spec', spec, 'generation', generation, 'created_at', STAMP)
     end
     template = template or pod_key
     queue[#queue + 1] = payload

@@ -96,11 +96,11 @@ scripts! {
         args: [service_count, node, incarnation],
         batch Service service {
             keys: [ep_key],
-            args: [],
+            args: [name],
         }
         batch Pod pod {
             keys: [pod_key],
-            args: [payload, uuid, assignment, address, published, name, starting, service_index],
+            args: [payload, assignment, address, published, starting, service_index],
         }
         moves: [Ack],
     }
@@ -121,7 +121,7 @@ scripts! {
         }
         batch Request request {
             keys: [],
-            args: [ports, resources],
+            args: [ports, name, resources],
         }
         batch Volume volume {
             keys: [volume_key],
@@ -129,11 +129,11 @@ scripts! {
         }
         batch PushedPod pushed_pod {
             keys: [],
-            args: [pod_index, image, replica],
+            args: [pod_index, name, image, replica],
         }
         batch Pod pod {
             keys: [pod_key],
-            args: [uuid, payload, node_index, request_index, new_assignment, name],
+            args: [payload, node_index, request_index, new_assignment],
         }
         creates: Assigned,
         moves: [Assign],
@@ -181,11 +181,11 @@ scripts! {
         args: [pushed_pod_count, node, incarnation, max_attempts, pause_ms],
         batch PushedPod pushed_pod {
             keys: [],
-            args: [pod_index, new_assignment, image, replica, ports, resources],
+            args: [pod_index, new_assignment, name, image, replica, ports, resources],
         }
         batch Pod pod {
             keys: [pod_key],
-            args: [payload, uuid, name],
+            args: [payload],
         }
         creates: Assigned,
     }
@@ -393,7 +393,7 @@ scripts! {
         args: [service, spec, generation, image, last_write, is_second, step, resources],
         batch Pod pod {
             keys: [pod_key],
-            args: [replica, uuid, payload],
+            args: [replica, payload],
         }
         creates: Pending,
     }

@@ -82,21 +82,21 @@ fn the_table_can_be_read_back() {
 #[test]
 fn arguments_have_their_names() {
     let argv = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-    let ack = argv("1 w1 life payload-1 uuid-1 a1 ip ports web - 1 payload-2 uuid-2 a2 ip ports web - 1");
+    let ack = argv("1 w1 life web payload-1 a1 ip ports - 1 payload-2 a2 ip ports - 1");
     let read = script("ack").arguments(&ack);
     assert_eq!(read.head.get("incarnation"), Some(&b"life"[..]));
-    assert_eq!(read.head.get("uuid"), None);
-    let uuids: Vec<_> = read.items.iter().filter_map(|item| item.get("uuid")).collect();
-    assert_eq!(uuids, [b"uuid-1", b"uuid-2"]);
+    assert_eq!(read.head.get("payload"), None);
+    let payloads: Vec<_> = read.items.iter().filter_map(|item| item.get("payload")).collect();
+    assert_eq!(payloads, [b"payload-1", b"payload-2"]);
 
     // Two nodes, one request, one volume, one pod, which a user pushed.
     let assign = argv(
-        "2 1 1 1 20000 w1 life - w2 life - 80/tcp 100 64 50 0 1 web_data_0 web data 0 - 1 nginx 0 u payload 2 1 a web",
+        "2 1 1 1 20000 w1 life - w2 life - 80/tcp web 100 64 50 0 1 web_data_0 web data 0 - 1 web nginx 0 payload 2 1 a",
     );
     let read = script("assign").arguments(&assign);
     let values = |name| read.items.iter().filter_map(|item| item.get(name)).collect::<Vec<_>>();
     assert_eq!(values("node"), [b"w1", b"w2"]);
-    assert_eq!(values("uuid"), [b"u"]);
+    assert_eq!(values("payload"), [b"payload"]);
     assert_eq!(values("image"), [b"nginx"]);
 }
 
