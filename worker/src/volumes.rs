@@ -207,7 +207,7 @@ async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<
     let mut are_gone = true;
     for volume in own {
         let VolumeOwner::Pod(pod, assignment) = &volume.owner else { continue };
-        if context.table.accounts_for("", pod, assignment) {
+        if context.table.has(pod, assignment) {
             continue;
         }
         let is_gone = context.worker.runtime.remove_volume(&volume.handle).await?;

@@ -1,10 +1,10 @@
 //! HTTPS at the ingress, with the commands of `docs/how-to/ingress.md` as they stand there.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
 use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::ports::free_port;
 use kubeleet_tests::{Cluster, Timing};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -12,10 +12,6 @@ use testkit::eventually::{check, eventually_within};
 use crate::{SOON, sleeper};
 
 const PAGE: &str = include_str!("../../../docs/how-to/ingress.md");
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
 
 /// Returns the command of the page that begins so, with the lines that it goes on in.
 fn command(start: &str) -> String {

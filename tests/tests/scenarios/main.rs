@@ -16,6 +16,7 @@ mod garbage;
 mod handover;
 mod hosts;
 mod https;
+mod ingress_limits;
 mod input;
 mod jobs;
 mod leaving;

@@ -52,6 +52,14 @@ struct Inner {
     leftovers: Leftovers,
 }
 
+impl Inner {
+    fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        self.managed.is_managed_as(pod, assignment)
+            || self.starts.is_starting_as(pod, assignment)
+            || self.leftovers.is_kept(pod, assignment)
+    }
+}
+
 /// Pods that are being started.
 impl PodTable {
     /// Begins the start of a payload, unless its pod is being started already. Must be followed by
@@ -317,10 +325,13 @@ impl PodTable {
     /// under this assignment, it is being removed, or it is kept for its logs.
     pub(crate) fn accounts_for(&self, handle: &str, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.lock();
-        inner.managed.is_managed_as(pod, assignment)
-            || inner.starts.is_starting_as(pod, assignment)
-            || inner.leftovers.is_removing(handle)
-            || inner.leftovers.is_kept(pod, assignment)
+        inner.has(pod, assignment) || inner.leftovers.is_removing(handle)
+    }
+
+    /// Returns whether a pod is managed or being started under this assignment, or its containers are kept
+    /// for their logs.
+    pub(crate) fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        self.lock().has(pod, assignment)
     }
 
     /// A container is about to be removed. Returns false if that is under way already.
