@@ -26,6 +26,8 @@ impl Tasks {
     /// Runs `task` beside the loops. It is dropped at stage two.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let aborted = self.aborted.clone();
+        // The start of a pod has some kilobytes: they would be copied with each of the futures around it.
+        let task = Box::pin(task);
         self.tracker.spawn(async move {
             tokio::select! {
                 () = aborted.cancelled() => {}
