@@ -460,7 +460,9 @@ local followed, changed_endpoints = {}, {}
 local function endpoint_line(record)
   local phase, node, assignment, replica, reason = unpack(record, 1, 5)
   local is_running = phase == 'running'
-  if not (node and assignment and replica) or not (is_running or phase == 'stopping') then return nil end
+  -- A record that waits for a node has these two fields, empty.
+  local is_on_a_node = (node or '') ~= '' and (assignment or '') ~= ''
+  if not (is_on_a_node and replica) or not (is_running or phase == 'stopping') then return nil end
   local state = not is_running and 'leaving' or (reason or '') == '' and 'ready' or 'running'
   return replica .. ' ' .. node .. ' ' .. assignment .. ' ' .. state
 end

@@ -6,7 +6,8 @@
 local node_key, rq, cs, stop_set = head_keys()
 local _, node, incarnation = head_args()
 local records = {}
--- Usually the payloads are the oldest entries of rq, in some order.
+-- Usually the payloads are the oldest entries of rq, in some order, and one LTRIM removes them all. This
+-- raises WRONGTYPE as well, so it comes before the first write.
 local oldest = redis.call('LRANGE', rq, -math.max(1, pod_count), -1)
 redis.call('SCARD', cs)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
@@ -76,7 +77,6 @@ end
 -- A payload that is not in rq is no error: after a failover it may be in no queue, and reconcile would put it
 -- back.
 local function remove_from_rq(payloads)
-  -- Then one command removes them all.
   if #payloads > 1 and are_the_oldest(payloads) then
     redis.call('LTRIM', rq, 0, -#payloads - 1)
   else

@@ -87,7 +87,7 @@ for p = 1, pod_count do
     drop(payload)
     local name = redis.call('HGET', pod_key, 'name')
     emit('pod', uuid_of(pod_key), 'StalePayload', name, node, phase, 'a copy of its payload in the queue of ' .. node
-      .. ' was dropped: the pod is ' .. phase .. (holder and ' on ' .. holder or ''))
+      .. ' was dropped: the pod is ' .. phase .. ((holder or '') ~= '' and ' on ' .. holder or ''))
     verdict = { 'stale', '', 0 }
   end
   replies[p + 1] = verdict
