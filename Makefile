@@ -70,7 +70,7 @@ bench:               ## how fast: decisions (criterion), then whole clusters; AR
 	$(if $(filter ingress handover names,$(ARGS)),,KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
 	  $(if $(ONE_BUILD),--workspace,--package kubeleet-tests) --bench cluster -- $(ARGS))
 
-instructions:        ## what one placement decision takes, in instructions; fails on a gross regression
+instructions:        ## instructions of one placement decision, and of Redis for one pod; fails on a gross regression
 	scripts/instructions
 
 check-api:           ## the API against its own description, a generated client, and the metrics of every daemon

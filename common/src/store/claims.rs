@@ -203,9 +203,12 @@ impl Session {
                 Ok(Ok(ClaimReply::Paused(Duration::from_millis(read(what, left)?))))
             }
             "OK" => {
-                let claims: Result<Vec<_>, _> =
-                    rest.into_iter().map(|value| read_claim(what, value)).collect();
-                Ok(Ok(ClaimReply::Claims(claims?)))
+                let mut claims = Vec::with_capacity(items.len());
+                let mut rest = rest.into_iter();
+                while let Some(verdict) = rest.next() {
+                    claims.push(read_claim(what, verdict, &mut rest)?);
+                }
+                Ok(Ok(ClaimReply::Claims(claims)))
             }
             other => Err(unexpected(what, other)),
         }
@@ -260,21 +263,20 @@ impl Session {
     }
 }
 
-fn read_claim(what: &str, value: redis::Value) -> Result<Claim, StoreError> {
-    let (verdict, rest) = verdict(what, value)?;
-    let mut rest = rest.into_iter();
-    let mut assignment_and_attempt = || -> Result<(String, u32), StoreError> {
-        let missing = || corrupt(what, "the claim lacks its assignment");
-        let assignment = word(what, rest.next().ok_or_else(missing)?)?;
-        Ok((assignment, read(what, rest.next().ok_or_else(missing)?)?))
-    };
-    match verdict.as_str() {
+/// Reads what a pod's verdict, assignment and attempt say; the last two are the next values of `rest`.
+fn read_claim(
+    what: &str,
+    verdict: redis::Value,
+    rest: &mut impl Iterator<Item = redis::Value>,
+) -> Result<Claim, StoreError> {
+    let mut next = || rest.next().ok_or_else(|| corrupt(what, "the claim lacks its assignment or attempt"));
+    let (assignment, attempt) = (next()?, next()?);
+    match word(what, verdict)?.as_str() {
         "start" => {
-            let (assignment, attempt) = assignment_and_attempt()?;
-            let assignment = AssignmentId::new(assignment).map_err(|e| corrupt(what, e))?;
-            Ok(Claim::Start { assignment, attempt })
+            let assignment = AssignmentId::new(word(what, assignment)?).map_err(|e| corrupt(what, e))?;
+            Ok(Claim::Start { assignment, attempt: read(what, attempt)? })
         }
-        "exhausted" => Ok(Claim::Exhausted { attempt: assignment_and_attempt()?.1 }),
+        "exhausted" => Ok(Claim::Exhausted { attempt: read(what, attempt)? }),
         "running" => Ok(Claim::Running),
         "stale" => Ok(Claim::Stale),
         "stopping" => Ok(Claim::Stopping),

@@ -109,7 +109,7 @@ impl SchedulerQueue {
         pop.arg(keys::SQ).arg(keys::in_flight(&self.id)).arg(self.block.as_secs_f64());
         let take = take_call(&self.id, max.min(TAKEN_AT_ONCE), 0);
         let (_popped, in_flight): (Value, Value) = self.connection.query_then(&pop, &take).await?;
-        read_taken(in_flight)
+        payloads(TAKING, in_flight)
     }
 }
 
@@ -137,7 +137,7 @@ impl Store {
         loop {
             let known = in_flight.len();
             let until = max.min(known + TAKEN_AT_ONCE);
-            in_flight.extend(read_taken(self.link.script(&take_call(id, until, known)).await?)?);
+            in_flight.extend(payloads(TAKING, self.link.script(&take_call(id, until, known)).await?)?);
             if in_flight.len() < until || until == max {
                 return Ok(in_flight);
             }
@@ -244,6 +244,9 @@ impl Store {
     }
 }
 
+/// What an error of [`take_call`] says was done.
+const TAKING: &str = "taking pods";
+
 /// Fills the in-flight list up to `until` pods; its reply is without the `known` oldest.
 fn take_call(id: &SchedulerId, until: usize, known: usize) -> Call<'static> {
     take::Head {
@@ -256,13 +259,6 @@ fn take_call(id: &SchedulerId, until: usize, known: usize) -> Call<'static> {
         known_count: known,
     }
     .call()
-}
-
-/// Reads the reply to a [`take_call`], oldest first.
-fn read_taken(reply: Value) -> Result<Vec<Bytes>, StoreError> {
-    let mut taken = payloads("taking pods", reply)?;
-    taken.reverse();
-    Ok(taken)
 }
 
 fn assign_call(

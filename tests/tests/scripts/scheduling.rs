@@ -60,6 +60,15 @@ async fn the_oldest_pods_are_taken_first_and_stay_in_flight() {
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
+/// More than `take` moves in one part, and more than it moves in one call.
+#[tokio::test]
+async fn many_pods_are_taken_in_the_order_of_the_queue() {
+    let fixture = Fixture::new().await;
+    fixture.service("web", 5000).await;
+    take(&fixture, 100).await;
+    assert_eq!(indices(&take(&fixture, 5000).await), (0..5000).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn a_scheduler_that_has_ended_counts_as_silent_and_what_it_still_gets_is_reclaimed() {
     let fixture = Fixture::new().await;

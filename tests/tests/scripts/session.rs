@@ -237,8 +237,17 @@ async fn a_claim_answers_according_to_the_phase() {
             // As it is when it was stopped before it was acknowledged: in rq and not in cs.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
         }
-        assert_eq!(fixture.claim(&session, std::slice::from_ref(&payload)).await, [expected], "{phase}");
+        assert_eq!(
+            fixture.claim(&session, std::slice::from_ref(&payload)).await,
+            [expected.clone()],
+            "{phase}"
+        );
         assert_eq!(length(&fixture, "rq:w1").await, 0, "{phase}: dropped");
+        if expected == Claim::Stale {
+            let event = fixture.store.last_events(1).await.unwrap().remove(0);
+            let on = if phase == Phase::Pending { "" } else { " on w1" };
+            assert!(event.message.ends_with(&format!("dropped: the pod is {phase}{on}")), "{event:?}");
+        }
         if phase == Phase::Stopping {
             // Only its worker knows when its containers are gone.
             assert_eq!(session.container_set().await.unwrap(), std::slice::from_ref(&payload.raw));

@@ -73,7 +73,10 @@ local function read_request(q)
 end
 
 local function fits(request, free)
-  for _, r in ipairs(request.asked) do
+  -- Several times as fast as `ipairs`.
+  local asked = request.asked
+  for a = 1, #asked do
+    local r = asked[a]
     if request[r] > free[r] then return false end
   end
   return true
@@ -238,8 +241,9 @@ for p = 1, pod_count do
       'since', STAMP)
     assigned[pod_key] = true
     node.free_pods = node.free_pods - 1
-    local free, reserved, texts = node.free, node.reserved, request.texts
-    for _, r in ipairs(request.asked) do
+    local free, reserved, texts, asked = node.free, node.reserved, request.texts, request.asked
+    for a = 1, #asked do
+      local r = asked[a]
       free[r], reserved[r] = free[r] - request[r], reserved[r] + request[r]
     end
     for r = 1, RESOURCE_COUNT do

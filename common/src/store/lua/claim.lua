@@ -1,6 +1,7 @@
 -- Tells a worker what to do with payloads that it took from its queue. Invariants 3 and 7.
--- Reply: {'FENCED'} | {'PAUSED', ms left} | {'OK', then for each pod {verdict, assignment, attempt}}.
---   The verdicts are:
+-- Reply: {'FENCED'} | {'PAUSED', ms left} | {'OK', then for each pod three elements: verdict, assignment,
+--   attempt; these two are '' and 0 where they say nothing}. A list within the list would cost Redis as much
+--   as a read. The verdicts are:
 --   'start'           it is assigned to this worker: start it as that assignment
 --   'running'         it runs here already: the copy was dropped
 --   'stopping'        it is to be stopped: it is in cs, and ends once none of its containers is left
@@ -38,7 +39,8 @@ end
 -- The number of copies of each payload in rq.
 local copies = {}
 for _, payload in ipairs(waiting) do copies[payload] = (copies[payload] or 0) + 1 end
--- The records that this batch has changed so far: it may contain further copies of their payloads.
+-- The records that this batch has changed so far, as they are now: it may contain further copies of their
+-- payloads.
 local changed = {}
 
 local function drop(payload)
@@ -51,13 +53,13 @@ for p = 1, pod_count do
   local payload = pod_args(p)
   local phase, holder, assignment, attempts = unpack(changed[pod_key] or records[p] or {}, 1, 4)
   local pushed_pod = not phase and pushed_pods[tostring(p)]
-  local verdict
+  local verdict, told_assignment, attempt = nil, '', 0
   if (copies[payload] or 0) == 0 then
-    verdict = { 'gone' }
+    verdict = 'gone'
   elseif not records[p] then
-    verdict = { 'broken' }
+    verdict = 'broken'
   elseif not (phase or pushed_pod) then
-    verdict = { 'unknown_service' }
+    verdict = 'unknown_service'
   elseif pushed_pod then
     local new_assignment, request, name = pushed_pod.assignment, pushed_pod.request, pushed_pod.name
     local uuid = uuid_of(pod_key)
@@ -67,29 +69,32 @@ for p = 1, pod_count do
     reserve_ports(node_key, pod_key, uuid, name, pushed_pod.ports)
     emit('pod', uuid, 'PodPushed', name, node, 'assigned', 'pushed onto the queue of ' .. node)
     changed[pod_key] = { 'assigned', node, new_assignment, 1 }
-    verdict = { 'start', new_assignment, 1 }
+    verdict, told_assignment, attempt = 'start', new_assignment, 1
   elseif holder == node and phase == 'assigned' then
-    local attempt = (tonumber(attempts) or 0) + 1
+    attempt = (tonumber(attempts) or 0) + 1
     -- Redis is slow at writing a number that comes from Lua.
     redis.call('HSET', pod_key, 'attempts', attempt == 1 and '1' or attempt)
-    changed[pod_key] = { phase, holder, assignment, attempt }
-    verdict = { attempt > max_attempts and 'exhausted' or 'start', assignment, attempt }
+    local record = changed[pod_key] or records[p]
+    record[4] = attempt
+    changed[pod_key] = record
+    verdict, told_assignment = attempt > max_attempts and 'exhausted' or 'start', assignment
   elseif holder == node and phase == 'running' then
     drop(payload)
-    verdict = { 'running', assignment, 0 }
+    verdict = 'running'
   elseif holder == node and phase == 'stopping' then
     -- A start that was interrupted may have left containers, and its successor needs the same volumes and
     -- ports: as for a pod that runs, only the worker knows when they are gone.
     redis.call('SADD', cs, payload)
     drop(payload)
-    verdict = { 'stopping', assignment or '', 0 }
+    verdict = 'stopping'
   else
     drop(payload)
     local name = redis.call('HGET', pod_key, 'name')
     emit('pod', uuid_of(pod_key), 'StalePayload', name, node, phase, 'a copy of its payload in the queue of ' .. node
       .. ' was dropped: the pod is ' .. phase .. ((holder or '') ~= '' and ' on ' .. holder or ''))
-    verdict = { 'stale', '', 0 }
+    verdict = 'stale'
   end
-  replies[p + 1] = verdict
+  local at = 3 * p
+  replies[at - 1], replies[at], replies[at + 1] = verdict, told_assignment, attempt
 end
 return replies
