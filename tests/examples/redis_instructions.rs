@@ -3,6 +3,7 @@
 //! `redis_instructions <pods> <nodes>`. Prints the version of Redis.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::time::Duration;
 

@@ -237,11 +237,8 @@ async fn a_claim_answers_according_to_the_phase() {
             // As it is when it was stopped before it was acknowledged: in rq and not in cs.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
         }
-        assert_eq!(
-            fixture.claim(&session, std::slice::from_ref(&payload)).await,
-            [expected.clone()],
-            "{phase}"
-        );
+        let claims = fixture.claim(&session, std::slice::from_ref(&payload)).await;
+        assert_eq!(claims, std::slice::from_ref(&expected), "{phase}");
         assert_eq!(length(&fixture, "rq:w1").await, 0, "{phase}: dropped");
         if expected == Claim::Stale {
             let event = fixture.store.last_events(1).await.unwrap().remove(0);
