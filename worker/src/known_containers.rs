@@ -16,7 +16,8 @@ pub(crate) struct KnownContainers {
 }
 
 impl KnownContainers {
-    /// The engine was asked at `asked`, and listed these and no others. What was started since then stays.
+    /// Replaces all by what the engine has listed, which was asked at `asked`. What was started since then
+    /// stays.
     pub(crate) fn replace(&self, listed: &[Container], asked: Instant) {
         let mut known = self.lock();
         known.retain(|_, (_, seen)| *seen >= asked);
@@ -25,14 +26,14 @@ impl KnownContainers {
         }
     }
 
-    /// This one has just been started.
+    /// Notes a container that has just been started.
     pub(crate) fn insert(&self, started: &Container) {
         if must_stop(started) {
             self.lock().insert(started.handle.clone(), (started.clone(), Instant::now()));
         }
     }
 
-    /// This one is gone.
+    /// Forgets a container that is gone.
     pub(crate) fn remove(&self, handle: &str) {
         self.lock().remove(handle);
     }
