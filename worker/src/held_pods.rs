@@ -45,7 +45,7 @@ impl HeldPods {
         self.contains_assignment(&container.pod, &container.assignment)
     }
 
-    /// These managed pods have no record: the next pass has to look at all containers.
+    /// Asks for a check of managed pods that have no record: the next pass has to look at all containers.
     pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = (PodId, AssignmentId)>) {
         self.lock().undecided.extend(pods);
     }

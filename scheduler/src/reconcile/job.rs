@@ -22,7 +22,7 @@ use super::plan::{self, PodStop, ReconcilePlan, ReplicaSlot, StopReason, pods};
 /// What becomes of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JobStep {
-    /// These pods have ended with success and are not counted.
+    /// Pods that have ended with success are to be counted.
     Count(Vec<PodId>),
     /// All its completions are there.
     Complete,
