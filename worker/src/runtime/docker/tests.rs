@@ -207,15 +207,25 @@ async fn a_container_that_cannot_start_is_removed() {
 #[tokio::test]
 async fn limits_reach_the_container_and_memory_is_enforced() {
     let Some(fixture) = Fixture::new().await else { return };
-    let mut request = fixture.request("memory", "x=0123456789abcdef; while :; do x=$x$x; done");
-    request.container.memory = Some("8MiB".parse().unwrap());
-    request.container.cpus = Some("0.5".parse().unwrap());
-    fixture.docker.run(&request).await.unwrap();
-    let state = eventually("killed because of its memory", || async {
-        let state = fixture.list().await.first()?.state;
-        matches!(state, ContainerState::Exited { .. }).then_some(state)
-    });
-    assert_eq!(state.await, ContainerState::Exited { code: 137, out_of_memory: true });
+    // An engine may miss why a container ended that is killed right after its start:
+    // <https://github.com/containerd/containerd/issues/8180>.
+    for name in ["memory-1", "memory-2", "memory-3"] {
+        let mut request = fixture.request(name, "x=0123456789abcdef; while :; do x=$x$x; done");
+        request.container.memory = Some("8MiB".parse().unwrap());
+        request.container.cpus = Some("0.5".parse().unwrap());
+        let container = fixture.docker.run(&request).await.unwrap();
+        let state = eventually("killed because of its memory", || async {
+            let listed = fixture.list().await.into_iter().find(|listed| listed.handle == container.handle);
+            let state = listed?.state;
+            matches!(state, ContainerState::Exited { .. }).then_some(state)
+        });
+        match state.await {
+            ContainerState::Exited { code: 137, out_of_memory: true } => return,
+            ContainerState::Exited { code: 137, .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("no container is known to have ended because of its memory");
 }
 
 #[tokio::test]
