@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use common::api::{RegistryInput, ScaleInput, ValueInput};
-use common::document::{self, Node, Reading, Vocabulary};
+use common::document::{self, DocumentNode, Reading, Vocabulary};
 use common::spec::ServiceInput;
 use serde_json::Value;
 
@@ -25,42 +25,42 @@ pub(crate) struct JsonOrYaml<T>(pub(crate) T);
 /// What a body can be read into.
 pub(crate) trait Body: Sized {
     /// Reads a document, and collects its mistakes.
-    fn read(document: &Node) -> Reading<Self>;
+    fn read(document: &DocumentNode) -> Reading<Self>;
 }
 
 impl Body for ServiceInput {
-    fn read(document: &Node) -> Reading<Self> {
+    fn read(document: &DocumentNode) -> Reading<Self> {
         Self::read(document)
     }
 }
 
 impl Body for ScaleInput {
-    fn read(document: &Node) -> Reading<Self> {
+    fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
     }
 }
 
 impl Body for ValueInput {
-    fn read(document: &Node) -> Reading<Self> {
+    fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
     }
 }
 
 impl Body for RegistryInput {
-    fn read(document: &Node) -> Reading<Self> {
+    fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
     }
 }
 
 /// A merge patch.
 impl Body for Value {
-    fn read(document: &Node) -> Reading<Self> {
+    fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum BodyFormat {
     Json,
     Yaml,
 }
@@ -72,8 +72,8 @@ impl<T: Body, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
         let format = format_of(request.headers())?;
         let bytes = read_bytes(request, state, "a body is at most 1 MiB").await?;
         match format {
-            Format::Json => read_json(&bytes).map(JsonOrYaml),
-            Format::Yaml => read_yaml(&bytes).map(JsonOrYaml),
+            BodyFormat::Json => read_json(&bytes).map(JsonOrYaml),
+            BodyFormat::Yaml => read_yaml(&bytes).map(JsonOrYaml),
         }
     }
 }
@@ -106,8 +106,8 @@ pub(crate) async fn read_bytes<S: Send + Sync>(
 
 /// The format that the content type names. Without one, and with the form type that `curl -d` sends, it is
 /// JSON.
-fn format_of(headers: &HeaderMap) -> Result<Format, ApiProblem> {
-    let Some(header) = headers.get(CONTENT_TYPE) else { return Ok(Format::Json) };
+fn format_of(headers: &HeaderMap) -> Result<BodyFormat, ApiProblem> {
+    let Some(header) = headers.get(CONTENT_TYPE) else { return Ok(BodyFormat::Json) };
     let text = header.to_str().unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
@@ -115,8 +115,8 @@ fn format_of(headers: &HeaderMap) -> Result<Format, ApiProblem> {
         | "application/json"
         | "text/json"
         | "application/merge-patch+json"
-        | "application/x-www-form-urlencoded" => Ok(Format::Json),
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(Format::Yaml),
+        | "application/x-www-form-urlencoded" => Ok(BodyFormat::Json),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(BodyFormat::Yaml),
         other => {
             let detail = format!("{other:?} is not supported: send application/json or application/yaml");
             Err(ApiProblem::new(ProblemKind::UnsupportedMediaType, detail))
@@ -143,7 +143,7 @@ fn read_json<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
 /// # Errors
 /// `InvalidBody` for fields that do not fit `T`.
 pub(crate) fn read_value<T: Body>(value: &Value) -> Result<T, ApiProblem> {
-    read_document(&Node::from(value))
+    read_document(&DocumentNode::from(value))
 }
 
 /// Reads one YAML document.
@@ -161,7 +161,7 @@ fn read_yaml<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     }
 }
 
-fn read_document<T: Body>(document: &Node) -> Result<T, ApiProblem> {
+fn read_document<T: Body>(document: &DocumentNode) -> Result<T, ApiProblem> {
     T::read(document).into_result().map_err(|mistakes| {
         let detail = match mistakes.as_slice() {
             [only] => only.to_string(),
@@ -187,14 +187,14 @@ mod tests {
             headers.insert(CONTENT_TYPE, text.parse().unwrap());
             format_of(&headers).ok()
         };
-        assert_eq!(format_of(&HeaderMap::new()), Ok(Format::Json));
+        assert_eq!(format_of(&HeaderMap::new()), Ok(BodyFormat::Json));
         for json in
             ["application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded"]
         {
-            assert_eq!(format(json), Some(Format::Json), "{json}");
+            assert_eq!(format(json), Some(BodyFormat::Json), "{json}");
         }
         for yaml in ["application/yaml", "Application/X-YAML", "text/yaml; charset=utf-8"] {
-            assert_eq!(format(yaml), Some(Format::Yaml), "{yaml}");
+            assert_eq!(format(yaml), Some(BodyFormat::Yaml), "{yaml}");
         }
         for neither in ["text/plain", "application/xml", "multipart/form-data; boundary=x"] {
             assert_eq!(format(neither), None, "{neither}");

@@ -87,7 +87,7 @@ async fn serve_one(
     socket: TcpStream,
     client: SocketAddr,
     router: Router,
-    connection: Connection,
+    connection: OpenConnection,
     shutdown: CancellationToken,
 ) {
     let _best_effort = socket.set_nodelay(true);
@@ -124,13 +124,13 @@ fn held(response: Result<Response, Infallible>, busy: Busy) -> Response {
 /// The connections that are open.
 #[derive(Default)]
 struct OpenConnections {
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     /// Counts connections and ends of requests, to tell which was first.
     clock: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
-struct Table {
+struct ConnectionTable {
     next: u64,
     open: BTreeMap<u64, Handle>,
 }
@@ -154,7 +154,7 @@ struct Activity {
 
 impl OpenConnections {
     /// Registers a new connection. At the limit an idle one is closed for it; none if all are busy.
-    fn admit(self: &Arc<Self>, max: usize) -> Option<Connection> {
+    fn admit(self: &Arc<Self>, max: usize) -> Option<OpenConnection> {
         let mut table = self.table();
         if table.open.len() >= max && !table.close_idlest() {
             tracing::debug!("{max} connections are busy: a new one is closed");
@@ -170,19 +170,19 @@ impl OpenConnections {
         });
         let close = CancellationToken::new();
         table.open.insert(id, Handle { activity: Arc::clone(&activity), close: close.clone() });
-        Some(Connection { id, activity, close, all: Arc::clone(self) })
+        Some(OpenConnection { id, activity, close, all: Arc::clone(self) })
     }
 
     fn close_idlest(&self) {
         self.table().close_idlest();
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl ConnectionTable {
     /// Closes an idle connection: one without any request first, then the one that is idle for longest.
     /// Returns false if all are busy.
     fn close_idlest(&mut self) -> bool {
@@ -207,14 +207,14 @@ impl Activity {
 }
 
 /// An open connection. Dropping it frees its place.
-struct Connection {
+struct OpenConnection {
     id: u64,
     activity: Arc<Activity>,
     close: CancellationToken,
     all: Arc<OpenConnections>,
 }
 
-impl Drop for Connection {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.all.table().open.remove(&self.id);
     }

@@ -70,7 +70,7 @@ impl Growth {
 
 /// The state of Redis and the cluster as last read, and what was admitted since.
 #[derive(Debug, Clone, Copy)]
-struct Usage {
+struct GrowthUsage {
     memory: RedisMemory,
     size: ClusterSize,
     admitted: Growth,
@@ -78,16 +78,16 @@ struct Usage {
 
 /// What is known, and when to ask again.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownUsage {
     /// None if Redis did not say.
-    usage: Option<Usage>,
+    usage: Option<GrowthUsage>,
     next_reading: Option<Instant>,
 }
 
 /// Decides about requests that add, with a state that is about a second old.
 #[derive(Default)]
 pub(crate) struct GrowthGate {
-    known: Mutex<Known>,
+    known: Mutex<KnownUsage>,
     /// Held by the request that reads the state.
     reading: tokio::sync::Mutex<()>,
 }
@@ -128,7 +128,7 @@ impl GrowthGate {
         let started = Instant::now();
         let read = async { tokio::try_join!(store.memory(), store.cluster_size()) };
         let usage = match tokio::time::timeout(READING_TIMEOUT, read).await {
-            Ok(Ok((memory, size))) => Some(Usage { memory, size, admitted: Growth::default() }),
+            Ok(Ok((memory, size))) => Some(GrowthUsage { memory, size, admitted: Growth::default() }),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "how full Redis is cannot be read");
                 None
@@ -136,14 +136,14 @@ impl GrowthGate {
             Err(_) => None,
         };
         let pause = MIN_INTERVAL.max(started.elapsed() * PAUSE_FACTOR);
-        *self.known() = Known { usage, next_reading: Some(Instant::now() + pause) };
+        *self.known() = KnownUsage { usage, next_reading: Some(Instant::now() + pause) };
     }
 
     fn is_due(&self) -> bool {
         self.known().next_reading.is_none_or(|at| Instant::now() >= at)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownUsage> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +157,7 @@ fn threshold(limit: u64, limits: &GrowthLimits) -> u64 {
     (u128::from(limit) * u128::from(limits.memory_percent) / 100) as u64
 }
 
-fn refusal(usage: &Usage, limits: &GrowthLimits, growth: Growth) -> Option<ApiProblem> {
+fn refusal(usage: &GrowthUsage, limits: &GrowthLimits, growth: Growth) -> Option<ApiProblem> {
     let (admitted, after) = (usage.admitted, usage.admitted.plus(growth));
     let (services, pods) = (
         usage.size.services.saturating_add(admitted.services),
@@ -202,12 +202,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn usage(used: u64, limit: Option<u64>, size: ClusterSize) -> Usage {
+    fn usage(used: u64, limit: Option<u64>, size: ClusterSize) -> GrowthUsage {
         let memory = RedisMemory { used, limit };
-        Usage { memory, size, admitted: Growth::default() }
+        GrowthUsage { memory, size, admitted: Growth::default() }
     }
 
-    fn kind(usage: &Usage, growth: Growth) -> Option<ProblemKind> {
+    fn kind(usage: &GrowthUsage, growth: Growth) -> Option<ProblemKind> {
         let limits =
             GrowthLimits { memory_percent: 80, max_services: 10, max_pods: 500_000, max_secrets: 10 };
         refusal(usage, &limits, growth).map(|problem| problem.kind)

@@ -5,7 +5,7 @@ use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
-use common::document::{self, Node, Vocabulary};
+use common::document::{self, DocumentNode, Vocabulary};
 use common::ids::{InvalidName, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::selector::LabelSelector;
 use serde::Deserialize;
@@ -148,7 +148,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
-        let query = Node::from_pairs(query_pairs(&parts.uri)?);
+        let query = DocumentNode::from_pairs(query_pairs(&parts.uri)?);
         let read = document::read(&query, Vocabulary::Parameters).into_result();
         read.map(Params).map_err(|mistakes| {
             let details: Vec<_> = mistakes.into_iter().map(|mistake| mistake.detail).collect();

@@ -16,23 +16,26 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number of live schedulers, or why Redis cannot be used.
-pub(crate) type Answer = Result<u64, String>;
+pub(crate) type ReadinessAnswer = Result<u64, String>;
 
 /// The latest answer of Redis.
 #[derive(Default)]
 pub(crate) struct Readiness {
     /// Held while Redis is asked: all others wait for that answer.
-    latest: Mutex<Option<(Instant, Answer)>>,
+    latest: Mutex<Option<(Instant, ReadinessAnswer)>>,
 }
 
 impl Readiness {
     /// Returns what Redis has answered within the last 100 ms, or asks it.
-    pub(crate) async fn read(&self, app: &AppState) -> Answer {
+    pub(crate) async fn read(&self, app: &AppState) -> ReadinessAnswer {
         self.latest_or(|| ask(app)).await
     }
 
     /// Cancel safe: if the caller that asks leaves, the next one asks.
-    async fn latest_or<F: Future<Output = Answer>>(&self, ask: impl FnOnce() -> F) -> Answer {
+    async fn latest_or<F: Future<Output = ReadinessAnswer>>(
+        &self,
+        ask: impl FnOnce() -> F,
+    ) -> ReadinessAnswer {
         let mut latest = self.latest.lock().await;
         if let Some((at, answer)) = &*latest
             && at.elapsed() < MAX_AGE
@@ -45,7 +48,7 @@ impl Readiness {
     }
 }
 
-async fn ask(app: &AppState) -> Answer {
+async fn ask(app: &AppState) -> ReadinessAnswer {
     let probe = async {
         app.store.ping().await?;
         match overview::count_live_schedulers(app).await {

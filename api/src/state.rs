@@ -21,7 +21,7 @@ use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
 use crate::readiness::Readiness;
-use crate::streams::Streams;
+use crate::streams::OpenStreams;
 use crate::usage::UsageCache;
 
 /// The state of every handler. Cheap to clone.
@@ -46,7 +46,7 @@ pub(crate) struct AppState {
     /// What nodes and pods use, shared by concurrent requests.
     pub(crate) usage: Arc<UsageCache>,
     /// The streams that are open.
-    pub(crate) streams: Streams,
+    pub(crate) streams: OpenStreams,
     /// The ports of pods that are being forwarded.
     pub(crate) forwards: Forwards,
     /// Work that continues after its request was answered.
@@ -78,7 +78,7 @@ impl AppState {
             readiness: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),
-            streams: Streams::new(config.max_connections),
+            streams: OpenStreams::new(config.max_connections),
             forwards: Forwards::default(),
             tasks: TaskTracker::new(),
             metrics: crate::metrics::recorder(),

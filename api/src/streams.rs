@@ -10,13 +10,13 @@ use crate::problem::{ApiProblem, ProblemKind};
 
 /// The streams that are open.
 #[derive(Clone)]
-pub(crate) struct Streams {
+pub(crate) struct OpenStreams {
     max: usize,
     max_per_client: usize,
     open: Arc<Mutex<HashMap<Option<IpAddr>, usize>>>,
 }
 
-impl Streams {
+impl OpenStreams {
     /// Allows half of the connections to be streams, and a quarter of these to belong to one client.
     pub(crate) fn new(max_connections: usize) -> Self {
         let max = (max_connections / 2).max(1);
@@ -49,7 +49,7 @@ impl Streams {
 
 /// An open stream.
 pub(crate) struct StreamGuard {
-    streams: Streams,
+    streams: OpenStreams,
     client: Option<IpAddr>,
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn streams_are_limited_in_all_and_for_each_client() {
-        let streams = Streams::new(32);
+        let streams = OpenStreams::new(32);
         let client = |n: u8| Some(ClientAddress(IpAddr::from([10, 0, 0, n])));
         let mut held: Vec<StreamGuard> = (0..4).map(|_| streams.begin(client(1)).unwrap()).collect();
         assert_eq!(streams.begin(client(1)).err().unwrap().kind, ProblemKind::TooManyStreams);

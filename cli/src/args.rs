@@ -22,13 +22,13 @@ First steps:  kubeleet dev          run a whole cluster in this terminal
 #[command(name = "kubeleet", version, after_help = AFTER_HELP, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
     #[command(flatten)]
     pub(crate) globals: Globals,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run a whole cluster in one process: Redis, API, scheduler and workers, until Ctrl-C.
     Dev(DevOptions),
     /// Run the HTTP API.

@@ -65,7 +65,7 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     cancel_on_signal(shutdown.clone())?;
     common::file_limit::raise();
     let listening = Listening::from(shutdown);
-    tokio::spawn(take_over::Next::of_this_process()?.start_when_asked(listening.stopped()));
+    tokio::spawn(take_over::NextProcess::of_this_process()?.start_when_asked(listening.stopped()));
     let start = if options.take_over { Start::TakeOver } else { Start::Alone };
     let run = ::proxy::run(Arc::clone(&config), start, listening.clone(), take_over::tell_systemd);
     let run = async { Ok(run.await?) };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use common::config::Secret;
 
-use crate::client::Endpoint;
+use crate::client::ApiUrl;
 
 /// A saved token. The file is removed when this value is dropped.
 pub(crate) struct SavedToken(PathBuf);
@@ -44,7 +44,7 @@ impl Drop for SavedToken {
 }
 
 /// Returns the token that a `dev` of this user has saved for the API at this address, if there is one.
-pub(crate) fn saved_for(api: &Endpoint) -> Option<Secret> {
+pub(crate) fn saved_for(api: &ApiUrl) -> Option<Secret> {
     if !api.is_loopback() {
         return None;
     }

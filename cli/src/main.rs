@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::FromArgMatches;
 
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use exit::Exit;
 
 /// A worker allocates and frees thousands of small objects for each batch of pods. With mimalloc that takes a
@@ -44,22 +44,22 @@ fn main() -> ExitCode {
     let Cli { command, globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let token = globals.token_settings();
     let result = match command {
-        Command::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),
-        Command::Api(settings) => block_on(daemons::api(&settings.with_token(token))).flatten(),
-        Command::Scheduler(settings) => block_on(daemons::scheduler(&settings)).flatten(),
-        Command::Proxy(options) => block_on(daemons::proxy(&options)).flatten(),
+        CliCommand::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),
+        CliCommand::Api(settings) => block_on(daemons::api(&settings.with_token(token))).flatten(),
+        CliCommand::Scheduler(settings) => block_on(daemons::scheduler(&settings)).flatten(),
+        CliCommand::Proxy(options) => block_on(daemons::proxy(&options)).flatten(),
         // The supervisor must stay small: `worker` creates its own runtime, with one thread for a supervisor.
-        Command::Worker(options) => {
+        CliCommand::Worker(options) => {
             return daemons::worker(&options).map_or_else(report, ExitCode::from);
         }
-        Command::Healthcheck(options) => {
+        CliCommand::Healthcheck(options) => {
             block_on(healthcheck::run(options.daemon, &options.settings.with_token(token))).flatten()
         }
-        Command::Net(options) => block_on(net::run(&options)).flatten(),
-        Command::Hello => block_on(sample_app::run()).flatten(),
-        Command::Sandbox => block_on(sandbox::run()).flatten(),
-        Command::SampleImage(options) => block_on(sample_image::run(&options)).flatten(),
-        Command::User(command) => {
+        CliCommand::Net(options) => block_on(net::run(&options)).flatten(),
+        CliCommand::Hello => block_on(sample_app::run()).flatten(),
+        CliCommand::Sandbox => block_on(sandbox::run()).flatten(),
+        CliCommand::SampleImage(options) => block_on(sample_image::run(&options)).flatten(),
+        CliCommand::User(command) => {
             return block_on(commands::run(command, &globals, help::command_line())).unwrap_or_else(report);
         }
     };

@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 const TAKE_OVER: &str = "--take-over";
 
 /// Starts the next process at SIGHUP.
-pub(crate) struct Next {
+pub(crate) struct NextProcess {
     hang_up: Signal,
     program: PathBuf,
     arguments: Vec<OsString>,
 }
 
-impl Next {
+impl NextProcess {
     /// Finds the program now: a later version is put in its place, and then this process no longer has its
     /// path. That may be a link to the version of the day, so it is taken as it was called.
     ///

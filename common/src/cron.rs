@@ -43,22 +43,22 @@ pub struct Schedule {
 }
 
 /// One of the fields of a schedule.
-struct Field {
+struct CronField {
     name: &'static str,
     first: u64,
     last: u64,
     words: &'static [&'static str],
 }
 
-const SECOND: Field = Field { name: "second", first: 0, last: 59, words: &[] };
-const MINUTE: Field = Field { name: "minute", first: 0, last: 59, words: &[] };
-const HOUR: Field = Field { name: "hour", first: 0, last: 23, words: &[] };
-const DAY: Field = Field { name: "day of the month", first: 1, last: 31, words: &[] };
-const MONTH: Field = Field { name: "month", first: 1, last: 12, words: &MONTHS };
+const SECOND: CronField = CronField { name: "second", first: 0, last: 59, words: &[] };
+const MINUTE: CronField = CronField { name: "minute", first: 0, last: 59, words: &[] };
+const HOUR: CronField = CronField { name: "hour", first: 0, last: 23, words: &[] };
+const DAY: CronField = CronField { name: "day of the month", first: 1, last: 31, words: &[] };
+const MONTH: CronField = CronField { name: "month", first: 1, last: 12, words: &MONTHS };
 /// 7 is Sunday as well as 0.
-const WEEKDAY: Field = Field { name: "day of the week", first: 0, last: 7, words: &WEEKDAYS };
+const WEEKDAY: CronField = CronField { name: "day of the week", first: 0, last: 7, words: &WEEKDAYS };
 
-impl Field {
+impl CronField {
     /// Reads a list of values, ranges and steps.
     fn read(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |bits, part| Ok(bits | self.read_part(part)?))

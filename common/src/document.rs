@@ -1,8 +1,8 @@
 //! Documents that people write: YAML, JSON and queries, read with every mistake in plain words at its place.
 //!
 //! The parsers' own errors speak to programmers, stop at the first mistake, and lose the position of a value
-//! once it is read. Here a text first becomes [`Node`]s, which know their places. [`read`] then turns a node
-//! into any type that implements `Deserialize`, and collects the mistakes.
+//! once it is read. Here a text first becomes [`DocumentNode`]s, which know their places. [`read`] then
+//! turns a node into any type that implements `Deserialize`, and collects the mistakes.
 
 mod access;
 mod deserialize;
@@ -18,10 +18,10 @@ use serde::de::DeserializeOwned;
 
 pub use access::Field;
 pub(crate) use deserialize::field_names;
-use deserialize::{Fields, Part};
+use deserialize::{DocumentPart, FieldsDeserializer};
+pub(crate) use mistake::{DocumentReadError, Values};
 pub use mistake::{Mistake, Vocabulary, nearest};
-pub(crate) use mistake::{ReadError, Values};
-pub use node::{Node, Place};
+pub use node::{DocumentNode, TextPosition};
 pub use parse::{json, yaml};
 
 /// The most mistakes that are reported for one document. Each takes another pass over the document.
@@ -51,7 +51,7 @@ impl<T> Reading<T> {
 }
 
 /// Reads a document into `T`, and collects up to 20 mistakes. A field that a struct does not have is one.
-pub fn read<T: DeserializeOwned>(document: &Node, vocabulary: Vocabulary) -> Reading<T> {
+pub fn read<T: DeserializeOwned>(document: &DocumentNode, vocabulary: Vocabulary) -> Reading<T> {
     read_with(document, vocabulary, |node| read_once(node))
 }
 
@@ -60,9 +60,9 @@ pub fn read<T: DeserializeOwned>(document: &Node, vocabulary: Vocabulary) -> Rea
 /// What has a mistake is taken out of the document, and the rest is read again: so the types themselves
 /// remain the only description of what a document may say.
 pub(crate) fn read_with<T>(
-    document: &Node,
+    document: &DocumentNode,
     vocabulary: Vocabulary,
-    reader: impl Fn(&Node) -> Result<T, ReadError>,
+    reader: impl Fn(&DocumentNode) -> Result<T, DocumentReadError>,
 ) -> Reading<T> {
     let mut rest = std::borrow::Cow::Borrowed(document);
     let mut mistakes = Vec::new();
@@ -87,8 +87,10 @@ pub(crate) fn read_with<T>(
 ///
 /// # Errors
 /// The first mistake.
-pub(crate) fn read_once<'de, T: Deserialize<'de>>(document: &'de Node) -> Result<T, ReadError> {
-    T::deserialize(Part(document)).map_err(ReadError::at_root)
+pub(crate) fn read_once<'de, T: Deserialize<'de>>(
+    document: &'de DocumentNode,
+) -> Result<T, DocumentReadError> {
+    T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
 }
 
 /// Reads the fields of the struct `T` from a map that has other fields as well: so one map can be read as
@@ -96,23 +98,23 @@ pub(crate) fn read_once<'de, T: Deserialize<'de>>(document: &'de Node) -> Result
 ///
 /// # Errors
 /// The first mistake in these fields.
-pub(crate) fn read_fields<T: DeserializeOwned>(map: &Node) -> Result<T, ReadError> {
-    T::deserialize(Fields(map)).map_err(ReadError::at_root)
+pub(crate) fn read_fields<T: DeserializeOwned>(map: &DocumentNode) -> Result<T, DocumentReadError> {
+    T::deserialize(FieldsDeserializer(map)).map_err(DocumentReadError::at_root)
 }
 
 /// Checks that a map has no other fields than `known`.
 ///
 /// # Errors
 /// The first field that is not among them.
-pub(crate) fn check_fields(map: &Node, known: &[&'static str]) -> Result<(), ReadError> {
+pub(crate) fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), DocumentReadError> {
     match map.field_names().find(|name| !known.contains(name)) {
-        Some(name) => Err(ReadError::unknown(name, known.to_vec()).at_root()),
+        Some(name) => Err(DocumentReadError::unknown(name, known.to_vec()).at_root()),
         None => Ok(()),
     }
 }
 
 /// Returns where the mistake belongs among the others; what is missing belongs at the end.
-fn position(document: &Node, error: &ReadError) -> Vec<usize> {
+fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     let mut position = document.position_of(error.faulty_part());
     if error.is_about_missing() {
         position.push(usize::MAX);

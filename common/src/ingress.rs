@@ -197,7 +197,7 @@ pub(crate) fn stored_rules(text: &str) -> Vec<IngressRule> {
 }
 
 /// What is wrong with a rule: its field, and the sentence.
-type Problem = (&'static str, String);
+type RuleProblem = (&'static str, String);
 
 impl IngressRule {
     /// Returns the port of the pods.
@@ -292,7 +292,7 @@ impl IngressRule {
         }
     }
 
-    fn problem(&self) -> Option<Problem> {
+    fn problem(&self) -> Option<RuleProblem> {
         let zero = |field, port: u16| (port == 0).then(|| (field, "a port is 1 to 65535".to_owned()));
         let of_kind = match self {
             Self::Http(rule) => host_problem(&rule.host)
@@ -329,7 +329,7 @@ pub(crate) fn violations(rules: &[IngressRule]) -> Vec<Violation> {
     found
 }
 
-fn host_problem(host: &str) -> Option<Problem> {
+fn host_problem(host: &str) -> Option<RuleProblem> {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         (1..=63).contains(&label.len())
@@ -347,7 +347,7 @@ fn host_problem(host: &str) -> Option<Problem> {
 }
 
 /// Returns why no certificate can be ordered for a host.
-fn auto_problem(host: &str) -> Option<Problem> {
+fn auto_problem(host: &str) -> Option<RuleProblem> {
     let text = if host.is_empty() {
         "needs a `host`: a certificate is ordered for a name"
     } else if host.starts_with("*.") {
@@ -362,7 +362,7 @@ fn auto_problem(host: &str) -> Option<Problem> {
     Some(("tls", format!("`auto` {text}")))
 }
 
-fn path_problem(path: &str) -> Option<Problem> {
+fn path_problem(path: &str) -> Option<RuleProblem> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:$!&'()*+,;=-".contains(&byte);
     let is_segment = |segment: &str| {
         let first = segment.strip_prefix('.').unwrap_or(segment);

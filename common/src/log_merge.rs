@@ -17,12 +17,12 @@ pub struct LogMerge<K, T> {
 
 #[derive(Debug)]
 struct MergeSource<T> {
-    waiting: VecDeque<Waiting<T>>,
+    waiting: VecDeque<WaitingLine<T>>,
     ended: bool,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingLine<T> {
     time: u64,
     arrived: Instant,
     line: T,
@@ -45,7 +45,7 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
     /// Adds a line of a source.
     pub fn push(&mut self, source: &K, time: u64, line: T, arrived: Instant) {
         if let Some(source) = self.sources.get_mut(source) {
-            source.waiting.push_back(Waiting { time, arrived, line });
+            source.waiting.push_back(WaitingLine { time, arrived, line });
         }
     }
 
@@ -86,7 +86,7 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         self.sources.values().all(|source| source.ended && source.waiting.is_empty())
     }
 
-    fn oldest(&self) -> Option<(&K, &Waiting<T>)> {
+    fn oldest(&self) -> Option<(&K, &WaitingLine<T>)> {
         let heads = self.sources.iter().filter_map(|(key, source)| Some((key, source.waiting.front()?)));
         heads.min_by_key(|(_, waiting)| waiting.time)
     }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::document::{self, Mistake, ReadError, Values, Vocabulary, field_names, read_fields};
+use crate::document::{self, DocumentReadError, Mistake, Values, Vocabulary, field_names, read_fields};
 use crate::ids::{PodId, PodName, ServiceName, SpecId};
 use crate::spec::{ContainerSpec, PodSpec, check_image};
 
@@ -55,7 +55,7 @@ pub struct Payload {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct PayloadHead {
     name: PodName,
     #[serde(rename = "uuid")]
     id: PodId,
@@ -75,20 +75,20 @@ impl Payload {
             return Err(InvalidPayload::TooLarge(raw.len()));
         }
         let text = std::str::from_utf8(&raw).map_err(|e| InvalidPayload::NotUtf8(e.valid_up_to()))?;
-        let head: Head = read(text.as_bytes())?;
+        let head: PayloadHead = read(text.as_bytes())?;
         check_image(&head.image)
             .map_err(|detail| InvalidPayload::BadField { field: "image", detail: detail.into() })?;
-        let Head { name, id, image, replica, spec } = head;
+        let PayloadHead { name, id, image, replica, spec } = head;
         Ok(Self { name, id, image, replica, spec, raw: raw.clone() })
     }
 
     /// Builds the payload of a service's pod. Equal arguments produce equal bytes, so reconciliation can
     /// rebuild a payload.
     pub fn for_service(name: PodName, id: PodId, image: &str, replica: u32, spec: SpecId) -> Self {
-        let head = Head { name, id, image: image.into(), replica, spec: Some(spec) };
+        let head = PayloadHead { name, id, image: image.into(), replica, spec: Some(spec) };
         let json = serde_json::to_vec(&head).expect("strings and numbers always serialize");
         let raw = Bytes::from(json);
-        let Head { name, id, spec, .. } = head;
+        let PayloadHead { name, id, spec, .. } = head;
         Self { raw, name, id, image: image.to_owned(), replica, spec }
     }
 
@@ -134,7 +134,7 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     document.remove_field("containers");
     document.remove_field("kind");
     let is_known = |name: &&str| !ContainerSpec::AMONG_OTHERS.contains(name);
-    let mut known = field_names::<Head>();
+    let mut known = field_names::<PayloadHead>();
     known.extend(field_names::<ContainerSpec>().into_iter().filter(is_known));
     // Only a service has a kind, and lists its containers.
     known.extend(field_names::<PodSpec>().into_iter().filter(|name| !["containers", "kind"].contains(name)));
@@ -166,7 +166,7 @@ fn not_json(mistake: &Mistake) -> InvalidPayload {
     InvalidPayload::NotAPod(format!("it is not JSON: {mistake}"))
 }
 
-fn unfit(error: &ReadError) -> InvalidPayload {
+fn unfit(error: &DocumentReadError) -> InvalidPayload {
     InvalidPayload::NotAPod(error.message(Vocabulary::Fields, Values::Hidden))
 }
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_reason_never_has_a_value_of_the_payload() {
         let secret = "hunter2\\\" and `more`: hunter2";
-        let mut fields = field_names::<Head>();
+        let mut fields = field_names::<PayloadHead>();
         fields.extend(field_names::<ContainerSpec>());
         fields.extend(field_names::<PodSpec>());
         for field in fields {

@@ -149,7 +149,7 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn place_pods(&mut self) {
-        let mut problems = Problems::default();
+        let mut problems = RecoveryProblems::default();
         let mut seen: BTreeMap<PodId, &'a SavedPod> = BTreeMap::new();
         for (payload, pod) in self.readable_pods(&mut problems) {
             let id = &payload.id;
@@ -185,7 +185,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the saved pods with their payloads: those that run first, newer generations before older ones.
-    fn readable_pods(&self, problems: &mut Problems) -> Vec<(Payload, &'a SavedPod)> {
+    fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
             match Payload::parse(Bytes::copy_from_slice(pod.payload.as_bytes())) {
@@ -346,12 +346,12 @@ fn place(pod: &SavedPod) -> String {
 }
 
 #[derive(Default)]
-struct Problems {
+struct RecoveryProblems {
     lines: Vec<String>,
     more: usize,
 }
 
-impl Problems {
+impl RecoveryProblems {
     fn add(&mut self, line: String) {
         if self.lines.len() < MAX_PROBLEMS {
             self.lines.push(line);

@@ -1,7 +1,7 @@
 //! Compares the merged files with the table of fields: unknown ones are mistakes, and what has no effect is
 //! noted.
 
-use common::document::{Field, Node};
+use common::document::{DocumentNode, Field};
 
 use crate::EXTENSION;
 use crate::fields::{self, How, Support};
@@ -13,7 +13,7 @@ const LISTS: [&str; 3] = ["services.*.profiles", "services.*.env_file", "service
 const DEPENDS_ON: &str = "services.*.depends_on";
 
 /// Checks the fields of the whole file, and those of all services for names that do not exist.
-pub(crate) fn names(root: &Node, report: &mut Report) {
+pub(crate) fn names(root: &DocumentNode, report: &mut Report) {
     walk(root, "", "", &mut |visited| match visited {
         Visited::Unknown { parent, field } => {
             report.mistake(field.place, fields::unknown(parent, field.name));
@@ -30,7 +30,7 @@ pub(crate) fn names(root: &Node, report: &mut Report) {
 }
 
 /// Returns what a field must be, if it is something else: in the wrong form it would be passed over.
-fn unfit(path: &str, value: &Node, support: Support) -> Option<&'static str> {
+fn unfit(path: &str, value: &DocumentNode, support: Support) -> Option<&'static str> {
     let is_map = path == DEPENDS_ON || matches!(support, Support::Honoured(How::Parts));
     if is_map && !value.is_map() && !value.is_null() {
         return Some("a map of fields");
@@ -40,7 +40,7 @@ fn unfit(path: &str, value: &Node, support: Support) -> Option<&'static str> {
 }
 
 /// Notes what of a service has no effect. What a node would not run is a mistake.
-pub(crate) fn effects(service: &str, node: &Node, report: &mut Report) {
+pub(crate) fn effects(service: &str, node: &DocumentNode, report: &mut Report) {
     walk(node, fields::SERVICE, "", &mut |visited| {
         let Visited::Known { name, field, support, advice, .. } = visited else { return false };
         if field.value.is_blank() {
@@ -67,7 +67,7 @@ enum Visited<'a> {
 
 /// Visits the fields below `path`, which the user has written as `name`; those in a field only if `visit`
 /// returns true.
-fn walk(node: &Node, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) -> bool) {
+fn walk(node: &DocumentNode, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) -> bool) {
     if let Some(items) = node.items() {
         items.iter().for_each(|item| walk(item, path, name, visit));
         return;

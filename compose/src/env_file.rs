@@ -1,10 +1,10 @@
 //! Files of variables: `.env`, and the `env_file` of services.
 
-use crate::interpolate::{Lookup, interpolate};
+use crate::interpolate::{VariableLookup, interpolate};
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum EnvFileFormat {
     /// With quotation marks, comments behind values, and variables.
     Compose,
     /// Everything after `=` is the value.
@@ -18,7 +18,11 @@ pub(crate) type Variable = (String, Option<String>);
 ///
 /// # Errors
 /// The number of the line, and what is wrong there.
-pub(crate) fn parse(text: &str, format: Format, lookup: Lookup<'_>) -> Result<Vec<Variable>, (u64, String)> {
+pub(crate) fn parse(
+    text: &str,
+    format: EnvFileFormat,
+    lookup: VariableLookup<'_>,
+) -> Result<Vec<Variable>, (u64, String)> {
     let mut variables: Vec<Variable> = Vec::new();
     let mut lines = text.trim_start_matches('\u{feff}').lines().zip(1u64..);
     while let Some((line, number)) = lines.next() {
@@ -33,8 +37,8 @@ pub(crate) fn parse(text: &str, format: Format, lookup: Lookup<'_>) -> Result<Ve
         };
         let name = checked(name.trim_end(), number)?;
         let value = match format {
-            Format::Raw => value.to_owned(),
-            Format::Compose => {
+            EnvFileFormat::Raw => value.to_owned(),
+            EnvFileFormat::Compose => {
                 let mut whole = value.trim_start().to_owned();
                 // A value in quotation marks may have several lines.
                 while is_open(&whole) {
@@ -82,7 +86,7 @@ fn end_of_quote(text: &str, quote: char) -> Option<usize> {
     })
 }
 
-fn value_of(text: &str, lookup: Lookup<'_>) -> Result<String, String> {
+fn value_of(text: &str, lookup: VariableLookup<'_>) -> Result<String, String> {
     if let Some(rest) = text.strip_prefix('\'') {
         let end = end_of_quote(rest, '\'').unwrap_or(rest.len());
         return Ok(rest[..end].to_owned());
@@ -125,7 +129,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn read(text: &str, format: Format) -> Vec<(String, Option<String>)> {
+    fn read(text: &str, format: EnvFileFormat) -> Vec<(String, Option<String>)> {
         parse(text, format, &|name| (name == "HOME").then(|| "/home/a".to_owned())).unwrap()
     }
 
@@ -146,21 +150,21 @@ mod tests {
             ("# c\n\nB=1\nA=$B", "1"),
             ("A=a=b", "a=b"),
         ] {
-            let found = read(line, Format::Compose);
+            let found = read(line, EnvFileFormat::Compose);
             assert_eq!(found.last().unwrap(), &("A".to_owned(), Some(value.to_owned())), "{line}");
         }
-        assert_eq!(read("A", Format::Compose), [("A".to_owned(), None)]);
+        assert_eq!(read("A", EnvFileFormat::Compose), [("A".to_owned(), None)]);
     }
 
     #[test]
     fn a_raw_file_is_taken_literally() {
-        let found = read("A=\"$HOME\" # x\n", Format::Raw);
+        let found = read("A=\"$HOME\" # x\n", EnvFileFormat::Raw);
         assert_eq!(found, [("A".to_owned(), Some("\"$HOME\" # x".to_owned()))]);
     }
 
     #[test]
     fn a_mistake_has_its_line() {
-        let error = |text: &str| parse(text, Format::Compose, &|_| None).unwrap_err();
+        let error = |text: &str| parse(text, EnvFileFormat::Compose, &|_| None).unwrap_err();
         assert_eq!(error("A=1\nB C=2\n").0, 2);
         assert_eq!(error("\nA=\"x\nB=2\n").0, 2);
         assert!(error("=x").1.contains("KEY=value"));

@@ -1,22 +1,27 @@
 //! `extends`: a service that begins with another one, of the same file or of another one.
 
-use common::document::Node;
+use common::document::DocumentNode;
 
 use crate::load::{Loader, Surroundings, Variables, names_of};
 use crate::merge::{first, merge};
 use crate::source::{folder_of, join};
 
 /// The services of a file, before they are merged with those of other files.
-struct File {
+struct ServicesFile {
     path: String,
-    services: Node,
+    services: DocumentNode,
     folder: String,
 }
 
 /// Replaces the services of a document that extend others by what they mean.
-pub(crate) fn resolve(loader: &mut Loader<'_>, document: &mut Node, path: &str, around: Surroundings<'_>) {
+pub(crate) fn resolve(
+    loader: &mut Loader<'_>,
+    document: &mut DocumentNode,
+    path: &str,
+    around: Surroundings<'_>,
+) {
     let Some(services) = document.get("services").cloned() else { return };
-    let file = File { path: path.to_owned(), services, folder: around.folder.to_owned() };
+    let file = ServicesFile { path: path.to_owned(), services, folder: around.folder.to_owned() };
     for name in names_of(document, "services") {
         let Some(service) = file.services.get(&name).filter(|service| service.has_field("extends")) else {
             continue;
@@ -33,14 +38,14 @@ pub(crate) fn resolve(loader: &mut Loader<'_>, document: &mut Node, path: &str, 
 /// Returns a service with what it extends. `way` has the services on the way here.
 fn extended(
     loader: &mut Loader<'_>,
-    mut service: Node,
-    file: &File,
+    mut service: DocumentNode,
+    file: &ServicesFile,
     variables: &Variables,
     mut way: Vec<(String, String)>,
-) -> Node {
+) -> DocumentNode {
     let Some(extends) = service.get("extends").cloned() else { return service };
     service.remove_field("extends");
-    let text = |name: &str| extends.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+    let text = |name: &str| extends.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
     let (target, other) = match extends.is_map() {
         true => (text("service"), text("file")),
         false => (extends.scalar().map(|name| name.into_owned()), None),
@@ -76,9 +81,14 @@ fn extended(
     merge(first(&base, crate::fields::SERVICE), &service, crate::fields::SERVICE)
 }
 
-fn read(loader: &mut Loader<'_>, path: &str, extends: &Node, variables: &Variables) -> Option<File> {
+fn read(
+    loader: &mut Loader<'_>,
+    path: &str,
+    extends: &DocumentNode,
+    variables: &Variables,
+) -> Option<ServicesFile> {
     let folder = folder_of(path).to_owned();
     let mut document = loader.parse_one(path, extends.place()).into_iter().next()?.root;
     loader.prepare(&mut document, Surroundings { folder: &folder, variables });
-    Some(File { path: path.to_owned(), services: document.get("services")?.clone(), folder })
+    Some(ServicesFile { path: path.to_owned(), services: document.get("services")?.clone(), folder })
 }

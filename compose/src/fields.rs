@@ -37,7 +37,7 @@ pub(crate) enum How {
 }
 
 /// A field, with all that is in it unless that has rows of its own.
-pub(crate) struct Row {
+pub(crate) struct FieldRow {
     /// The path: names joined by dots, `*` for any name. Lists are left out: `services.*.ports.target`.
     pub(crate) path: &'static str,
     pub(crate) support: Support,
@@ -59,7 +59,7 @@ pub(crate) fn path_of(parent: &str, name: &str) -> String {
 }
 
 /// Returns the row of a field.
-pub(crate) fn row(path: &str) -> Option<&'static Row> {
+pub(crate) fn row(path: &str) -> Option<&'static FieldRow> {
     TABLE.iter().find(|row| row.path == path)
 }
 

@@ -1,7 +1,7 @@
 //! The short forms of Compose, rewritten as the long ones: what is a map in one file and a list in another
 //! can then be merged, and translated from one form.
 
-use common::document::Node;
+use common::document::DocumentNode;
 
 /// Fields that are a map, or a list of `KEY=value`. The paths are those of the table of fields.
 const MAPS_OR_LISTS: [&str; 6] = [
@@ -26,7 +26,7 @@ const LISTS_OR_TEXTS: [&str; 5] = [
 ];
 
 /// Rewrites the value of the field with this path.
-pub(crate) fn long_form(path: &str, node: Node) -> Node {
+pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     let is_list = node.items().is_some();
     if is_list && MAPS_OR_LISTS.contains(&path) {
         map_of(&node, |item| match item.split_once('=') {
@@ -37,21 +37,21 @@ pub(crate) fn long_form(path: &str, node: Node) -> Node {
         map_of(&node, |item| (item, None))
     } else if !is_list && node.scalar().is_some() && LISTS_OR_TEXTS.contains(&path) {
         let place = node.place();
-        Node::list(vec![node], place)
+        DocumentNode::list(vec![node], place)
     } else {
         node
     }
 }
 
 /// Returns a list as a map; as it is if an item is no text.
-fn map_of(list: &Node, split: impl Fn(&str) -> (&str, Option<&str>)) -> Node {
-    let mut map = Node::empty_map(list.place());
+fn map_of(list: &DocumentNode, split: impl Fn(&str) -> (&str, Option<&str>)) -> DocumentNode {
+    let mut map = DocumentNode::empty_map(list.place());
     for item in list.items().unwrap_or_default() {
         let Some(text) = item.scalar() else { return list.clone() };
         let (name, value) = split(&text);
         let value = match value {
             Some(value) => item.with_text(value),
-            None => Node::null(item.place()),
+            None => DocumentNode::null(item.place()),
         };
         map.set(name, item.place(), value);
     }
@@ -63,7 +63,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn long(path: &str, yaml: &str) -> Node {
+    fn long(path: &str, yaml: &str) -> DocumentNode {
         long_form(path, common::document::yaml(yaml).0.remove(0))
     }
 

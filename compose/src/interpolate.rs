@@ -11,13 +11,13 @@ pub(crate) struct Interpolated {
 }
 
 /// Returns the value of a variable.
-pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces the variables of a text.
 ///
 /// # Errors
 /// If a variable is required and has no value, or the text is malformed.
-pub(crate) fn interpolate(text: &str, lookup: Lookup<'_>) -> Result<Interpolated, String> {
+pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {
     let mut done = Interpolated::default();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -75,7 +75,7 @@ fn name_at_start(text: &str) -> &str {
     if text.starts_with(|c: char| c.is_ascii_digit()) { "" } else { &text[..end] }
 }
 
-fn plain(name: &str, lookup: Lookup<'_>) -> Interpolated {
+fn plain(name: &str, lookup: VariableLookup<'_>) -> Interpolated {
     match lookup(name) {
         Some(text) => Interpolated { text, unset: Vec::new() },
         None => Interpolated { text: String::new(), unset: vec![name.to_owned()] },
@@ -83,7 +83,7 @@ fn plain(name: &str, lookup: Lookup<'_>) -> Interpolated {
 }
 
 /// Replaces what is between the braces.
-fn expand(inner: &str, lookup: Lookup<'_>) -> Result<Interpolated, String> {
+fn expand(inner: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {
     let name = name_at_start(inner);
     if name.is_empty() {
         return Err(malformed(&format!("${{{inner}}}")));

@@ -1,9 +1,9 @@
 //! Compose files as services of kubeleet.
 //!
 //! [`load`] reads files as the Compose specification describes them, and returns the services that they mean.
-//! It touches nothing but what [`Sources`] reads for it. Every value keeps its place in the user's file, and
-//! services are checked as those of any other file are, so that all mistakes are found at once, each at its
-//! line.
+//! It touches nothing but what [`FileSources`] reads for it. Every value keeps its place in the user's file,
+//! and services are checked as those of any other file are, so that all mistakes are found at once, each at
+//! its line.
 //!
 //! What of the specification is honoured is in one table, `fields::TABLE`; what is not is a [`Note`], never
 //! silence.
@@ -31,7 +31,7 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::Node;
+use common::document::DocumentNode;
 use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
 use common::value::ValueKind;
@@ -39,8 +39,8 @@ use common::value::ValueKind;
 use load::{Loader, Surroundings};
 pub use page::markdown;
 use report::Report;
-pub use report::{Finding, Note, NoteKind};
-pub use source::{SourceError, Sources};
+pub use report::{ComposeFinding, Note, NoteKind};
+pub use source::{FileSources, SourceError};
 pub use values::AppValue;
 use values::Declared;
 
@@ -93,7 +93,7 @@ pub struct App {
 }
 
 /// Returns whether a document is that of a Compose file, and not that of a service.
-pub fn is_compose(document: &Node) -> bool {
+pub fn is_compose(document: &DocumentNode) -> bool {
     document.has_field("services") || document.has_field("include")
 }
 
@@ -107,7 +107,7 @@ pub fn override_of(file: &str) -> Option<String> {
 ///
 /// # Errors
 /// All mistakes, in the order of the files.
-pub fn load(project: &Project, sources: &dyn Sources) -> Result<App, Vec<Finding>> {
+pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<ComposeFinding>> {
     let mut report = Report::default();
     match read(project, sources, &mut report) {
         Some(app) if !report.has_mistakes() => Ok(App { notes: report.into_notes(), ..app }),
@@ -116,7 +116,7 @@ pub fn load(project: &Project, sources: &dyn Sources) -> Result<App, Vec<Finding
 }
 
 /// Returns the app without what there is to say about it.
-fn read(project: &Project, sources: &dyn Sources, report: &mut Report) -> Option<App> {
+fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Option<App> {
     let folder = source::folder_of(project.files.first()?).to_owned();
     let mut loader = Loader { sources, report };
     let documents = loader.parse(&project.files);

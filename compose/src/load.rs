@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use common::document::{self, Node, Place};
+use common::document::{self, DocumentNode, TextPosition};
 
-use crate::env_file::{self, Format};
+use crate::env_file::{self, EnvFileFormat};
 use crate::extends;
 use crate::interpolate::interpolate;
 use crate::merge::{common_names, first, merge};
 use crate::report::{NoteKind, Report};
-use crate::source::{SourceError, Sources, folder_of, join};
+use crate::source::{FileSources, SourceError, folder_of, join};
 use crate::translate::files_beside;
 
 /// The file of variables beside the first file.
@@ -22,14 +22,14 @@ pub(crate) type Variables = BTreeMap<String, String>;
 
 /// Reads files and collects what there is to say about them.
 pub(crate) struct Loader<'a> {
-    pub(crate) sources: &'a dyn Sources,
+    pub(crate) sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
 }
 
 /// A document of a file, before its variables are replaced.
-pub(crate) struct Document {
+pub(crate) struct ComposeDocument {
     pub(crate) file: String,
-    pub(crate) root: Node,
+    pub(crate) root: DocumentNode,
 }
 
 /// Where the paths of a document begin, and what its variables are.
@@ -41,12 +41,12 @@ pub(crate) struct Surroundings<'a> {
 
 impl Loader<'_> {
     /// Returns the documents of the files, in their order.
-    pub(crate) fn parse(&mut self, files: &[String]) -> Vec<Document> {
+    pub(crate) fn parse(&mut self, files: &[String]) -> Vec<ComposeDocument> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
     }
 
     /// Returns the documents of one file. `place` is where it is named, if that is in another file.
-    pub(crate) fn parse_one(&mut self, file: &str, place: Option<Place>) -> Vec<Document> {
+    pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
         let text = match self.sources.read(file) {
             Ok(text) => text,
             Err(error) => {
@@ -60,13 +60,13 @@ impl Loader<'_> {
         let number = self.report.add_file(file);
         let (documents, mistakes) = document::yaml(&text);
         for mistake in mistakes {
-            let start = Place { file: number, line: 1, column: 1 };
-            let place = mistake.place.map_or(start, |place| Place { file: number, ..place });
+            let start = TextPosition { file: number, line: 1, column: 1 };
+            let place = mistake.place.map_or(start, |place| TextPosition { file: number, ..place });
             self.report.mistake(Some(place), mistake.detail);
         }
         let with_places = documents.into_iter().map(|mut root| {
             root.set_file(number);
-            Document { file: file.to_owned(), root }
+            ComposeDocument { file: file.to_owned(), root }
         });
         with_places.collect()
     }
@@ -86,13 +86,13 @@ impl Loader<'_> {
                 }
             };
             let lookup = |name: &str| environment.get(name).or_else(|| variables.get(name)).cloned();
-            match env_file::parse(&text, Format::Compose, &lookup) {
+            match env_file::parse(&text, EnvFileFormat::Compose, &lookup) {
                 Ok(found) => {
                     variables.extend(found.into_iter().filter_map(|(name, value)| Some((name, value?))))
                 }
                 Err((line, problem)) => {
                     let file = self.report.add_file(path);
-                    self.report.mistake(Some(Place { file, line, column: 1 }), problem);
+                    self.report.mistake(Some(TextPosition { file, line, column: 1 }), problem);
                 }
             }
         }
@@ -104,13 +104,13 @@ impl Loader<'_> {
     /// files on the way here.
     pub(crate) fn assemble(
         &mut self,
-        documents: Vec<Document>,
+        documents: Vec<ComposeDocument>,
         around: Surroundings<'_>,
         including: &[String],
-    ) -> Node {
+    ) -> DocumentNode {
         let mut including = including.to_vec();
-        let mut root = Node::empty_map(None);
-        for Document { file, root: mut document } in documents {
+        let mut root = DocumentNode::empty_map(None);
+        for ComposeDocument { file, root: mut document } in documents {
             if !document.is_map() {
                 let detail = format!("a Compose file is a map of fields, not {}", document.kind());
                 self.report.mistake(document.place(), detail);
@@ -127,7 +127,7 @@ impl Loader<'_> {
     }
 
     /// Replaces the variables of a document, and completes the paths in it.
-    pub(crate) fn prepare(&mut self, document: &mut Node, around: Surroundings<'_>) {
+    pub(crate) fn prepare(&mut self, document: &mut DocumentNode, around: Surroundings<'_>) {
         let report = &mut *self.report;
         document.replace_scalars(&mut |text, place| {
             if !text.contains('$') {
@@ -168,10 +168,15 @@ impl Loader<'_> {
         }
     }
 
-    fn add_included(&mut self, mut root: Node, around: Surroundings<'_>, including: &[String]) -> Node {
-        let entries: Vec<Node> = match root.get("include") {
+    fn add_included(
+        &mut self,
+        mut root: DocumentNode,
+        around: Surroundings<'_>,
+        including: &[String],
+    ) -> DocumentNode {
+        let entries: Vec<DocumentNode> = match root.get("include") {
             None => return root,
-            Some(list) => list.items().map_or_else(|| vec![list.clone()], <[Node]>::to_vec),
+            Some(list) => list.items().map_or_else(|| vec![list.clone()], <[DocumentNode]>::to_vec),
         };
         for entry in entries {
             let paths = texts(entry.get("path").unwrap_or(&entry));
@@ -185,7 +190,7 @@ impl Loader<'_> {
                 self.report.mistake(entry.place(), format!("include goes in a circle: {path} -> {again}"));
                 continue;
             }
-            let folder = match entry.get("project_directory").and_then(Node::scalar) {
+            let folder = match entry.get("project_directory").and_then(DocumentNode::scalar) {
                 Some(folder) => join(around.folder, &folder),
                 None => folder_of(first).to_owned(),
             };
@@ -202,11 +207,11 @@ impl Loader<'_> {
     }
 
     /// Adds what an included application defines.
-    fn add(&mut self, root: &mut Node, included: &Node, file: &str) {
+    fn add(&mut self, root: &mut DocumentNode, included: &DocumentNode, file: &str) {
         for group in GROUPS {
             let Some(theirs) = included.get(group) else { continue };
             if !root.has_value(group) {
-                root.set(group, theirs.place(), Node::empty_map(theirs.place()));
+                root.set(group, theirs.place(), DocumentNode::empty_map(theirs.place()));
             }
             let Some(ours) = root.get_mut(group) else { continue };
             let both = common_names(ours, theirs);
@@ -223,21 +228,21 @@ impl Loader<'_> {
 }
 
 /// Returns the names of the fields in a field.
-pub(crate) fn names_of(node: &Node, field: &str) -> Vec<String> {
+pub(crate) fn names_of(node: &DocumentNode, field: &str) -> Vec<String> {
     node.get(field).into_iter().flat_map(|inner| inner.fields().map(|field| field.name.to_owned())).collect()
 }
 
 /// Returns one text, or those of a list.
-fn texts(node: &Node) -> Vec<String> {
-    let text = |node: &Node| node.scalar().map(|text| text.into_owned());
+fn texts(node: &DocumentNode) -> Vec<String> {
+    let text = |node: &DocumentNode| node.scalar().map(|text| text.into_owned());
     match node.items() {
         Some(items) => items.iter().filter_map(text).collect(),
         None => text(node).into_iter().collect(),
     }
 }
 
-fn complete_paths(files: &mut Node, folder: &str) {
-    let complete = |node: &mut Node| {
+fn complete_paths(files: &mut DocumentNode, folder: &str) {
+    let complete = |node: &mut DocumentNode| {
         node.replace_scalars(&mut |path, _| Some(join(folder, path)));
     };
     if let Some(items) = files.items_mut() {

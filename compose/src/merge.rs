@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::document::{Field, Node};
+use common::document::{DocumentNode, Field};
 
 use crate::fields;
 use crate::forms::long_form;
@@ -17,15 +17,15 @@ const BY_TARGET: [&str; 3] = ["services.*.volumes", "services.*.secrets", "servi
 const PORTS: &str = "services.*.ports";
 
 /// Takes what a map has without `!reset`, in long form: the beginning of a merge.
-pub(crate) fn first(node: &Node, path: &str) -> Node {
-    merge(Node::empty_map(node.place()), node, path)
+pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
+    merge(DocumentNode::empty_map(node.place()), node, path)
 }
 
 /// Returns `base` with what `over` says. `path` is that of both in the table of fields.
-pub(crate) fn merge(base: Node, over: &Node, path: &str) -> Node {
+pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
     let over = long_form(path, over.clone());
     match over.tag() {
-        Some("!reset") => return Node::null(over.place()),
+        Some("!reset") => return DocumentNode::null(over.place()),
         Some("!override") => return if over.is_map() { first_without_tag(&over, path) } else { over },
         _ => {}
     }
@@ -37,19 +37,19 @@ pub(crate) fn merge(base: Node, over: &Node, path: &str) -> Node {
     }
     match (base.items(), over.items()) {
         (Some(before), Some(after)) if !REPLACED.contains(&path) => {
-            Node::list(merge_lists(before, after, path), over.place())
+            DocumentNode::list(merge_lists(before, after, path), over.place())
         }
         _ => over,
     }
 }
 
-fn first_without_tag(node: &Node, path: &str) -> Node {
-    merge_maps(Node::empty_map(node.place()), node, path)
+fn first_without_tag(node: &DocumentNode, path: &str) -> DocumentNode {
+    merge_maps(DocumentNode::empty_map(node.place()), node, path)
 }
 
-fn merge_maps(mut base: Node, over: &Node, path: &str) -> Node {
+fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
     if base.is_null() {
-        base = Node::empty_map(over.place());
+        base = DocumentNode::empty_map(over.place());
     }
     for Field { name, place, value } in over.fields() {
         if value.tag() == Some("!reset") {
@@ -57,15 +57,15 @@ fn merge_maps(mut base: Node, over: &Node, path: &str) -> Node {
             continue;
         }
         let path = fields::path_of(path, name);
-        let before = base.get(name).cloned().unwrap_or_else(|| Node::null(place));
+        let before = base.get(name).cloned().unwrap_or_else(|| DocumentNode::null(place));
         let merged = merge(before, value, &path);
         base.set(name, place, merged);
     }
     base
 }
 
-fn merge_lists(before: &[Node], after: &[Node], path: &str) -> Vec<Node> {
-    let mut items: Vec<Node> = before.to_vec();
+fn merge_lists(before: &[DocumentNode], after: &[DocumentNode], path: &str) -> Vec<DocumentNode> {
+    let mut items: Vec<DocumentNode> = before.to_vec();
     for item in after {
         let same = key_of(item, path).and_then(|key| {
             items.iter().position(|known| key_of(known, path).as_deref() == Some(key.as_str()))
@@ -79,12 +79,13 @@ fn merge_lists(before: &[Node], after: &[Node], path: &str) -> Vec<Node> {
 }
 
 /// Returns what identifies an item of a list; items without it are never the same.
-fn key_of(item: &Node, path: &str) -> Option<String> {
+fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     if BY_TARGET.contains(&path) {
         return target(item);
     }
     if path == PORTS && item.is_map() {
-        let part = |name: &str| item.get(name).and_then(Node::scalar).unwrap_or_default().into_owned();
+        let part =
+            |name: &str| item.get(name).and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
         let protocol = Some(part("protocol")).filter(|text| !text.is_empty());
         let protocol = protocol.unwrap_or_else(|| "tcp".to_owned());
         let address = [part("host_ip"), part("published"), part("target")];
@@ -96,8 +97,8 @@ fn key_of(item: &Node, path: &str) -> Option<String> {
 }
 
 /// Returns where a volume, secret or config appears in the container.
-fn target(item: &Node) -> Option<String> {
-    let text = |name: &str| item.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+fn target(item: &DocumentNode) -> Option<String> {
+    let text = |name: &str| item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
     if item.is_map() {
         return text("target").or_else(|| text("source"));
     }
@@ -110,8 +111,9 @@ fn target(item: &Node) -> Option<String> {
 }
 
 /// Returns the names that both maps have: what an included application must not define again.
-pub(crate) fn common_names(one: &Node, other: &Node) -> BTreeSet<String> {
-    let names = |node: &Node| node.fields().map(|field| field.name.to_owned()).collect::<BTreeSet<_>>();
+pub(crate) fn common_names(one: &DocumentNode, other: &DocumentNode) -> BTreeSet<String> {
+    let names =
+        |node: &DocumentNode| node.fields().map(|field| field.name.to_owned()).collect::<BTreeSet<_>>();
     names(one).intersection(&names(other)).cloned().collect()
 }
 

@@ -1,10 +1,10 @@
 //! The name of the app, and of its services: labels as in DNS.
 
-use common::document::Node;
+use common::document::DocumentNode;
 use common::ids::AppName;
 
 use crate::interpolate::interpolate;
-use crate::load::{Document, Variables};
+use crate::load::{ComposeDocument, Variables};
 use crate::report::Report;
 
 /// The variable that names the app, and that files may use.
@@ -15,7 +15,7 @@ pub(crate) const NAME_VARIABLE: &str = "COMPOSE_PROJECT_NAME";
 pub(crate) fn of_app(
     flag: Option<&str>,
     folder: &str,
-    documents: &[Document],
+    documents: &[ComposeDocument],
     variables: &Variables,
     report: &mut Report,
 ) -> Option<AppName> {
@@ -78,8 +78,8 @@ pub(crate) fn label(name: &str) -> String {
 }
 
 /// Returns the node that holds a text at a place.
-pub(crate) fn text_at(text: &str, place: Option<common::document::Place>) -> Node {
-    Node::null(place).with_text(text)
+pub(crate) fn text_at(text: &str, place: Option<common::document::TextPosition>) -> DocumentNode {
+    DocumentNode::null(place).with_text(text)
 }
 
 #[cfg(test)]
@@ -105,7 +105,8 @@ mod tests {
         let app = |flag: Option<&str>, env: &[(&str, &str)], yaml: &str| {
             let variables =
                 env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            let documents = [Document { file: "x.yml".to_owned(), root: crate::testing::service_of(yaml) }];
+            let documents =
+                [ComposeDocument { file: "x.yml".to_owned(), root: crate::testing::service_of(yaml) }];
             let mut report = Report::default();
             let name = of_app(flag, "My Folder", &documents, &variables, &mut report);
             name.map(|name| name.to_string()).ok_or_else(|| report.into_mistakes().remove(0).to_string())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::document::{Node, nearest};
+use common::document::{DocumentNode, nearest};
 
 use crate::report::Report;
 
@@ -10,8 +10,8 @@ use crate::report::Report;
 const ALL: &str = "*";
 
 /// Returns the names of the services without a profile, and of those with an active one.
-pub(crate) fn active(services: &Node, profiles: &BTreeSet<String>) -> BTreeSet<String> {
-    let is_active = |service: &Node| match service.get("profiles").and_then(Node::items) {
+pub(crate) fn active(services: &DocumentNode, profiles: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_active = |service: &DocumentNode| match service.get("profiles").and_then(DocumentNode::items) {
         None | Some([]) => true,
         Some(own) => {
             profiles.contains(ALL)
@@ -26,7 +26,7 @@ pub(crate) fn active(services: &Node, profiles: &BTreeSet<String>) -> BTreeSet<S
 
 /// Returns the active services in the order in which they are to be applied: that of the file, but each after
 /// those that it depends on.
-pub(crate) fn sorted(services: &Node, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
+pub(crate) fn sorted(services: &DocumentNode, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
     let mut sorting = Sorting { services, active, report, done: Vec::new(), way: Vec::new() };
     for service in services.fields().filter(|service| active.contains(service.name)) {
         sorting.visit(service.name);
@@ -35,7 +35,7 @@ pub(crate) fn sorted(services: &Node, active: &BTreeSet<String>, report: &mut Re
 }
 
 struct Sorting<'a> {
-    services: &'a Node,
+    services: &'a DocumentNode,
     active: &'a BTreeSet<String>,
     report: &'a mut Report,
     done: Vec<String>,
@@ -50,11 +50,11 @@ impl Sorting<'_> {
         }
         self.way.push(name.to_owned());
         let needed = self.services.get(name).and_then(|service| service.get("depends_on")).cloned();
-        for needed in needed.iter().flat_map(Node::fields) {
+        for needed in needed.iter().flat_map(DocumentNode::fields) {
             let is_required = needed
                 .value
                 .get("required")
-                .and_then(Node::scalar)
+                .and_then(DocumentNode::scalar)
                 .is_none_or(|required| required != "false");
             if let Some(at) = self.way.iter().position(|waiting| waiting == needed.name) {
                 let path = self.way[at..].join(" -> ");

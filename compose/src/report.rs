@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use common::document::Place;
+use common::document::TextPosition;
 
 /// Something to say about a place in one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct ComposeFinding {
     /// The file.
     pub file: String,
     /// The place in it, if it is about one.
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     /// What there is to say.
     pub detail: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ComposeFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
             Some(place) => write!(f, "{}:{}:{}: {}", self.file, place.line, place.column, self.detail),
@@ -41,21 +41,21 @@ pub struct Note {
     /// What it is about.
     pub kind: NoteKind,
     /// The file, the first place, and what there is to say.
-    pub finding: Finding,
+    pub finding: ComposeFinding,
 }
 
 /// The mistakes and notes so far, and the files that they are about.
 #[derive(Default)]
 pub(crate) struct Report {
     files: Vec<String>,
-    mistakes: Vec<Finding>,
-    notes: Vec<Draft>,
+    mistakes: Vec<ComposeFinding>,
+    notes: Vec<NoteDraft>,
 }
 
 /// A note, which may be about several services.
-struct Draft {
+struct NoteDraft {
     kind: NoteKind,
-    place: Option<Place>,
+    place: Option<TextPosition>,
     services: Vec<String>,
     detail: String,
 }
@@ -73,7 +73,7 @@ impl Report {
     }
 
     /// Adds a mistake at a place of a file.
-    pub(crate) fn mistake(&mut self, place: Option<Place>, detail: impl Into<String>) {
+    pub(crate) fn mistake(&mut self, place: Option<TextPosition>, detail: impl Into<String>) {
         let finding = self.finding(place, detail.into());
         if !self.mistakes.contains(&finding) {
             self.mistakes.push(finding);
@@ -82,14 +82,14 @@ impl Report {
 
     /// Adds a mistake about a whole file.
     pub(crate) fn mistake_of_file(&mut self, file: &str, detail: impl Into<String>) {
-        self.mistakes.push(Finding { file: display_name(file), place: None, detail: detail.into() });
+        self.mistakes.push(ComposeFinding { file: display_name(file), place: None, detail: detail.into() });
     }
 
     /// Adds a note about a service, or to the note that says the same about another one.
     pub(crate) fn note(
         &mut self,
         kind: NoteKind,
-        place: Option<Place>,
+        place: Option<TextPosition>,
         service: &str,
         detail: impl Into<String>,
     ) {
@@ -97,7 +97,7 @@ impl Report {
         match self.notes.iter_mut().find(|note| note.kind == kind && note.detail == detail) {
             Some(note) if note.services.iter().any(|known| known == service) => {}
             Some(note) => note.services.push(service.to_owned()),
-            None => self.notes.push(Draft { kind, place, services: vec![service.to_owned()], detail }),
+            None => self.notes.push(NoteDraft { kind, place, services: vec![service.to_owned()], detail }),
         }
     }
 
@@ -107,7 +107,7 @@ impl Report {
     }
 
     /// Returns the mistakes in the order of the files.
-    pub(crate) fn into_mistakes(mut self) -> Vec<Finding> {
+    pub(crate) fn into_mistakes(mut self) -> Vec<ComposeFinding> {
         self.mistakes.sort_by_key(|finding| finding.place);
         self.mistakes
     }
@@ -116,7 +116,7 @@ impl Report {
     pub(crate) fn into_notes(mut self) -> Vec<Note> {
         let mut drafts = std::mem::take(&mut self.notes);
         drafts.sort_by_key(|draft| draft.place);
-        let note = |draft: Draft| {
+        let note = |draft: NoteDraft| {
             let services: Vec<_> = draft.services.into_iter().filter(|name| !name.is_empty()).collect();
             let detail = match services.is_empty() {
                 true => draft.detail,
@@ -127,9 +127,9 @@ impl Report {
         drafts.into_iter().map(note).collect()
     }
 
-    fn finding(&self, place: Option<Place>, detail: String) -> Finding {
+    fn finding(&self, place: Option<TextPosition>, detail: String) -> ComposeFinding {
         let file = place.and_then(|place| self.files.get(place.file)).or(self.files.first());
-        Finding { file: file.map(|file| display_name(file)).unwrap_or_default(), place, detail }
+        ComposeFinding { file: file.map(|file| display_name(file)).unwrap_or_default(), place, detail }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{Field, Mistake, Node, Reading};
+use common::document::{DocumentNode, Field, Mistake, Reading};
 use common::ids::{AppName, ServiceName};
 use common::spec::ServiceInput;
 
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
-use crate::translate::{Draft, aliases, common_volumes, networks, note_uses, share_volumes};
+use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_uses, share_volumes};
 use crate::values::Declared;
 use crate::{check, fields, order};
 
@@ -29,16 +29,19 @@ pub(crate) struct All {
 
 /// Translates and checks the services.
 pub(crate) fn all(
-    root: &Node,
+    root: &DocumentNode,
     profiles: &BTreeSet<String>,
     shares_volumes: bool,
     declared: &mut Declared<'_>,
     report: &mut Report,
 ) -> All {
-    let none = Node::empty_map(root.place());
+    let none = DocumentNode::empty_map(root.place());
     let services = root.get("services").filter(|services| services.is_map()).unwrap_or(&none);
     if services.is_blank() && !report.has_mistakes() {
-        report.mistake(root.get("services").and_then(Node::place), "there are no services in these files");
+        report.mistake(
+            root.get("services").and_then(DocumentNode::place),
+            "there are no services in these files",
+        );
     }
     let active = order::active(services, profiles);
     let names = names(services, &active, declared.app, report);
@@ -55,7 +58,7 @@ pub(crate) fn all(
         let translated = translated(service, &names[service.name], &active, declared, report);
         translated_services.push((service.name, translated));
     }
-    let mut documents: Vec<(&str, &mut Node)> =
+    let mut documents: Vec<(&str, &mut DocumentNode)> =
         translated_services.iter_mut().map(|(name, translated)| (*name, &mut translated.document)).collect();
     networks::allow_networks(root, &mut documents, &names, report);
     aliases::name_services(root, &mut documents, &names, report);
@@ -82,7 +85,7 @@ pub(crate) fn all(
 
 /// Returns the whole names of the services, by their names in the file. A change of an active one is noted.
 fn names(
-    services: &Node,
+    services: &DocumentNode,
     active: &BTreeSet<String>,
     app: &AppName,
     report: &mut Report,
@@ -106,7 +109,7 @@ fn names(
 
 /// The document of a service, and which of its fields are called otherwise in the file.
 struct Translated {
-    document: Node,
+    document: DocumentNode,
     renamed: Vec<(String, String)>,
 }
 
@@ -120,8 +123,8 @@ fn translated(
 ) -> Translated {
     let Declared { app, variables, sources, .. } = *declared;
     let lookup = |name: &str| variables.get(name).cloned();
-    let document = Node::empty_map(service.place);
-    let mut draft = Draft {
+    let document = DocumentNode::empty_map(service.place);
+    let mut draft = ServiceDraft {
         service: service.name,
         document,
         renamed: Vec::new(),
@@ -148,7 +151,7 @@ fn translated(
 }
 
 /// Returns the field with this path of names.
-fn find<'a>(node: &'a Node, path: &str) -> Option<Field<'a>> {
+fn find<'a>(node: &'a DocumentNode, path: &str) -> Option<Field<'a>> {
     match path.split_once('.') {
         Some((name, rest)) => find(node.get(name)?, rest),
         None => node.field(path),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const STDIN: &str = "-";
 
 /// Reads the files that a Compose file names.
-pub trait Sources {
+pub trait FileSources {
     /// Returns the content of a file.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ pub trait Sources {
     /// it may return the beginning.
     ///
     /// # Errors
-    /// As for [`Sources::read`].
+    /// As for [`FileSources::read`].
     fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
         self.read(path).map(String::into_bytes)
     }
@@ -42,7 +42,7 @@ impl std::fmt::Display for SourceError {
 }
 
 /// Files by their paths.
-impl Sources for BTreeMap<String, String> {
+impl FileSources for BTreeMap<String, String> {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         self.get(path).cloned().ok_or(SourceError::NotFound)
     }

@@ -12,32 +12,32 @@ mod volumes;
 
 use std::collections::BTreeSet;
 
-use common::document::{Field, Node, Place};
+use common::document::{DocumentNode, Field, TextPosition};
 use common::value::ValueKind;
 
 pub(crate) use environment::{env_file, environment};
 pub(crate) use ports::ports;
 pub(crate) use volumes::{common_volumes, note_uses, share_volumes, volumes};
 
-use crate::interpolate::Lookup;
+use crate::interpolate::VariableLookup;
 use crate::names::label;
 use crate::report::{NoteKind, Report};
-use crate::source::Sources;
+use crate::source::FileSources;
 use crate::values::{Declared, references};
 
 /// Sets fields of the service from a field of the Compose service.
-pub(crate) type Translate = fn(Field<'_>, &mut Draft<'_, '_>);
+pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 
 /// The service that is being made.
-pub(crate) struct Draft<'a, 'f> {
+pub(crate) struct ServiceDraft<'a, 'f> {
     /// The name of the service in the file.
     pub(crate) service: &'a str,
     /// The document so far.
-    pub(crate) document: Node,
+    pub(crate) document: DocumentNode,
     /// The fields of the document that are called otherwise in the file, and their names there.
     pub(crate) renamed: Vec<(String, String)>,
-    pub(crate) lookup: Lookup<'a>,
-    pub(crate) sources: &'a dyn Sources,
+    pub(crate) lookup: VariableLookup<'a>,
+    pub(crate) sources: &'a dyn FileSources,
     pub(crate) declared: &'a mut Declared<'f>,
     /// The names of the services with an active profile or none.
     pub(crate) active: &'a BTreeSet<String>,
@@ -48,8 +48,8 @@ pub(crate) struct Draft<'a, 'f> {
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
 
-impl Draft<'_, '_> {
-    fn set(&mut self, name: &str, field: Field<'_>, value: Node) {
+impl ServiceDraft<'_, '_> {
+    fn set(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
         if name != field.name {
             self.renamed.push((name.to_owned(), field.name.to_owned()));
         }
@@ -57,8 +57,8 @@ impl Draft<'_, '_> {
     }
 
     /// Sets a field that two fields of Compose can set.
-    fn set_once(&mut self, name: &str, field: Field<'_>, value: Node) {
-        let before = self.document.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+    fn set_once(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
+        let before = self.document.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
         let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));
         if differs {
             let detail = format!("{} and the field below `deploy` for the same differ; keep one", field.name);
@@ -68,40 +68,40 @@ impl Draft<'_, '_> {
     }
 
     /// Adds configs to those that the service has.
-    fn add_configs(&mut self, place: Option<Place>, references: Vec<Node>) {
-        let before = self.document.get("configs").and_then(Node::items).unwrap_or_default().to_vec();
-        self.document.set("configs", place, Node::list([before, references].concat(), place));
+    fn add_configs(&mut self, place: Option<TextPosition>, references: Vec<DocumentNode>) {
+        let before = self.document.get("configs").and_then(DocumentNode::items).unwrap_or_default().to_vec();
+        self.document.set("configs", place, DocumentNode::list([before, references].concat(), place));
     }
 
-    fn mistake(&mut self, place: Option<Place>, detail: &str) {
+    fn mistake(&mut self, place: Option<TextPosition>, detail: &str) {
         self.report.mistake(place, format!("{}: {detail}", self.service));
     }
 
-    fn note(&mut self, kind: NoteKind, place: Option<Place>, detail: impl Into<String>) {
+    fn note(&mut self, kind: NoteKind, place: Option<TextPosition>, detail: impl Into<String>) {
         self.report.note(kind, place, self.service, detail);
     }
 
     /// Sets what holds without the file saying so.
-    pub(crate) fn set_defaults(&mut self, place: Option<Place>) {
+    pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
         if !self.document.has_field("restart") {
-            self.document.set("restart", place, Node::null(place).with_text("on-failure"));
+            self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));
         }
     }
 }
 
-pub(crate) fn image(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn image(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("image", field, field.value.clone());
 }
 
-pub(crate) fn entrypoint(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn entrypoint(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     arguments("entrypoint", field, draft);
 }
 
-pub(crate) fn command(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn command(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     arguments("command", field, draft);
 }
 
-fn arguments(name: &str, field: Field<'_>, draft: &mut Draft<'_, '_>) {
+fn arguments(name: &str, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.is_blank() && !field.value.is_null() {
         true => {
             let detail = format!("an empty {name} is not honoured: the image's own is used");
@@ -111,36 +111,36 @@ fn arguments(name: &str, field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-pub(crate) fn working_dir(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn working_dir(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("working_dir", field, field.value.clone());
 }
 
-pub(crate) fn user(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn user(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("user", field, field.value.clone());
 }
 
-pub(crate) fn init(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn init(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("init", field, field.value.unquoted());
 }
 
-pub(crate) fn read_only(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn read_only(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("read_only", field, field.value.unquoted());
 }
 
-pub(crate) fn tmpfs(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn tmpfs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("tmpfs", field, field.value.clone());
 }
 
-pub(crate) fn cap_drop(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn cap_drop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("cap_drop", field, field.value.clone());
 }
 
-pub(crate) fn secrets(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn secrets(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let secrets = references(ValueKind::Secret, field, draft.service, draft.declared, draft.report);
     draft.set("secrets", field, secrets);
 }
 
-pub(crate) fn configs(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn configs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let configs = references(ValueKind::Config, field, draft.service, draft.declared, draft.report);
     match configs.items() {
         Some(references) => draft.add_configs(field.place, references.to_vec()),
@@ -148,39 +148,39 @@ pub(crate) fn configs(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn stop_signal(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("stop_signal", field, field.value.clone());
 }
 
 /// Only the command: what else a hook may have is noted where the fields are checked.
-pub(crate) fn pre_stop(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let hooks = field.value.items().unwrap_or_default().iter().map(|hook| {
-        let mut kept = Node::empty_map(hook.place());
+        let mut kept = DocumentNode::empty_map(hook.place());
         for command in hook.fields().filter(|part| part.name == "command") {
             kept.set(command.name, command.place, command.value.clone());
         }
         if hook.is_map() { kept } else { hook.clone() }
     });
-    let hooks = Node::list(hooks.collect(), field.place);
+    let hooks = DocumentNode::list(hooks.collect(), field.place);
     draft.set("pre_stop", field, if field.value.items().is_some() { hooks } else { field.value.clone() });
 }
 
-pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_blank() {
         draft.set("healthcheck", field, field.value.parts_unquoted(&["retries", "disable"]));
     }
 }
 
-pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("stop_grace_period", field, field.value.clone());
 }
 
-pub(crate) fn replicas(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn replicas(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set_once("replicas", field, field.value.unquoted());
 }
 
 /// 0 is no limit.
-pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn cpus(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let is_zero = field.value.scalar().and_then(|text| text.parse::<f64>().ok()) == Some(0.0);
     if !is_zero {
         draft.set_once("cpus", field, field.value.clone());
@@ -188,21 +188,21 @@ pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// 0 is no limit.
-pub(crate) fn memory(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn memory(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if field.value.scalar().as_deref() != Some("0") {
         draft.set_once("memory", field, binary_amount(field.value));
     }
 }
 
 /// 0 is none.
-pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if field.value.scalar().as_deref() != Some("0") {
         draft.set_once("memory_reservation", field, binary_amount(field.value));
     }
 }
 
 /// Images are built elsewhere, and no engine pulls at times.
-pub(crate) fn pull_policy(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let text = field.value.scalar().unwrap_or_default().into_owned();
     let detail = match text.as_str() {
         "build" => {
@@ -218,25 +218,25 @@ pub(crate) fn pull_policy(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.note(NoteKind::NotHonoured, field.place, detail);
 }
 
-pub(crate) fn hostname(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn hostname(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("hostname", field, field.value.clone());
 }
 
 /// Drivers whose logs only a program outside could read, and options besides the limits, are noted.
-pub(crate) fn logging(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    let driver = field.value.get("driver").and_then(Node::scalar).unwrap_or_default().into_owned();
+pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
     if !matches!(driver.as_str(), "" | "json-file" | "local") {
         let detail = format!(
             "logging.driver: {driver} is not honoured: the engine keeps the log, and `kubeleet logs` reads it"
         );
         return draft.note(NoteKind::NotHonoured, field.place, detail);
     }
-    let mut logging = Node::empty_map(field.place);
+    let mut logging = DocumentNode::empty_map(field.place);
     if let Some(driver) = field.value.field("driver").filter(|driver| !driver.value.is_null()) {
         logging.set("driver", driver.place, driver.value.clone());
     }
-    let mut options = Node::empty_map(field.place);
-    for option in field.value.get("options").into_iter().flat_map(Node::fields) {
+    let mut options = DocumentNode::empty_map(field.place);
+    for option in field.value.get("options").into_iter().flat_map(DocumentNode::fields) {
         match option.name {
             "max-size" => options.set(option.name, option.place, binary_amount(option.value)),
             "max-file" => options.set(option.name, option.place, option.value.unquoted()),
@@ -253,7 +253,7 @@ pub(crate) fn logging(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// Returns an amount of bytes as kubeleet reads it. Docker's units are binary, also those that end in `b`.
-fn binary_amount(value: &Node) -> Node {
+fn binary_amount(value: &DocumentNode) -> DocumentNode {
     let Some(text) = value.scalar() else { return value.clone() };
     let text = text.trim().to_ascii_lowercase();
     let short = text.strip_suffix('b').filter(|rest| rest.ends_with(['k', 'm', 'g', 't']));
@@ -264,7 +264,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
 }
 
-pub(crate) fn pids_limit(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn pids_limit(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar().as_deref() {
         Some("-1" | "0") => {
             let detail = "no limit of processes is not honoured: the node's own limit holds";
@@ -274,8 +274,8 @@ pub(crate) fn pids_limit(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-pub(crate) fn ulimits(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    let mut limits = Node::empty_map(field.value.place());
+pub(crate) fn ulimits(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut limits = DocumentNode::empty_map(field.value.place());
     for limit in field.value.fields() {
         let mut value = limit.value.unquoted();
         let parts: Vec<_> =
@@ -289,7 +289,7 @@ pub(crate) fn ulimits(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// A number of tries behind `on-failure:` is noted.
-pub(crate) fn restart(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn restart(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let text = field.value.scalar().map(|text| text.into_owned());
     let policy = match text.as_deref() {
         // YAML 1.1 reads a bare `no` as false.
@@ -305,7 +305,7 @@ pub(crate) fn restart(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("restart", field, policy);
 }
 
-pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn restart_condition(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let policy = match field.value.scalar().as_deref() {
         Some("none") => field.value.with_text("no"),
         Some("any") => field.value.with_text("always"),
@@ -315,7 +315,7 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// The fields that kubeleet has under another name, or not.
-pub(crate) fn update_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
         return;
@@ -332,12 +332,12 @@ pub(crate) fn update_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// A rollback is not judged, so it goes on whatever its pods do.
-pub(crate) fn rollback_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
         return;
     }
-    let mut rollback = Node::empty_map(field.place);
+    let mut rollback = DocumentNode::empty_map(field.place);
     for part in field.value.fields().filter(|part| !part.value.is_null()) {
         let text = part.value.scalar();
         match (part.name, text.as_deref()) {
@@ -358,12 +358,12 @@ pub(crate) fn rollback_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// Returns what is known of `update`: `update_config` and `rollback_config` come in any order.
-fn update_of(draft: &Draft<'_, '_>, field: Field<'_>) -> Node {
-    draft.document.get("update").cloned().unwrap_or_else(|| Node::empty_map(field.place))
+fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
+    draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
 }
 
 /// Sets what an update and a rollback both have.
-fn set_pace(policy: &mut Node, part: Field<'_>) {
+fn set_pace(policy: &mut DocumentNode, part: Field<'_>) {
     match part.name {
         "parallelism" => policy.set(part.name, part.place, part.value.unquoted()),
         name if name.starts_with("x-") => {}
@@ -371,7 +371,7 @@ fn set_pace(policy: &mut Node, part: Field<'_>) {
     }
 }
 
-pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated") {
         let detail =
             format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
@@ -379,8 +379,9 @@ pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    let mut labels = draft.document.get("labels").cloned().unwrap_or_else(|| Node::empty_map(field.place));
+pub(crate) fn labels(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut labels =
+        draft.document.get("labels").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place));
     for label in field.value.fields() {
         let length = label.value.scalar().map_or(0, |text| text.len());
         if label.name.len() > MAX_LABEL_KEY || length > MAX_LABEL_VALUE {
@@ -399,32 +400,34 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 }
 
 /// A variable of the file is a text, and ports are numbers.
-pub(crate) fn ingress(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    let rule = |rule: &Node| {
+pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let rule = |rule: &DocumentNode| {
         let mut copy = rule.clone();
         for part in rule.fields().filter(|part| matches!(part.name, "port" | "tcp")) {
             copy.set(part.name, part.place, part.value.unquoted());
         }
         copy
     };
-    let rules = field.value.items().map(|rules| Node::list(rules.iter().map(rule).collect(), field.place));
+    let rules =
+        field.value.items().map(|rules| DocumentNode::list(rules.iter().map(rule).collect(), field.place));
     draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
 }
 
 /// Services that are left out because their profile is not active are not awaited; if they are required, that
 /// is a mistake which the order of the services has found.
-pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    let mut needs = Node::empty_map(field.place);
+pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut needs = DocumentNode::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
         let condition = needed.value.get("condition").filter(|condition| !condition.is_null()).cloned();
-        let condition = condition.unwrap_or_else(|| Node::null(needed.place).with_text("service_started"));
+        let condition =
+            condition.unwrap_or_else(|| DocumentNode::null(needed.place).with_text("service_started"));
         let name = format!("{}-{}", draft.declared.app, label(needed.name));
         needs.set(&name, needed.place, condition);
     }
     draft.set("depends_on", field, needs);
 }
 
-pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
@@ -437,7 +440,7 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-pub(crate) fn network_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn network_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar().as_deref() {
         Some(mode) if mode == "host" || mode.starts_with("container:") => {
             let detail = format!(

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{Field, Node, Place, nearest};
+use common::document::{DocumentNode, Field, TextPosition, nearest};
 use common::ids::{AppName, ValueName};
 use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
 use crate::fields::{self, Support};
 use crate::names::text_at;
 use crate::report::{NoteKind, Report};
-use crate::source::Sources;
+use crate::source::FileSources;
 use crate::translate::files_beside;
 use crate::{EXTENSION, load::Variables};
 
@@ -30,21 +30,21 @@ pub struct AppValue {
 
 /// The secrets and configs that the files declare. Those that services use are collected.
 pub(crate) struct Declared<'a> {
-    pub(crate) root: &'a Node,
+    pub(crate) root: &'a DocumentNode,
     pub(crate) app: &'a AppName,
     pub(crate) variables: &'a Variables,
-    pub(crate) sources: &'a dyn Sources,
+    pub(crate) sources: &'a dyn FileSources,
     /// What services use: none stands for one that the app does not make.
-    used: BTreeMap<(ValueKind, String), Option<Node>>,
+    used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     made: Vec<AppValue>,
 }
 
 impl<'a> Declared<'a> {
     pub(crate) fn new(
-        root: &'a Node,
+        root: &'a DocumentNode,
         app: &'a AppName,
         variables: &'a Variables,
-        sources: &'a dyn Sources,
+        sources: &'a dyn FileSources,
     ) -> Self {
         Self { root, app, variables, sources, used: BTreeMap::new(), made: Vec::new() }
     }
@@ -52,7 +52,7 @@ impl<'a> Declared<'a> {
     /// Returns what the services use and the app makes, and the names of all that the files would make.
     pub(crate) fn finish(self) -> (Vec<AppValue>, BTreeSet<(ValueKind, ValueName)>) {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
-            let group = self.root.get(group(kind)).into_iter().flat_map(Node::fields);
+            let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);
             group.map(move |field| (kind, field))
         });
         let all = declared.filter(|(_, field)| !is_external(field.value));
@@ -66,7 +66,7 @@ impl<'a> Declared<'a> {
     /// Returns the names of the configs for files beside the Compose file, also of services that are not
     /// active.
     fn files_beside(&self) -> Vec<String> {
-        let services = self.root.get("services").into_iter().flat_map(Node::fields);
+        let services = self.root.get("services").into_iter().flat_map(DocumentNode::fields);
         let of_service = |service: Field<'_>| {
             let mounts = service.value.get("volumes").map(files_beside::mounts).unwrap_or_default();
             let name = |(_, target): (String, String)| {
@@ -104,9 +104,9 @@ impl<'a> Declared<'a> {
         &mut self,
         kind: ValueKind,
         source: &str,
-        place: Option<Place>,
+        place: Option<TextPosition>,
         report: &mut Report,
-    ) -> Option<Node> {
+    ) -> Option<DocumentNode> {
         let key = (kind, source.to_owned());
         if let Some(known) = self.used.get(&key) {
             return known.clone();
@@ -121,7 +121,7 @@ impl<'a> Declared<'a> {
         &mut self,
         kind: ValueKind,
         source: &str,
-        place: Option<Place>,
+        place: Option<TextPosition>,
         report: &mut Report,
     ) -> Option<ValueName> {
         let root = self.root;
@@ -164,7 +164,9 @@ impl<'a> Declared<'a> {
 
     /// Returns the name that is declared; by default that of the app and that in the file.
     fn name_of(&self, field: Field<'_>) -> String {
-        let text = |node: &Node| node.get("name").and_then(Node::scalar).map(|name| name.into_owned());
+        let text = |node: &DocumentNode| {
+            node.get("name").and_then(DocumentNode::scalar).map(|name| name.into_owned())
+        };
         let named = text(field.value).or_else(|| field.value.get("external").and_then(text));
         match named {
             Some(name) => name,
@@ -212,7 +214,7 @@ pub(crate) fn references(
     service: &str,
     declared: &mut Declared<'_>,
     report: &mut Report,
-) -> Node {
+) -> DocumentNode {
     let Some(items) = field.value.items() else { return field.value.clone() };
     let references = items.iter().filter_map(|item| {
         let source = match item.is_map() {
@@ -222,7 +224,7 @@ pub(crate) fn references(
         // What is wrong with another form is said where services are checked.
         let Some(source) = source else { return Some(item.clone()) };
         let name = declared.used(kind, &source, item.place(), report)?;
-        let mut reference = Node::empty_map(item.place());
+        let mut reference = DocumentNode::empty_map(item.place());
         reference.set("source", item.place(), name);
         reference.set("target", item.place(), text_at(&source, item.place()));
         let parts = item.is_map().then(|| item.fields()).into_iter().flatten();
@@ -237,7 +239,7 @@ pub(crate) fn references(
         }
         Some(reference)
     });
-    Node::list(references.collect(), field.value.place())
+    DocumentNode::list(references.collect(), field.value.place())
 }
 
 /// Notes what of a declaration has no effect.
@@ -252,7 +254,7 @@ fn note_parts(kind: ValueKind, field: Field<'_>, report: &mut Report) {
     }
 }
 
-fn undeclared(kind: ValueKind, source: &str, root: &Node) -> String {
+fn undeclared(kind: ValueKind, source: &str, root: &DocumentNode) -> String {
     let group = group(kind);
     let names: Vec<&str> =
         root.get(group).into_iter().flat_map(|declared| declared.fields().map(|f| f.name)).collect();
@@ -265,7 +267,7 @@ fn undeclared(kind: ValueKind, source: &str, root: &Node) -> String {
     }
 }
 
-fn is_external(declaration: &Node) -> bool {
+fn is_external(declaration: &DocumentNode) -> bool {
     declaration.get("external").is_some_and(|external| match external.scalar() {
         Some(text) => text == "true",
         None => external.is_map(),

@@ -29,7 +29,7 @@ use common::endpoint::EndpointState;
 use common::ids::NodeName;
 use kubeleet_proxy::gate::Gates;
 use kubeleet_proxy::ingress::Ingress;
-use kubeleet_proxy::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
+use kubeleet_proxy::tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 use testkit::child_guard::ChildGuard;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -88,7 +88,7 @@ fn serve() {
 }
 
 /// Returns the way to a host with these gates.
-async fn tunnel(gates: &Arc<Gates>) -> Dialer {
+async fn tunnel(gates: &Arc<Gates>) -> TunnelDialer {
     let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let only = |address, key: &ProxyKey| {
@@ -100,7 +100,7 @@ async fn tunnel(gates: &Arc<Gates>) -> Dialer {
     let listener = TunnelListener::bind(any, &there, only(any, &here), gates.clone()).await.unwrap();
     let peers = only(listener.address().unwrap(), &there);
     tokio::spawn(listener.run(CancellationToken::new()));
-    Dialer::new(Arc::new(here), peers)
+    TunnelDialer::new(Arc::new(here), peers)
 }
 
 fn start_nginx(directory: &Path, name: &str, port: u16, location: &str) -> ChildGuard {

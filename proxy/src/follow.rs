@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::endpoint_set::{Applied, EndpointSet};
 use crate::known_file;
 use crate::route::RouteTable;
-use crate::snapshot::Snapshot;
+use crate::snapshot::RoutingSnapshot;
 use crate::turns::Turns;
 
 pub use doubts::Doubts;
@@ -52,23 +52,23 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is known of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct FollowedCluster {
     pub(crate) routing: Arc<Routing>,
     pub(crate) sets: BTreeMap<ServiceName, EndpointSet>,
 }
 
-impl Known {
+impl FollowedCluster {
     /// Returns the snapshot with these routes, which are those of `routing`.
-    fn snapshot(&self, routes: Arc<RouteTable>) -> Snapshot {
+    fn snapshot(&self, routes: Arc<RouteTable>) -> RoutingSnapshot {
         let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.shared()));
-        Snapshot { routes, endpoints: endpoints.collect() }
+        RoutingSnapshot { routes, endpoints: endpoints.collect() }
     }
 }
 
 /// What the tasks of a follower share.
-struct Shared {
+struct FollowerShared {
     store: Store,
-    known: Mutex<Known>,
+    known: Mutex<FollowedCluster>,
     changed: Notify,
     /// Services that pods have asked for, and when they did last.
     wanted: Mutex<HashMap<ServiceName, Instant>>,
@@ -82,8 +82,8 @@ struct Shared {
     first_reads: Turns,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+impl FollowerShared {
+    fn lock(&self) -> MutexGuard<'_, FollowedCluster> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ impl Shared {
 
 /// Makes a follower follow services that no route leads to.
 #[derive(Clone)]
-pub(crate) struct Interest(Arc<Shared>);
+pub(crate) struct Interest(Arc<FollowerShared>);
 
 impl Interest {
     /// Follows a service for an hour from now on.
@@ -133,19 +133,19 @@ impl Interest {
 
 /// Follows routes and endpoints.
 pub struct Follower {
-    shared: Arc<Shared>,
-    snapshot: watch::Sender<Arc<Snapshot>>,
+    shared: Arc<FollowerShared>,
+    snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     file: Option<PathBuf>,
     hosts: Option<Hosts>,
 }
 
 impl Follower {
     /// Returns a follower, and what it knows: at first what `file` has from the process before.
-    pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<Snapshot>>) {
+    pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<RoutingSnapshot>>) {
         let known = file.as_deref().map(known_file::read).unwrap_or_default();
         let routes = Arc::new(RouteTable::of(&known.routing));
         let (snapshot, receiver) = watch::channel(Arc::new(known.snapshot(routes)));
-        let shared = Shared {
+        let shared = FollowerShared {
             store,
             known: Mutex::new(known),
             changed: Notify::new(),
@@ -193,7 +193,7 @@ impl Follower {
 }
 
 /// Makes a snapshot after changes.
-async fn publish(shared: Arc<Shared>, snapshot: watch::Sender<Arc<Snapshot>>) {
+async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<RoutingSnapshot>>) {
     let mut routing = shared.lock().routing.clone();
     let mut routes = snapshot.borrow().routes.clone();
     loop {
@@ -211,7 +211,7 @@ async fn publish(shared: Arc<Shared>, snapshot: watch::Sender<Arc<Snapshot>>) {
 }
 
 /// Saves what is known, for the process after this one.
-async fn save(shared: Arc<Shared>, file: PathBuf) {
+async fn save(shared: Arc<FollowerShared>, file: PathBuf) {
     let text = || known_file::text(&shared.lock());
     known_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
 }
@@ -224,7 +224,7 @@ struct Followed {
 }
 
 /// Follows the routes, and the endpoints of each service that has one or that pods ask for.
-async fn follow_routes(shared: Arc<Shared>) {
+async fn follow_routes(shared: Arc<FollowerShared>) {
     let mut messages = shared.store.subscribe(channel::ROUTES);
     let mut services: BTreeMap<ServiceName, Followed> = BTreeMap::new();
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
@@ -263,7 +263,7 @@ async fn follow_routes(shared: Arc<Shared>) {
 
 /// Has the endpoints read that are not those that are known: all are asked for together.
 async fn check_versions(
-    shared: &Shared,
+    shared: &FollowerShared,
     followed: &BTreeMap<ServiceName, Followed>,
 ) -> Result<(), StoreError> {
     let services: Vec<ServiceName> = followed.keys().cloned().collect();
@@ -278,7 +278,7 @@ async fn check_versions(
     Ok(())
 }
 
-async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
+async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
     let mut routing = shared.store.routing().await?;
     routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
     // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew
@@ -302,7 +302,7 @@ async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
 }
 
 /// Begins to follow services, and ends it for those that are not to be followed any more.
-fn follow_services(shared: &Arc<Shared>, followed: &mut BTreeMap<ServiceName, Followed>) {
+fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<ServiceName, Followed>) {
     let services = shared.services();
     followed.retain(|service, _| services.contains(service));
     for service in services {
@@ -316,7 +316,7 @@ fn follow_services(shared: &Arc<Shared>, followed: &mut BTreeMap<ServiceName, Fo
 }
 
 /// Follows the endpoints of one service.
-async fn follow_service(shared: Arc<Shared>, service: ServiceName, look: Arc<Notify>) {
+async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look: Arc<Notify>) {
     let mut messages = shared.store.subscribe(&channel::endpoints(&service));
     // What is known from before is compared with the others.
     let mut read_at = if is_known(&shared, &service) { None } else { Some(Instant::now()) };
@@ -325,9 +325,9 @@ async fn follow_service(shared: Arc<Shared>, service: ServiceName, look: Arc<Not
         tokio::select! {
             message = messages.next() => {
                 match apply(&shared, &service, &message) {
-                    Next::Wait => {}
-                    Next::Compare => shared.is_check_due.notify_one(),
-                    Next::Read(wait) => read_at = sooner(read_at, Instant::now() + wait),
+                    MessageOutcome::Wait => {}
+                    MessageOutcome::Compare => shared.is_check_due.notify_one(),
+                    MessageOutcome::Read(wait) => read_at = sooner(read_at, Instant::now() + wait),
                 }
             }
             () = look.notified() => read_at = sooner(read_at, Instant::now()),
@@ -350,7 +350,7 @@ async fn follow_service(shared: Arc<Shared>, service: ServiceName, look: Arc<Not
 }
 
 /// What follows from a message.
-enum Next {
+enum MessageOutcome {
     Wait,
     /// Messages may have been missed: the version is to be compared, with those of all services.
     Compare,
@@ -359,21 +359,21 @@ enum Next {
 }
 
 /// Applies a message. A service of which nothing is known is read at once.
-fn apply(shared: &Shared, service: &ServiceName, message: &[u8]) -> Next {
+fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> MessageOutcome {
     let mut known = shared.lock();
     let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {
-        return Next::Read(Duration::ZERO);
+        return MessageOutcome::Read(Duration::ZERO);
     };
-    let Some(change) = EndpointChange::parse(message) else { return Next::Compare };
+    let Some(change) = EndpointChange::parse(message) else { return MessageOutcome::Compare };
     match set.apply(change) {
         Applied::Changed => shared.changed.notify_one(),
         Applied::Old => {}
-        Applied::Gap => return Next::Read(REREAD_SPREAD.mul_f64(rand::random())),
+        Applied::Gap => return MessageOutcome::Read(REREAD_SPREAD.mul_f64(rand::random())),
     }
-    Next::Wait
+    MessageOutcome::Wait
 }
 
-fn is_known(shared: &Shared, service: &ServiceName) -> bool {
+fn is_known(shared: &FollowerShared, service: &ServiceName) -> bool {
     shared.lock().sets.get(service).is_some_and(|set| set.version().is_some())
 }
 
@@ -381,7 +381,7 @@ fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
     Some(known.map_or(other, |known| known.min(other)))
 }
 
-async fn read_endpoints(shared: &Shared, service: &ServiceName) -> Result<(), StoreError> {
+async fn read_endpoints(shared: &FollowerShared, service: &ServiceName) -> Result<(), StoreError> {
     let known = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
     let followed = shared.store.follow_endpoints(service, known.as_ref()).await?;
     if let FollowedEndpoints::All { version, endpoints } = followed {

@@ -19,15 +19,15 @@ const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the
 /// Follows the requests on a connection.
 #[derive(Debug)]
 pub struct Scanner {
-    state: State,
+    state: FramingState,
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
-    head: Head,
+    head: RequestHead,
 }
 
 /// Where in the stream of requests the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum FramingState {
     /// Before the first byte of a request.
     Between,
     /// In a request's head.
@@ -48,7 +48,7 @@ pub enum State {
 
 /// What matters of a head.
 #[derive(Debug, Default)]
-struct Head {
+struct RequestHead {
     is_first_line_read: bool,
     is_http_10: bool,
     /// The authority of an absolute target.
@@ -63,19 +63,19 @@ struct Head {
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self { state: State::Between, line: Vec::new(), head: Head::default() }
+        Self { state: FramingState::Between, line: Vec::new(), head: RequestHead::default() }
     }
 }
 
 impl Scanner {
     /// Returns where the next byte is.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> FramingState {
         self.state
     }
 
     /// The upgrade was refused: another request follows.
     pub fn upgrade_was_refused(&mut self) {
-        self.state = State::Between;
+        self.state = FramingState::Between;
     }
 
     /// Takes in the next bytes. Returns how many requests' heads ended in them.
@@ -87,8 +87,8 @@ impl Scanner {
         let mut heads = 0;
         while at < bytes.len() {
             at += match self.state {
-                State::Body(left) | State::Chunk(left) => self.skip(left, bytes.len() - at),
-                State::Upgrade => {
+                FramingState::Body(left) | FramingState::Chunk(left) => self.skip(left, bytes.len() - at),
+                FramingState::Upgrade => {
                     return Err((at, EARLY));
                 }
                 _ => {
@@ -100,7 +100,7 @@ impl Scanner {
                     let last = at + length - 1;
                     let ended = self.ended_line(&bytes[at..=last]).map_err(|why| (last, why))?;
                     heads += usize::from(ended);
-                    if self.state == State::Upgrade && last + 1 < bytes.len() {
+                    if self.state == FramingState::Upgrade && last + 1 < bytes.len() {
                         return Err((last, EARLY));
                     }
                     length
@@ -114,22 +114,22 @@ impl Scanner {
         let skipped = left.min(here as u64);
         let left = left - skipped;
         self.state = match self.state {
-            State::Body(_) if left == 0 => State::Between,
-            State::Body(_) => State::Body(left),
-            _ if left == 0 => State::ChunkEnd,
-            _ => State::Chunk(left),
+            FramingState::Body(_) if left == 0 => FramingState::Between,
+            FramingState::Body(_) => FramingState::Body(left),
+            _ if left == 0 => FramingState::ChunkEnd,
+            _ => FramingState::Chunk(left),
         };
         skipped as usize
     }
 
     /// Keeps the beginning of a line. What cannot become valid is refused at once.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ambiguous> {
-        let longest = if self.state == State::ChunkSize { LONGEST_CHUNK_LINE } else { LONGEST_LINE };
+        let longest = if self.state == FramingState::ChunkSize { LONGEST_CHUNK_LINE } else { LONGEST_LINE };
         if self.line.len() + bytes.len() > longest {
             return Err(Ambiguous("a line that is too long"));
         }
-        if self.state == State::Between {
-            self.state = State::Head;
+        if self.state == FramingState::Between {
+            self.state = FramingState::Head;
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -148,32 +148,32 @@ impl Scanner {
     fn line(&mut self, line: &[u8]) -> Result<bool, Ambiguous> {
         let line = line.strip_suffix(b"\r\n").ok_or(Ambiguous("a line that ends without CR"))?;
         match self.state {
-            State::Between | State::Head if !self.head.is_first_line_read => {
-                self.state = State::Head;
+            FramingState::Between | FramingState::Head if !self.head.is_first_line_read => {
+                self.state = FramingState::Head;
                 self.head.request_line(line)?;
             }
-            State::Between | State::Head if line.is_empty() => {
+            FramingState::Between | FramingState::Head if line.is_empty() => {
                 self.state = std::mem::take(&mut self.head).end()?;
                 return Ok(true);
             }
-            State::Between | State::Head => self.head.field(line)?,
-            State::ChunkSize => {
+            FramingState::Between | FramingState::Head => self.head.field(line)?,
+            FramingState::ChunkSize => {
                 self.state = match chunk_size(line)? {
-                    0 => State::Trailers,
-                    size => State::Chunk(size),
+                    0 => FramingState::Trailers,
+                    size => FramingState::Chunk(size),
                 };
             }
-            State::ChunkEnd if line.is_empty() => self.state = State::ChunkSize,
-            State::ChunkEnd => return Err(Ambiguous("a chunk longer than its size")),
-            State::Trailers if line.is_empty() => self.state = State::Between,
-            State::Trailers => trailer(line)?,
-            State::Body(_) | State::Chunk(_) | State::Upgrade => {}
+            FramingState::ChunkEnd if line.is_empty() => self.state = FramingState::ChunkSize,
+            FramingState::ChunkEnd => return Err(Ambiguous("a chunk longer than its size")),
+            FramingState::Trailers if line.is_empty() => self.state = FramingState::Between,
+            FramingState::Trailers => trailer(line)?,
+            FramingState::Body(_) | FramingState::Chunk(_) | FramingState::Upgrade => {}
         }
         Ok(false)
     }
 }
 
-impl Head {
+impl RequestHead {
     fn request_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         self.is_first_line_read = true;
         let mut parts = line.split(|byte| *byte == b' ');
@@ -266,7 +266,7 @@ impl Head {
     }
 
     /// Returns what follows the head.
-    fn end(self) -> Result<State, Ambiguous> {
+    fn end(self) -> Result<FramingState, Ambiguous> {
         if self.is_chunked && self.content_length.is_some() {
             return Err(Ambiguous("Content-Length and Transfer-Encoding"));
         }
@@ -283,10 +283,10 @@ impl Head {
         let is_upgrade = self.is_connection_upgrade && self.has_upgrade && !self.is_http_10;
         match self.content_length {
             _ if is_upgrade && has_body => Err(Ambiguous("a body in a request to upgrade")),
-            _ if is_upgrade => Ok(State::Upgrade),
-            _ if self.is_chunked => Ok(State::ChunkSize),
-            Some(length) if length > 0 => Ok(State::Body(length)),
-            _ => Ok(State::Between),
+            _ if is_upgrade => Ok(FramingState::Upgrade),
+            _ if self.is_chunked => Ok(FramingState::ChunkSize),
+            Some(length) if length > 0 => Ok(FramingState::Body(length)),
+            _ => Ok(FramingState::Between),
         }
     }
 }
@@ -456,7 +456,7 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
         let mut scanner = Scanner::default();
         assert_eq!(scanner.feed(head), Ok(1));
-        assert_eq!(scanner.state(), State::Upgrade);
+        assert_eq!(scanner.state(), FramingState::Upgrade);
         assert_eq!(scanner.feed(b"x").unwrap_err().0, 0);
         scanner.upgrade_was_refused();
         assert_eq!(scanner.feed(head), Ok(1));

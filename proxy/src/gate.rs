@@ -23,7 +23,7 @@ use crate::measure;
 /// The pods of this host, each with its gate.
 #[derive(Debug)]
 pub struct Gates {
-    pods: RwLock<Pods>,
+    pods: RwLock<GatedPods>,
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
@@ -33,7 +33,7 @@ pub struct Gates {
 }
 
 #[derive(Debug, Default)]
-struct Pods {
+struct GatedPods {
     /// By assignment, because while a pod moves between two workers of this host it is here twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
     /// Whose address it is. An engine gives a stopped pod's address to the next one, and rows of both come in
@@ -41,7 +41,7 @@ struct Pods {
     addresses: HashMap<IpAddr, AssignmentId>,
 }
 
-impl Pods {
+impl GatedPods {
     fn insert(&mut self, pod: LocalPod) -> Option<Arc<PodGate>> {
         let before = self.gates.insert(pod.assignment.clone(), PodGate::new(pod.clone()));
         self.take_address(&pod);
@@ -396,11 +396,11 @@ impl Gates {
         Some(left)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Pods> {
+    fn read(&self) -> RwLockReadGuard<'_, GatedPods> {
         self.pods.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Pods> {
+    fn write(&self) -> RwLockWriteGuard<'_, GatedPods> {
         self.pods.write().unwrap_or_else(PoisonError::into_inner)
     }
 

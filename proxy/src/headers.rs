@@ -17,7 +17,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Where the requests of a connection for one host came from. Made once for all of them.
 #[derive(Debug)]
-pub struct Origin {
+pub struct ClientOrigin {
     is_trusted: bool,
     scheme: HeaderValue,
     host: String,
@@ -26,7 +26,7 @@ pub struct Origin {
     forwarded_host: Option<HeaderValue>,
 }
 
-impl Origin {
+impl ClientOrigin {
     /// `address` is that of the client, or of the proxy before this one; what a trusted proxy says of the
     /// request's way is kept. `scheme` is `http` or `https`, `host` the host that the request is for.
     pub fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
@@ -104,7 +104,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
 }
 
 /// Sets the headers that say where the request came from, and its id if it has none that is trusted.
-pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, new_id: impl FnOnce() -> u128) {
+pub fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
     // Not one by one: each time all that are there would have to move.
     headers.reserve(5);
@@ -209,8 +209,8 @@ mod tests {
         lines
     }
 
-    fn origin(address: &str, is_trusted: bool) -> Origin {
-        Origin::new(address.parse().unwrap(), is_trusted, "http", "web.example")
+    fn origin(address: &str, is_trusted: bool) -> ClientOrigin {
+        ClientOrigin::new(address.parse().unwrap(), is_trusted, "http", "web.example")
     }
 
     #[test]

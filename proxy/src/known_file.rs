@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::endpoint_set::EndpointSet;
-use crate::follow::Known;
+use crate::follow::FollowedCluster;
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct KnownClusterFile {
     routes: Vec<Route>,
     /// The services that only some reach by name. Versions before do not save it.
     #[serde(default)]
@@ -27,7 +27,7 @@ struct File {
     /// The further names of services. Versions before do not save them.
     #[serde(default)]
     aliases: AliasesByApp,
-    services: BTreeMap<ServiceName, Service>,
+    services: BTreeMap<ServiceName, KnownEndpoints>,
 }
 
 /// As in Redis: a field of `routes`, and its value.
@@ -39,7 +39,7 @@ struct Route {
 
 /// As in Redis: the fields of `ep:<service>`.
 #[derive(Serialize, Deserialize)]
-struct Service {
+struct KnownEndpoints {
     version: u64,
     master: String,
     endpoints: BTreeMap<PodId, String>,
@@ -49,7 +49,7 @@ struct Service {
 }
 
 /// Returns the content of the file.
-pub(crate) fn text(known: &Known) -> String {
+pub(crate) fn text(known: &FollowedCluster) -> String {
     let route = |(service, rule): &(ServiceName, IngressRule)| Route {
         route: rule.route(),
         target: rule.target(service),
@@ -58,10 +58,10 @@ pub(crate) fn text(known: &Known) -> String {
         let (version, is_heard) = set.to_save()?;
         let endpoints = set.iter().map(|one| (one.pod.clone(), one.to_string())).collect();
         let service =
-            Service { version: version.version, master: version.master.clone(), endpoints, is_heard };
+            KnownEndpoints { version: version.version, master: version.master.clone(), endpoints, is_heard };
         Some((name.clone(), service))
     };
-    let file = File {
+    let file = KnownClusterFile {
         routes: known.routing.routes.iter().map(route).collect(),
         callers: known.routing.callers.clone(),
         aliases: known.routing.aliases.clone(),
@@ -71,10 +71,10 @@ pub(crate) fn text(known: &Known) -> String {
 }
 
 /// Reads the content of the file. What is no route or no endpoint is left out.
-fn parse(text: &[u8]) -> serde_json::Result<Known> {
-    let file: File = serde_json::from_slice(text)?;
+fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
+    let file: KnownClusterFile = serde_json::from_slice(text)?;
     let routes = file.routes.iter().filter_map(|one| IngressRule::parse(&one.route, &one.target).ok());
-    let set = |service: Service| {
+    let set = |service: KnownEndpoints| {
         let endpoints = service.endpoints.into_iter();
         let endpoints = endpoints.filter_map(|(pod, line)| Endpoint::parse(pod, &line).ok()).collect();
         let version = EndpointVersion { version: service.version, master: service.master };
@@ -82,11 +82,11 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
     let routing = Routing { routes: routes.collect(), callers: file.callers, aliases: file.aliases };
-    Ok(Known { routing: Arc::new(routing), sets })
+    Ok(FollowedCluster { routing: Arc::new(routing), sets })
 }
 
 /// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
-pub(crate) fn read(path: &Path) -> Known {
+pub(crate) fn read(path: &Path) -> FollowedCluster {
     read_saved(path, parse, "nothing is routed until Redis answers")
 }
 
@@ -161,7 +161,7 @@ mod tests {
     fn what_is_written_is_read_again_and_what_is_broken_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("known.json");
-        assert_eq!(read(&path), Known::default(), "there is no file yet");
+        assert_eq!(read(&path), FollowedCluster::default(), "there is no file yet");
         let web = ServiceName::new("web").unwrap();
         let endpoint = Endpoint::parse(PodId::new("p").unwrap(), "0 w a ready").unwrap();
         let version = EndpointVersion { version: 7, master: "0".to_owned() };
@@ -172,11 +172,11 @@ mod tests {
             let aliases = [("db.internal".to_owned(), web.clone())].into();
             let aliases = [(common::ids::AppName::new("shop").unwrap(), aliases)].into();
             let routing = Arc::new(Routing { routes: vec![rule.clone()], callers, aliases });
-            let known = Known { routing, sets: [(web.clone(), set)].into() };
+            let known = FollowedCluster { routing, sets: [(web.clone(), set)].into() };
             write(&path, &text(&known)).unwrap();
             assert_eq!(read(&path), known);
         }
         write(&path, "{").unwrap();
-        assert_eq!(read(&path), Known::default());
+        assert_eq!(read(&path), FollowedCluster::default());
     }
 }

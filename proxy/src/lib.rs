@@ -57,10 +57,10 @@ use crate::follow::{Follower, Hosts};
 use crate::gate::Gates;
 use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
 use crate::listening::Listening;
-use crate::names::{Forwarder, HostNames, NamesStatus, RESOLV_CONF, Resolver, Status};
-use crate::tunnel::{Dialer, HostTunnel, Peers, ProxyKey};
+use crate::names::{Forwarder, HostNames, KnownNameReach, NameReach, RESOLV_CONF, Resolver};
+use crate::tunnel::{HostTunnel, Peers, ProxyKey, TunnelDialer};
 
-pub use crate::local::{LocalError, LocalHost, LocalServer, Served, ping};
+pub use crate::local::{LocalError, LocalHost, LocalServer, SocketEnd, ping};
 pub use crate::saved_pods::PodsOfNodes;
 
 /// Why a proxy ended without a shutdown.
@@ -101,7 +101,7 @@ pub async fn run(
     describe_metrics();
     let socket = config.proxy_socket.clone().ok_or(ProxyError::NoSocket)?;
     let gates = Arc::new(Gates::default());
-    let status = watch::Sender::new((!config.names).then(Status::off));
+    let status = watch::Sender::new((!config.names).then(NameReach::off));
     let local = match start {
         Start::Alone => LocalServer::bind(socket.clone(), gates.clone()).await?,
         Start::TakeOver => LocalServer::take_over(socket.clone(), gates.clone(), &listening).await?,
@@ -117,7 +117,7 @@ pub async fn run(
         has_ended.cancel();
     };
     let local = async {
-        if local.run(has_ended.clone()).await == Served::UntilNextEnded {
+        if local.run(has_ended.clone()).await == SocketEnd::UntilNextEnded {
             tracing::warn!("the next proxy process has ended: what this one has in flight is cut");
             must_end.cancel();
         }
@@ -136,14 +136,14 @@ fn traffic(
     listening: &Listening,
     gates: Arc<Gates>,
     local: &LocalServer,
-    status: watch::Sender<NamesStatus>,
+    status: watch::Sender<KnownNameReach>,
     has_ended: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     let socket = local.path().to_owned();
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     let tunnel = tunnel(config, listening, &store, local);
     let dialer =
-        tunnel.as_ref().map(|tunnel| Arc::new(Dialer::new(tunnel.key.clone(), tunnel.peers.clone())));
+        tunnel.as_ref().map(|tunnel| Arc::new(TunnelDialer::new(tunnel.key.clone(), tunnel.peers.clone())));
     let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
     let follower = follower.asking(Hosts { others: dialer.clone(), own: local.workers() });
     let doubts = Some(follower.doubts());

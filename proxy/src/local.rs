@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::host::LocalHost;
 use crate::gate::Gates;
 use crate::listening::Listening;
-use crate::names::NamesStatus;
+use crate::names::KnownNameReach;
 use crate::saved_pods;
 use crate::take_over::{self, Former, TakeOverError};
 use crate::workers::{ConnectionId, Workers};
@@ -75,7 +75,7 @@ pub struct LocalServer {
 
 /// Why a socket is served no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Served {
+pub enum SocketEnd {
     /// As long as it was to be.
     UntilShutdown,
     /// The next process took its place, and has ended: what this one has in flight must end at once.
@@ -143,7 +143,7 @@ impl LocalServer {
     }
 
     /// Tells workers whether pods reach services by name. Else they are told nothing of it.
-    pub(crate) fn telling(self, names: watch::Receiver<NamesStatus>) -> Self {
+    pub(crate) fn telling(self, names: watch::Receiver<KnownNameReach>) -> Self {
         Self { host: LocalHost { names, ..self.host }, ..self }
     }
 
@@ -174,7 +174,7 @@ impl LocalServer {
 
     /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that
     /// one, until `shutdown` or as long as it runs.
-    pub async fn run(mut self, shutdown: CancellationToken) -> Served {
+    pub async fn run(mut self, shutdown: CancellationToken) -> SocketEnd {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
         let saving = saved_pods::keep_in_file(
@@ -216,7 +216,7 @@ impl LocalServer {
         stop_saving.cancel();
         let _saved = saving.await;
         match taken {
-            None => Served::UntilShutdown,
+            None => SocketEnd::UntilShutdown,
             Some(next) => self.serve_next(next, shutdown).await,
         }
     }
@@ -250,14 +250,14 @@ impl LocalServer {
     }
 
     /// Does at its gates what the next process does at its own.
-    async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> Served {
+    async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> SocketEnd {
         if take_over::tell(&mut next, self.host.workers.rows()).await.is_err() {
-            return Served::UntilNextEnded;
+            return SocketEnd::UntilNextEnded;
         }
         tracing::info!("the next proxy process serves; this one ends when what it has accepted has ended");
         let id = ConnectionId(u64::MAX);
         let ended = shutdown.run_until_cancelled(self.host.connection(id, next).of_next().run()).await;
-        if ended.is_some() { Served::UntilNextEnded } else { Served::UntilShutdown }
+        if ended.is_some() { SocketEnd::UntilNextEnded } else { SocketEnd::UntilShutdown }
     }
 }
 

@@ -40,7 +40,7 @@ pub fn may_repeat(why: NoAnswer, method: &Method, pods: u32, has_budget: impl Fn
 /// Allows repetitions for a fifth of the requests of the last 10 s: when pods are overloaded, repeating
 /// everything would finish them.
 #[derive(Debug, Clone)]
-pub struct Budget {
+pub struct RetryBudget {
     started: Instant,
     /// Number of the newest part since `started`.
     newest: u64,
@@ -48,7 +48,7 @@ pub struct Budget {
     repeats: [u64; PARTS],
 }
 
-impl Budget {
+impl RetryBudget {
     /// An empty window.
     pub fn new(now: Instant) -> Self {
         Self { started: now, newest: 0, requests: [0; PARTS], repeats: [0; PARTS] }
@@ -120,7 +120,7 @@ mod tests {
             steps in proptest::collection::vec((0_u64..2000, 0_u64..50, 0_u64..50), 1..200),
         ) {
             let start = Instant::now();
-            let (mut now, mut budget) = (start, Budget::new(start));
+            let (mut now, mut budget) = (start, RetryBudget::new(start));
             let mut log = Vec::new();
             for (wait_ms, requests, repeats) in steps {
                 now += Duration::from_millis(wait_ms);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_budget_recovers_when_the_window_has_passed() {
         let start = Instant::now();
-        let mut budget = Budget::new(start);
+        let mut budget = RetryBudget::new(start);
         assert_eq!((0..20).filter(|_| budget.take(start)).count(), 10);
         budget.add_requests(100, start);
         assert_eq!((0..20).filter(|_| budget.take(start)).count(), 10);

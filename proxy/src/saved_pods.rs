@@ -21,7 +21,7 @@ use crate::workers::Workers;
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default, Serialize, Deserialize)]
-struct File {
+struct SavedPodsFile {
     nodes: Vec<NodePods>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn path(socket: &Path) -> PathBuf {
 /// Reads the file. Without one, or if it is unreadable, nothing was saved: the workers say it again.
 pub(crate) fn read(path: &Path) -> PodsOfNodes {
     let loss = "pods are served when their workers have said where they are";
-    let file: File = known_file::read_saved(path, |text| serde_json::from_slice(text), loss);
+    let file: SavedPodsFile = known_file::read_saved(path, |text| serde_json::from_slice(text), loss);
     file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn keep<F: Future<Output = bool>>(
 async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
     let target = path.clone();
-    let written = tokio::task::spawn_blocking(move || write(&target, &File { nodes })).await;
+    let written = tokio::task::spawn_blocking(move || write(&target, &SavedPodsFile { nodes })).await;
     let written = written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
     match &written {
         Ok(()) => {}
@@ -97,7 +97,7 @@ async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
 }
 
 /// Replaces the file atomically. No fsync: a crash of the machine ends the pods as well.
-fn write(path: &Path, content: &File) -> std::io::Result<()> {
+fn write(path: &Path, content: &SavedPodsFile) -> std::io::Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file = std::fs::File::options();
     let mut file = file.create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
@@ -118,7 +118,8 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         assert!(read(&path).is_empty());
         let node = NodeName::new("n").unwrap();
-        write(&path, &File { nodes: vec![NodePods { node: node.clone(), pods: Vec::new() }] }).unwrap();
+        write(&path, &SavedPodsFile { nodes: vec![NodePods { node: node.clone(), pods: Vec::new() }] })
+            .unwrap();
         assert_eq!(read(&path), [(node, Vec::new())]);
     }
 }

@@ -13,14 +13,14 @@ pub type Endpoints = Arc<[Arc<Endpoint>]>;
 
 /// Routes and endpoints at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Snapshot {
+pub struct RoutingSnapshot {
     /// Leads from a request or connection to its service.
     pub routes: Arc<RouteTable>,
     /// The endpoints of each followed service.
     pub endpoints: HashMap<ServiceName, Endpoints>,
 }
 
-impl Snapshot {
+impl RoutingSnapshot {
     /// Returns what is known of one service.
     pub fn of_service(routes: RouteTable, service: ServiceName, endpoints: Vec<Endpoint>) -> Self {
         let endpoints = endpoints.into_iter().map(Arc::new).collect();

@@ -70,7 +70,7 @@ enum FromFormer {
 }
 
 /// The pods of each node.
-pub(crate) type Rows = Vec<(NodeName, Vec<LocalPod>)>;
+pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
 
 /// Gets the sockets of the process that runs. It serves on until it is told that they are taken.
 ///
@@ -99,10 +99,10 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
 ///
 /// # Errors
 /// If it does not answer.
-pub(crate) async fn take(lines: &mut Lines) -> Result<Rows, TakeOverError> {
+pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     within(async {
         lines.send(to_line(&FromWorker::Taken)).await?;
-        let mut rows = Rows::new();
+        let mut rows = NodeRows::new();
         loop {
             let line = lines.next().await.ok_or(TakeOverError::Ended)??;
             match serde_json::from_str(&line)? {
@@ -139,7 +139,7 @@ pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(),
 ///
 /// # Errors
 /// If the next process has ended.
-pub(crate) async fn tell(lines: &mut Lines, rows: Rows) -> Result<(), TakeOverError> {
+pub(crate) async fn tell(lines: &mut Lines, rows: NodeRows) -> Result<(), TakeOverError> {
     within(async {
         for (node, pods) in rows {
             for pods in pods.chunks(MAX_PODS) {

@@ -16,7 +16,9 @@ use common::ids::{Incarnation, PodId};
 use common::node::{Node, Resources};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fixture::NOW;
-use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Requirements, Snapshot, decide};
+use kubeleet_scheduler::decide::{
+    ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
+};
 
 const PODS: usize = 30_000;
 
@@ -26,8 +28,8 @@ fn node(i: usize) -> Node {
     Node { incarnation: Some(Incarnation::random()), ..fixture::node(i, busy) }
 }
 
-fn cluster(nodes: usize) -> Snapshot {
-    let mut snapshot = Snapshot::new(Policy::default().weights);
+fn cluster(nodes: usize) -> ClusterSnapshot {
+    let mut snapshot = ClusterSnapshot::new(PlacementPolicy::default().weights);
     (0..nodes).for_each(|i| snapshot.upsert(node(i)));
     snapshot
 }
@@ -43,7 +45,7 @@ fn requirements(cpu_millis: u64, memory_bytes: u64) -> Requirements {
 }
 
 fn bench(criterion: &mut Criterion) {
-    let policy = Policy::default();
+    let policy = PlacementPolicy::default();
     let same = |_| requirements(100, 64 << 20);
     let different = |i| requirements(100 + i, 64 << 20);
     let too_large = |_| requirements(u64::MAX, 0);

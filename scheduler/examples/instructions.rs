@@ -9,13 +9,15 @@ mod fixture;
 use common::ids::PodId;
 use common::node::Resources;
 use fixture::{NOW, node};
-use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Requirements, Snapshot, decide};
+use kubeleet_scheduler::decide::{
+    ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
+};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());
     let (pods, nodes) = (arguments.next().unwrap(), arguments.next().unwrap());
-    let policy = Policy::default();
-    let mut snapshot = Snapshot::new(policy.weights);
+    let policy = PlacementPolicy::default();
+    let mut snapshot = ClusterSnapshot::new(policy.weights);
     (0..nodes).for_each(|i| snapshot.upsert(node(i, i as u64 % 40)));
     let pods: Vec<PodRequest> = (0..pods).map(pod).collect();
     let decisions = decide(&snapshot, NOW, &policy, &pods);

@@ -8,7 +8,7 @@ use common::store::{Store, StoreError};
 
 /// How a scheduler stands to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum LeaseStanding {
     /// Another scheduler holds it.
     Without,
     /// This scheduler holds it since just now.
@@ -46,16 +46,16 @@ impl LoopLease {
     }
 
     /// Takes the lease if no scheduler has it, and renews it if it is soon due.
-    pub(crate) async fn acquire(&mut self) -> Result<Standing, StoreError> {
+    pub(crate) async fn acquire(&mut self) -> Result<LeaseStanding, StoreError> {
         let was_held = self.is_held;
         if was_held && self.renewed_at.elapsed() < self.renewal_interval() / 2 {
-            return Ok(Standing::Kept);
+            return Ok(LeaseStanding::Kept);
         }
         self.is_held = self.ask().await?;
         Ok(match (was_held, self.is_held) {
-            (_, false) => Standing::Without,
-            (false, true) => Standing::New,
-            (true, true) => Standing::Kept,
+            (_, false) => LeaseStanding::Without,
+            (false, true) => LeaseStanding::New,
+            (true, true) => LeaseStanding::Kept,
         })
     }
 

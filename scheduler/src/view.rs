@@ -11,7 +11,7 @@ use common::ids::NodeName;
 use common::node::Node;
 use common::store::{Assignment, Store, StoreError};
 
-use crate::decide::{Snapshot, Weights};
+use crate::decide::{ClusterSnapshot, Weights};
 
 /// How often the list of all nodes is read; a removed node is noticed within this time.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ enum RefreshScope {
 
 /// A snapshot of the nodes, and its age.
 pub(crate) struct ClusterView {
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     newest_beat: RedisMillis,
     /// The time of Redis, and when it was read.
     clock: Option<(RedisMillis, Instant)>,
@@ -45,7 +45,7 @@ pub(crate) struct ClusterView {
 impl ClusterView {
     pub(crate) fn new(weights: Weights) -> Self {
         Self {
-            snapshot: Snapshot::new(weights),
+            snapshot: ClusterSnapshot::new(weights),
             newest_beat: 0,
             clock: None,
             members_read_at: None,
@@ -54,7 +54,7 @@ impl ClusterView {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> &Snapshot {
+    pub(crate) fn snapshot(&self) -> &ClusterSnapshot {
         &self.snapshot
     }
 

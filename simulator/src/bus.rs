@@ -32,7 +32,7 @@ pub(crate) struct RedisRequest {
 /// A call of a host's container engine.
 pub(crate) struct EngineRequest {
     pub(crate) process: ProcessId,
-    pub(crate) call: EngineCall,
+    pub(crate) call: HostCall,
     pub(crate) reply: oneshot::Sender<Result<EngineReply, RuntimeError>>,
     pub(crate) sent_at: u64,
     /// It does not take effect before this time.
@@ -41,7 +41,7 @@ pub(crate) struct EngineRequest {
 
 /// The calls that an engine knows.
 #[derive(Debug, Clone)]
-pub(crate) enum EngineCall {
+pub(crate) enum HostCall {
     Ping,
     List,
     Image(String),
@@ -94,7 +94,7 @@ impl SharedBus {
     pub(crate) fn call_engine(
         &self,
         process: ProcessId,
-        call: EngineCall,
+        call: HostCall,
     ) -> oneshot::Receiver<Result<EngineReply, RuntimeError>> {
         let (reply, receiver) = oneshot::channel();
         let mut bus = self.lock();

@@ -12,7 +12,7 @@ use crate::clients::{CHECK_RETRIES, has_check, has_several_containers, has_volum
 use crate::expected_state::ExpectedState;
 use crate::host::{SimulatedHost, pods_that_run_twice};
 use crate::jobs::{self, KnownJobs};
-use crate::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
+use crate::observed_state::{ObservedNode, PodIdCache, SimulatedPod, SimulatedState, short};
 use crate::process_id::ProcessId;
 use crate::world::World;
 
@@ -33,7 +33,7 @@ pub(crate) struct Checks {
     /// The violation if the last script changed anything: its caller is fenced.
     pub(crate) fenced_write: Option<String>,
     /// Pods that the last script must not change, because it named an outdated assignment.
-    pub(crate) protected_pods: HashMap<String, Option<ObservedPod>>,
+    pub(crate) protected_pods: HashMap<String, Option<SimulatedPod>>,
     /// The violation if the last script registered a worker: its node's worker is alive.
     pub(crate) replacement: Option<String>,
     /// Whether the last script was one that assigns pods to nodes.
@@ -64,7 +64,7 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
 
 /// No pod is ready before its check has passed once, and none is called unhealthy because of fewer failures
 /// in a row than its check says.
-fn wrong_health(observed: &ObservedState, hosts: &[SimulatedHost]) -> Vec<String> {
+fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<String> {
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_check(&pod.image))
     {
@@ -90,7 +90,7 @@ fn wrong_health(observed: &ObservedState, hosts: &[SimulatedHost]) -> Vec<String
 
 /// A replica runs where its data is: once a pod of it ran with its volume, no later one runs on another host.
 fn runs_without_data(
-    observed: &ObservedState,
+    observed: &SimulatedState,
     hosts: &[SimulatedHost],
     data_hosts: &mut BTreeMap<VolumeName, usize>,
 ) -> Vec<String> {
@@ -123,7 +123,7 @@ fn runs_without_data(
 
 /// Returns the keys that hold a payload of each pod, by pod.
 fn payload_locations<'a>(
-    observed: &'a ObservedState,
+    observed: &'a SimulatedState,
     pod_ids: &mut PodIdCache,
 ) -> BTreeMap<String, Vec<&'a str>> {
     let mut locations: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -137,7 +137,7 @@ fn payload_locations<'a>(
     locations
 }
 
-fn is_allowed(pod: &ObservedPod, key: &str) -> bool {
+fn is_allowed(pod: &SimulatedPod, key: &str) -> bool {
     match (pod.phase.as_str(), key.split_once(':')) {
         ("pending", None) => matches!(key, "sq" | "uq"),
         ("pending", Some(("fq", _))) => true,
@@ -150,7 +150,7 @@ fn is_allowed(pod: &ObservedPod, key: &str) -> bool {
 
 /// Invariant 2. Copies that were pushed by hand, or that a failover made, may remain until they are dropped.
 fn misplaced_payloads(
-    observed: &ObservedState,
+    observed: &SimulatedState,
     expected: &ExpectedState,
     locations: &BTreeMap<String, Vec<&str>>,
 ) -> Vec<String> {
@@ -170,7 +170,7 @@ fn misplaced_payloads(
         }
     }
     for (uuid, keys) in locations {
-        let is_active = observed.pods.get(uuid).is_some_and(ObservedPod::is_active);
+        let is_active = observed.pods.get(uuid).is_some_and(SimulatedPod::is_active);
         let is_in_container_set = keys.iter().any(|key| key.starts_with("cs:"));
         if !is_active && is_in_container_set && !expected.may_be_duplicated(uuid) {
             let name = short(uuid);
@@ -181,7 +181,7 @@ fn misplaced_payloads(
 }
 
 /// Invariant 9, first half: the resources reserved on a node are those that its pods request.
-fn wrong_accounts(observed: &ObservedState) -> Vec<String> {
+fn wrong_accounts(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (name, node) in &observed.nodes {
         let pods = observed.pods.values().filter(|pod| pod.has_reservation() && pod.node == *name);
@@ -211,14 +211,14 @@ pub(crate) fn overcommitted(
 }
 
 /// Every replica slot is held by a pod of just that replica, and every pod has a slot or was pushed by hand.
-fn wrong_slots(observed: &ObservedState) -> Vec<String> {
+fn wrong_slots(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     let mut holders = BTreeSet::new();
     for (service, slots) in &observed.slots {
         for (slot, uuid) in slots {
             holders.insert(uuid);
             let replica = slot.parse::<Slot>().map(|slot| slot.replica);
-            let fits = |pod: &ObservedPod| pod.service == *service && Ok(pod.replica) == replica;
+            let fits = |pod: &SimulatedPod| pod.service == *service && Ok(pod.replica) == replica;
             if !observed.pods.get(uuid).is_some_and(fits) {
                 found.push(format!("slot {slot} of service {service} is held by {uuid}, not a pod of it"));
             }
@@ -227,7 +227,7 @@ fn wrong_slots(observed: &ObservedState) -> Vec<String> {
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.is_active()) {
         let is_pushed = pod.service.is_empty() && observed.pushed.contains(uuid);
         if !holders.contains(uuid) && !is_pushed {
-            let ObservedPod { service, phase, .. } = pod;
+            let SimulatedPod { service, phase, .. } = pod;
             found.push(format!("pod {uuid} of service {service:?} is {phase} and nothing wants it"));
         }
     }
@@ -235,7 +235,7 @@ fn wrong_slots(observed: &ObservedState) -> Vec<String> {
 }
 
 /// No service has more pods at the same time than its update policy allows: one beyond its replicas.
-fn above_surge(observed: &ObservedState) -> Vec<String> {
+fn above_surge(observed: &SimulatedState) -> Vec<String> {
     let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
     let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
     let with_two =
@@ -249,17 +249,17 @@ fn above_surge(observed: &ObservedState) -> Vec<String> {
 /// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while
 /// another one of its replica is ready.
 pub(crate) fn below_promised(
-    before: &BTreeMap<String, ObservedPod>,
-    observed: &ObservedState,
+    before: &BTreeMap<String, SimulatedPod>,
+    observed: &SimulatedState,
 ) -> Vec<String> {
-    let is_ready = |pod: &ObservedPod| pod.phase == "running" && pod.reason.is_empty();
+    let is_ready = |pod: &SimulatedPod| pod.phase == "running" && pod.reason.is_empty();
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.reason == "Replaced") {
         let was_ready = before.get(uuid).is_some_and(is_ready);
         if !was_ready || pod.phase != "stopping" || !starts_first(&pod.image) {
             continue;
         }
-        let same = |other: &&ObservedPod| other.service == pod.service && other.replica == pod.replica;
+        let same = |other: &&SimulatedPod| other.service == pod.service && other.replica == pod.replica;
         if !observed.pods.values().filter(same).any(is_ready) {
             let (name, replica) = (short(uuid), pod.replica);
             found.push(format!(
@@ -271,10 +271,10 @@ pub(crate) fn below_promised(
 }
 
 /// The endpoints of a followed service are what the records of its pods say, also after a rollback.
-fn wrong_endpoints(observed: &ObservedState) -> Vec<String> {
+fn wrong_endpoints(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (service, lines) in &observed.endpoints {
-        let line = |pod: &ObservedPod| {
+        let line = |pod: &SimulatedPod| {
             let state = match (pod.phase.as_str(), pod.reason.as_str()) {
                 ("running", "") => "ready",
                 ("running", _) => "running",
@@ -296,7 +296,7 @@ fn wrong_endpoints(observed: &ObservedState) -> Vec<String> {
 }
 
 /// Invariant 7: an invalid payload is in a queue or among the dead letters, as often as it was pushed.
-fn unaccounted_junk(observed: &ObservedState, expected: &ExpectedState) -> Vec<String> {
+fn unaccounted_junk(observed: &SimulatedState, expected: &ExpectedState) -> Vec<String> {
     let counts = count_junk(observed);
     let mut found = Vec::new();
     for (junk, pushed) in expected.junk() {
@@ -310,7 +310,7 @@ fn unaccounted_junk(observed: &ObservedState, expected: &ExpectedState) -> Vec<S
 }
 
 /// Counts each invalid payload in queues and dead letters.
-pub(crate) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
+pub(crate) fn count_junk(observed: &SimulatedState) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (key, payloads) in &observed.payloads {
         for payload in payloads {
@@ -366,7 +366,7 @@ pub(crate) fn not_converged(world: &World) -> Vec<String> {
 }
 
 /// The names of a pod's containers: one without a name is the only one, or the sandbox of the others.
-fn container_names(pod: &ObservedPod) -> &'static [&'static str] {
+fn container_names(pod: &SimulatedPod) -> &'static [&'static str] {
     if has_several_containers(&pod.image) { &["", "main", "side"] } else { &[""] }
 }
 
@@ -378,7 +378,7 @@ fn wrong_containers(world: &World) -> Vec<String> {
     let mut expected = BTreeSet::new();
     for (uuid, pod) in &observed.pods {
         if pod.phase != "running" {
-            let ObservedPod { phase, node, reason, message, .. } = pod;
+            let SimulatedPod { phase, node, reason, message, .. } = pod;
             found.push(format!("pod {} is {phase} on {node:?} ({reason}: {message})", short(uuid)));
         } else if has_check(&pod.image) && !pod.reason.is_empty() {
             found.push(format!("pod {} is not ready ({}: {})", short(uuid), pod.reason, pod.message));

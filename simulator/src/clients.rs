@@ -52,9 +52,9 @@ enum Operation {
 
 /// All clients. They outlive the process of the API.
 #[derive(Clone)]
-pub(crate) struct Clients(Arc<Mutex<State>>);
+pub(crate) struct SimulatedClients(Arc<Mutex<ClientState>>);
 
-pub(crate) struct State {
+pub(crate) struct ClientState {
     random: Random,
     pub(crate) now: u64,
     pub(crate) expected: ExpectedState,
@@ -70,10 +70,10 @@ pub(crate) struct State {
     pub(crate) are_done: bool,
 }
 
-impl Clients {
+impl SimulatedClients {
     pub(crate) fn new(mut random: Random, drain: Option<&'static str>) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(ClientState {
             random,
             now: 0,
             expected: ExpectedState::default(),
@@ -85,12 +85,12 @@ impl Clients {
         })))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ClientState> {
         self.0.lock().unwrap()
     }
 }
 
-impl State {
+impl ClientState {
     /// Puts one service, and does nothing else for the rest of the run.
     pub(crate) fn put_only(&mut self, service: ExpectedService) {
         self.pending = Some(Operation::Put(SERVICES[0], service));
@@ -173,7 +173,7 @@ impl State {
 }
 
 /// The API process: serves the clients until it is killed.
-pub(crate) async fn serve(store: Store, clients: Clients) {
+pub(crate) async fn serve(store: Store, clients: SimulatedClients) {
     loop {
         let operation = clients.lock().next_operation();
         if let Some(operation) = operation
@@ -187,7 +187,11 @@ pub(crate) async fn serve(store: Store, clients: Clients) {
 }
 
 /// Returns true if the operation is acknowledged. A client repeats one that is not.
-async fn execute(store: &Store, clients: &Clients, operation: Operation) -> Result<bool, StoreError> {
+async fn execute(
+    store: &Store,
+    clients: &SimulatedClients,
+    operation: Operation,
+) -> Result<bool, StoreError> {
     match operation {
         Operation::Put(name, service) => return put(store, clients, name, service).await,
         Operation::Scale(name, replicas) => {
@@ -227,7 +231,7 @@ fn is_unconfirmed(receipt: &WriteReceipt) -> bool {
 
 async fn put(
     store: &Store,
-    clients: &Clients,
+    clients: &SimulatedClients,
     name: &str,
     service: ExpectedService,
 ) -> Result<bool, StoreError> {
@@ -332,7 +336,7 @@ pub(crate) fn has_volume(image: &str) -> bool {
 /// create was executed and never answered.
 async fn create_or_put(
     store: &Store,
-    clients: &Clients,
+    clients: &SimulatedClients,
     desired: &DesiredService,
 ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
     if clients.lock().expected.service(desired.name.as_str()).is_none() {
@@ -345,7 +349,7 @@ async fn create_or_put(
     Ok((outcome, 0, receipt))
 }
 
-async fn delete_pushed(store: &Store, clients: &Clients, pod: &PodId) -> Result<bool, StoreError> {
+async fn delete_pushed(store: &Store, clients: &SimulatedClients, pod: &PodId) -> Result<bool, StoreError> {
     let Some(record) = store.pod(pod).await? else { return Ok(true) };
     let seen: [(PodId, Option<NodeName>); 1] = [(pod.clone(), record.node)];
     let outcomes = store.stop_pods(None, &seen, "Stopped", "by hand").await?;

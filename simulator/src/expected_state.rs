@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checks::count_junk;
 use crate::clients::image_in_the_end;
-use crate::observed_state::{ObservedState, PodIdCache};
+use crate::observed_state::{PodIdCache, SimulatedState};
 
 /// A service as it was last acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl ExpectedState {
         &mut self,
         since: u64,
         in_doubt: Option<&str>,
-        observed: &ObservedState,
+        observed: &SimulatedState,
         pod_ids: &mut PodIdCache,
         known_pods: Vec<String>,
     ) {
@@ -127,7 +127,7 @@ impl ExpectedState {
     }
 
     /// Returns how the observed state differs: invariant 1.
-    pub(crate) fn differences(&self, observed: &ObservedState) -> Vec<String> {
+    pub(crate) fn differences(&self, observed: &SimulatedState) -> Vec<String> {
         let mut found = Vec::new();
         for (name, (expected, _)) in &self.services {
             compare_service(name, expected.as_ref(), observed, &mut found);
@@ -146,7 +146,7 @@ impl ExpectedState {
 fn compare_service(
     name: &str,
     expected: Option<&ExpectedService>,
-    observed: &ObservedState,
+    observed: &SimulatedState,
     found: &mut Vec<String>,
 ) {
     let existing = observed.services.get(name);

@@ -8,9 +8,9 @@ use common::ids::{ServiceName, VolumeName};
 use common::store::RedisCommand;
 use worker::runtime::{Container, ContainerState};
 
-use crate::bus::{EngineCall, EngineRequest};
+use crate::bus::{EngineRequest, HostCall};
 use crate::host::{SimulatedHost, must_not_run_twice};
-use crate::observed_state::{ObservedPod, ObservedState};
+use crate::observed_state::{SimulatedPod, SimulatedState};
 use crate::process_id::{ProcessId, WORKERS};
 use crate::scripts::KEY;
 use crate::world::World;
@@ -25,7 +25,7 @@ const LARGEST_CLOCK_OFFSET: u64 = 3_600_000;
 pub(crate) struct ReplicaSnapshot {
     /// Keys with their DUMP.
     content: Vec<(Vec<u8>, Vec<u8>)>,
-    observed: ObservedState,
+    observed: SimulatedState,
     last_heartbeats: [u64; WORKERS],
     taken_at: u64,
     service_in_doubt: Option<&'static str>,
@@ -186,7 +186,7 @@ impl World {
     /// Does what an operator does when a pod waits for a full node, because its data is there: deletes a pod
     /// of that node which was pushed by hand.
     pub(crate) fn make_room_for_volumes(&mut self) {
-        let waits = |pod: &&ObservedPod| {
+        let waits = |pod: &&SimulatedPod| {
             pod.phase == "pending"
                 && ["VolumeElsewhere", "TooManyPods"].iter().all(|r| pod.message.contains(r))
         };
@@ -228,11 +228,11 @@ impl World {
     pub(crate) fn watch_engine(&mut self, host: usize, request: &EngineRequest) {
         self.check_gate(host, request);
         match &request.call {
-            EngineCall::Run(run) => {
+            HostCall::Run(run) => {
                 let identity = (run.identity.pod.to_string(), run.identity.assignment.to_string());
                 self.faults.begun_stops.remove(&identity);
             }
-            EngineCall::Stop(handle, _) => {
+            HostCall::Stop(handle, _) => {
                 let running = self.cluster.hosts[host].running();
                 if let Some(container) = running.into_iter().find(|container| container.handle == *handle) {
                     let identity = (container.pod.to_string(), container.assignment.to_string());

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use worker::runtime::ContainerState;
 
 use crate::failover::ReplicaSnapshot;
-use crate::observed_state::{ObservedPod, short};
+use crate::observed_state::{SimulatedPod, short};
 use crate::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::random::Random;
 use crate::world::World;
 
 /// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
-pub(crate) struct Faults {
+pub(crate) struct ScheduleFaults {
     /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
     pub(crate) rate: u64,
     /// Whether there are a replica and Sentinels, and therefore failovers.
@@ -45,7 +45,7 @@ pub(crate) struct Faults {
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 
-impl Faults {
+impl ScheduleFaults {
     pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let mut database_random = Random::new(!seed);
         let rate = random.below(4) as u64;
@@ -267,7 +267,7 @@ impl World {
             }
             for payload in payloads {
                 let uuid = self.pod_ids.pod_of(payload).unwrap_or_default();
-                if self.observed.pods.get(uuid).is_some_and(ObservedPod::is_active) {
+                if self.observed.pods.get(uuid).is_some_and(SimulatedPod::is_active) {
                     candidates.push((key.clone(), payload.clone(), uuid.to_owned()));
                 }
             }

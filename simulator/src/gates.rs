@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::ids::{AssignmentId, PodId};
 use worker::runtime::Container;
 
-use crate::bus::{EngineCall, EngineRequest};
+use crate::bus::{EngineRequest, HostCall};
 use crate::host::{SimulatedHost, must_not_run_twice};
 use crate::world::World;
 
@@ -55,7 +55,7 @@ impl World {
         if !self.proxies.are_there() {
             return;
         }
-        let (EngineCall::Stop(handle, _) | EngineCall::Halt(handle)) = &request.call else { return };
+        let (HostCall::Stop(handle, _) | HostCall::Halt(handle)) = &request.call else { return };
         let running = self.cluster.hosts[host].running();
         let Some(container) = running.into_iter().find(|container| container.handle == *handle) else {
             return;
@@ -95,7 +95,7 @@ impl World {
 
 /// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or
 /// by that of a starting worker, which leaves little time.
-fn is_stopped_at_once(container: &Container, call: &EngineCall, host: &SimulatedHost) -> bool {
-    let is_brief = matches!(call, EngineCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
+fn is_stopped_at_once(container: &Container, call: &HostCall, host: &SimulatedHost) -> bool {
+    let is_brief = matches!(call, HostCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
     must_not_run_twice(container) && (is_brief || !host.has_lease())
 }

@@ -21,7 +21,7 @@ use worker::runtime::{
 };
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
-use crate::bus::{EngineCall, SharedBus};
+use crate::bus::{HostCall, SharedBus};
 use crate::clients::{is_broken, is_sick};
 use crate::process_id::ProcessId;
 
@@ -53,11 +53,11 @@ pub(crate) struct SimulatedHost {
     bus: SharedBus,
     /// The clock that counts suspend, in milliseconds.
     now: Arc<AtomicU64>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<HostState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct HostState {
     containers: BTreeMap<String, Container>,
     /// The worker's lease: until its deadline no other node may run its pods.
     lease: Option<LeaseGrant>,
@@ -87,11 +87,11 @@ struct State {
 
 impl SimulatedHost {
     pub(crate) fn new(process: ProcessId, bus: SharedBus, has_slow_disk: bool) -> Self {
-        let state = State { has_slow_disk, engine_id: format!("{process}"), ..State::default() };
+        let state = HostState { has_slow_disk, engine_id: format!("{process}"), ..HostState::default() };
         Self { process, bus, now: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HostState> {
         self.state.lock().unwrap()
     }
 
@@ -140,8 +140,13 @@ impl SimulatedHost {
         let mut state = self.state();
         let cluster = state.cluster.take();
         let (volumes, engine_id) = (std::mem::take(&mut state.volumes), std::mem::take(&mut state.engine_id));
-        *state =
-            State { has_slow_disk: state.has_slow_disk, cluster, engine_id, volumes, ..State::default() };
+        *state = HostState {
+            has_slow_disk: state.has_slow_disk,
+            cluster,
+            engine_id,
+            volumes,
+            ..HostState::default()
+        };
     }
 
     /// Another machine takes its place, which remembers nothing.
@@ -206,21 +211,21 @@ impl SimulatedHost {
     }
 
     /// Executes a call. With `starts` false, a new container is created and not started.
-    pub(crate) fn execute(&self, call: &EngineCall, starts: bool) -> Result<EngineReply, RuntimeError> {
+    pub(crate) fn execute(&self, call: &HostCall, starts: bool) -> Result<EngineReply, RuntimeError> {
         let mut state = self.state();
         match call {
-            EngineCall::Ping => Ok(EngineReply::Done),
-            EngineCall::List if state.empty_listings > 0 => {
+            HostCall::Ping => Ok(EngineReply::Done),
+            HostCall::List if state.empty_listings > 0 => {
                 state.empty_listings -= 1;
                 Ok(EngineReply::Containers(Vec::new()))
             }
-            EngineCall::List => Ok(EngineReply::Containers(state.containers.values().cloned().collect())),
-            EngineCall::Image(image) if image.starts_with("missing") => {
+            HostCall::List => Ok(EngineReply::Containers(state.containers.values().cloned().collect())),
+            HostCall::Image(image) if image.starts_with("missing") => {
                 Err(RuntimeError::Image(format!("{image} is not in any registry")))
             }
-            EngineCall::Image(_) => Ok(EngineReply::Done),
-            EngineCall::Run(request) => Ok(EngineReply::Container(Box::new(state.run(request, starts)))),
-            EngineCall::Restart(handle) => {
+            HostCall::Image(_) => Ok(EngineReply::Done),
+            HostCall::Run(request) => Ok(EngineReply::Container(Box::new(state.run(request, starts)))),
+            HostCall::Restart(handle) => {
                 let restarted = state_after_start(state.broken.contains(handle));
                 let Some(container) = state.containers.get_mut(handle) else {
                     return Err(RuntimeError::NotFound(handle.clone()));
@@ -229,28 +234,28 @@ impl SimulatedHost {
                 state.send_hint();
                 Ok(EngineReply::Done)
             }
-            EngineCall::Halt(handle) => {
+            HostCall::Halt(handle) => {
                 if let Some(container) = state.containers.get_mut(handle) {
                     container.state = ContainerState::Exited { code: 143, out_of_memory: false };
                 }
                 state.send_hint();
                 Ok(EngineReply::Done)
             }
-            EngineCall::Stop(handle, _) => {
+            HostCall::Stop(handle, _) => {
                 state.containers.remove(handle);
                 state.send_hint();
                 Ok(EngineReply::Done)
             }
-            EngineCall::Check(handle) => state.check(handle, self.clock()),
+            HostCall::Check(handle) => state.check(handle, self.clock()),
         }
     }
 
-    async fn call(&self, call: EngineCall) -> Result<EngineReply, RuntimeError> {
+    async fn call(&self, call: HostCall) -> Result<EngineReply, RuntimeError> {
         let no_reply = || RuntimeError::Engine("the engine did not reply".to_owned());
         self.bus.call_engine(self.process, call).await.unwrap_or_else(|_| Err(no_reply()))
     }
 
-    async fn command(&self, call: EngineCall) -> Result<(), RuntimeError> {
+    async fn command(&self, call: HostCall) -> Result<(), RuntimeError> {
         self.call(call).await.map(drop)
     }
 }
@@ -259,7 +264,7 @@ fn state_after_start(is_broken: bool) -> ContainerState {
     if is_broken { ContainerState::Exited { code: 1, out_of_memory: false } } else { ContainerState::Running }
 }
 
-impl State {
+impl HostState {
     fn run(&mut self, request: &ContainerRequest, starts: bool) -> Container {
         let identity = &request.identity;
         let handle = identity.container_name();
@@ -372,12 +377,12 @@ impl Runtime for SimulatedHost {
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
         let id = self.state().engine_id.clone();
         let info = EngineInfo { runtime: "simulated", version: String::new(), id };
-        self.command(EngineCall::Ping).map(|done| done.map(|()| info)).boxed()
+        self.command(HostCall::Ping).map(|done| done.map(|()| info)).boxed()
     }
 
     fn list<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         async {
-            match self.call(EngineCall::List).await? {
+            match self.call(HostCall::List).await? {
                 EngineReply::Containers(containers) => Ok(containers),
                 other => Err(RuntimeError::Failed(format!("{other:?}"))),
             }
@@ -391,12 +396,12 @@ impl Runtime for SimulatedHost {
         _policy: PullPolicy,
         _logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.command(EngineCall::Image(image.to_owned())).boxed()
+        self.command(HostCall::Image(image.to_owned())).boxed()
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         async {
-            match self.call(EngineCall::Run(Box::new(request.clone()))).await? {
+            match self.call(HostCall::Run(Box::new(request.clone()))).await? {
                 EngineReply::Container(container) => Ok(*container),
                 other => Err(RuntimeError::Failed(format!("{other:?}"))),
             }
@@ -428,7 +433,7 @@ impl Runtime for SimulatedHost {
         let request =
             ContainerRequest { identity: identity.clone(), container, sandbox: None, files: Vec::new() };
         async move {
-            match self.call(EngineCall::Run(Box::new(request))).await? {
+            match self.call(HostCall::Run(Box::new(request))).await? {
                 EngineReply::Container(container) => Ok(*container),
                 other => Err(RuntimeError::Failed(format!("{other:?}"))),
             }
@@ -437,15 +442,15 @@ impl Runtime for SimulatedHost {
     }
 
     fn halt<'a>(&'a self, handle: &'a str, _grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.command(EngineCall::Halt(handle.to_owned())).boxed()
+        self.command(HostCall::Halt(handle.to_owned())).boxed()
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.command(EngineCall::Restart(handle.to_owned())).boxed()
+        self.command(HostCall::Restart(handle.to_owned())).boxed()
     }
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.command(EngineCall::Stop(handle.to_owned(), grace.as_millis() as u64)).boxed()
+        self.command(HostCall::Stop(handle.to_owned(), grace.as_millis() as u64)).boxed()
     }
 
     fn logs<'a>(
@@ -464,7 +469,7 @@ impl Runtime for SimulatedHost {
         _command: &'a [String],
         _limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
-        let check = self.call(EngineCall::Check(handle.to_owned()));
+        let check = self.call(HostCall::Check(handle.to_owned()));
         async move {
             let no_answer = |_| RuntimeError::Engine("the engine did not answer in time".to_owned());
             match tokio::time::timeout(CHECK_LIMIT, check).await.map_err(no_answer)?? {

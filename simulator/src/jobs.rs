@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::cron::{MAX_RANGES, Schedule, Ticks, Zone};
 
-use crate::observed_state::{ObservedService, ObservedState};
+use crate::observed_state::{ObservedService, SimulatedState};
 use crate::process_id::{ProcessId, SCHEDULERS};
 use crate::world::World;
 use crate::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
@@ -36,12 +36,12 @@ fn document(suspend: bool) -> String {
     .to_string()
 }
 
-fn jobs(observed: &ObservedState) -> impl Iterator<Item = (&String, &ObservedService)> {
+fn jobs(observed: &SimulatedState) -> impl Iterator<Item = (&String, &ObservedService)> {
     observed.services.iter().filter(|(_, service)| service.kind == "job")
 }
 
 /// Returns what is wrong at this instant.
-pub(crate) fn violations(observed: &ObservedState, known: &mut KnownJobs) -> Vec<String> {
+pub(crate) fn violations(observed: &SimulatedState, known: &mut KnownJobs) -> Vec<String> {
     let mut found = Vec::new();
     for (name, job) in jobs(observed) {
         let write = known.created.entry(name.clone()).or_insert_with(|| job.created_by.clone());
@@ -67,7 +67,7 @@ pub(crate) fn violations(observed: &ObservedState, known: &mut KnownJobs) -> Vec
 }
 
 /// Each job of the cron has its tick among those that were taken.
-fn untaken(observed: &ObservedState) -> Vec<String> {
+fn untaken(observed: &SimulatedState) -> Vec<String> {
     let Some(cron) = observed.services.get(CRON) else { return Vec::new() };
     let ranges = ranges(&cron.ticks);
     let is_taken = |tick: i64| ranges.iter().any(|(first, last)| (*first..=*last).contains(&tick));

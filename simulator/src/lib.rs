@@ -77,7 +77,7 @@ const ROOM_AFTER: u64 = 20;
 const CONVERGED_FOR: u64 = 2;
 /// Convergence is checked once per this many steps: the check reads everything.
 const STEPS_PER_CONVERGENCE_CHECK: u64 = 8;
-/// Number of steps that a printed [`Failure`] shows; its `trace` has all of them.
+/// Number of steps that a printed [`ScheduleFailure`] shows; its `trace` has all of them.
 const SHOWN_STEPS: usize = 80;
 
 /// Safeguards outside of the Lua scripts that an ablation disables. The default disables none.
@@ -97,7 +97,7 @@ pub struct Switches {
 
 /// What one run does.
 #[derive(Debug)]
-pub struct RunOptions<'a> {
+pub struct ScheduleOptions<'a> {
     /// Unix socket of a Redis of its own; its data is deleted.
     pub redis: &'a Path,
     /// Decides everything that is random.
@@ -114,7 +114,7 @@ pub struct RunOptions<'a> {
 
 /// A run that violated an invariant or did not converge.
 #[derive(Debug)]
-pub struct Failure {
+pub struct ScheduleFailure {
     /// The seed of the run.
     pub seed: u64,
     /// The scenario of the run.
@@ -125,7 +125,7 @@ pub struct Failure {
     pub trace: Vec<String>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ScheduleFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, scenario, violations, trace } = self;
         writeln!(f, "seed {seed} failed:\n  {}", violations.join("\n  "))?;
@@ -146,7 +146,7 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// If an invariant was violated, or the cluster did not converge.
-pub fn simulate(options: &RunOptions<'_>) -> Result<(Stats, Vec<String>), Box<Failure>> {
+pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), Box<ScheduleFailure>> {
     deterministic::make_deterministic(options.seed);
     let mut world = World::new(options);
     let result = match options.scenario {
@@ -156,7 +156,7 @@ pub fn simulate(options: &RunOptions<'_>) -> Result<(Stats, Vec<String>), Box<Fa
     };
     match result {
         Ok(()) => Ok((world.stats, world.trace.into_steps())),
-        Err(violations) => Err(Box::new(Failure {
+        Err(violations) => Err(Box::new(ScheduleFailure {
             seed: options.seed,
             scenario: options.scenario,
             violations,

@@ -4,7 +4,7 @@ use ::redis::Value;
 
 use crate::checks;
 use crate::clients::SERVICES;
-use crate::observed_state::ObservedState;
+use crate::observed_state::SimulatedState;
 use crate::world::World;
 
 /// After this many partial reads everything is read again.
@@ -94,7 +94,7 @@ impl World {
 
     /// Reads everything. Returns the keys whose content differs from what was known.
     pub(crate) fn refresh(&mut self) -> Vec<String> {
-        let mut all = ObservedState::default();
+        let mut all = SimulatedState::default();
         all.apply(self.redis.execute(&["EVALSHA", &self.read_script, "0"]));
         let differing = self.observed.differing_keys(&all);
         self.observed = all;

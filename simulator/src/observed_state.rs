@@ -50,7 +50,7 @@ return out";
 
 /// The record of a pod that is not a tombstone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ObservedPod {
+pub(crate) struct SimulatedPod {
     pub(crate) phase: String,
     pub(crate) node: String,
     pub(crate) assignment: String,
@@ -64,7 +64,7 @@ pub(crate) struct ObservedPod {
     pub(crate) message: String,
 }
 
-impl ObservedPod {
+impl SimulatedPod {
     /// Whether resources of its node are reserved for it.
     pub(crate) fn has_reservation(&self) -> bool {
         matches!(self.phase.as_str(), "assigned" | "running" | "stopping")
@@ -104,10 +104,10 @@ pub(crate) struct ObservedService {
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct ObservedState {
+pub(crate) struct SimulatedState {
     /// The content of every existing key, as it was read.
     rows: BTreeMap<String, Value>,
-    pub(crate) pods: BTreeMap<String, ObservedPod>,
+    pub(crate) pods: BTreeMap<String, SimulatedPod>,
     /// The pods with a tombstone.
     pub(crate) stopped: BTreeSet<String>,
     /// The content of queues, in-flight lists, container sets, `uq` and `dq`, by key.
@@ -126,7 +126,7 @@ pub(crate) struct ObservedState {
     pub(crate) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-impl ObservedState {
+impl SimulatedState {
     /// Applies the rows that were read of some keys. Returns true if anything has changed.
     pub(crate) fn apply(&mut self, rows: Value) -> bool {
         let mut changed = false;
@@ -199,7 +199,7 @@ fn read<T: FromRedisValue>(value: &Value) -> T {
     from_redis_value(value.clone()).unwrap()
 }
 
-fn pod(value: &Value) -> ObservedPod {
+fn pod(value: &Value) -> SimulatedPod {
     let [
         phase,
         node,
@@ -217,7 +217,7 @@ fn pod(value: &Value) -> ObservedPod {
     ] = texts(value);
     let request = [number(&cpu), number(&memory), number(&pids), number(&disk), 1];
     let (replica, generation) = (number(&replica) as u32, number(&generation) as u64);
-    ObservedPod { phase, node, assignment, request, service, replica, generation, image, reason, message }
+    SimulatedPod { phase, node, assignment, request, service, replica, generation, image, reason, message }
 }
 
 fn node(value: &Value) -> ObservedNode {

@@ -13,7 +13,7 @@ use crate::deterministic;
 const IDLE_TURNS: usize = 2;
 
 /// A running process. Dropping it is a crash: none of its tasks runs any further.
-pub(crate) struct Process {
+pub(crate) struct SimulatedProcess {
     /// Differs between any two starts of any processes.
     pub(crate) instance: u64,
     /// Cancelled to ask for a graceful shutdown.
@@ -22,7 +22,7 @@ pub(crate) struct Process {
     main: JoinHandle<()>,
 }
 
-impl Process {
+impl SimulatedProcess {
     /// Starts a process; `clock` is its monotonic time in milliseconds.
     pub(crate) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
     where

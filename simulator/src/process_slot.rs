@@ -1,12 +1,12 @@
 //! A process slot: what outlives the restarts of one process. All times are simulated milliseconds.
 
-use crate::process::Process;
+use crate::process::SimulatedProcess;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct ProcessSlot {
     /// None while it is down.
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<SimulatedProcess>,
     pub(crate) down_until: u64,
     /// It is not started, and has no machine either.
     pub(crate) is_removed: bool,

@@ -12,7 +12,7 @@ use worker::{WorkerEnv, WorkerTimings};
 use crate::bus::SimulatedNetwork;
 use crate::clients;
 use crate::clock::TimingMillis;
-use crate::process::Process;
+use crate::process::SimulatedProcess;
 use crate::process_id::{PROCESSES, ProcessId};
 use crate::proxies::DRAIN;
 use crate::world::World;
@@ -72,7 +72,7 @@ impl World {
         let (clients, timings) = (self.clients.clone(), worker_timings(self.timing));
         let where_to = if is_elsewhere { " in another DATABASE" } else { "" };
         self.log(id, format_args!("starts as instance {instance}{where_to}"));
-        let process = Process::start(instance, clock, move |shutdown| async move {
+        let process = SimulatedProcess::start(instance, clock, move |shutdown| async move {
             let store = Store::with_transport(Arc::new(network), url, LinkOptions::default());
             match (id, worker_env) {
                 (ProcessId::Worker(_) | ProcessId::SecondWorker, Some(env)) => {

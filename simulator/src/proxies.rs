@@ -21,7 +21,7 @@ use worker::{ProxySocket, ProxyStream};
 use crate::Switches;
 use crate::addresses::{self, ToldAddresses};
 use crate::gates::EndingPods;
-use crate::process::Process;
+use crate::process::SimulatedProcess;
 use crate::process_id::{HOSTS, ProcessId};
 use crate::random::Random;
 use crate::world::World;
@@ -51,12 +51,12 @@ pub(crate) struct Proxies {
 #[derive(Default)]
 struct SimulatedProxy {
     /// None while it is down.
-    process: Option<Process>,
+    process: Option<SimulatedProcess>,
     gates: Arc<Gates>,
-    socket: Arc<Socket>,
+    socket: Arc<SimulatedSocket>,
     /// The file in the runtime directory.
     saved: Arc<Mutex<PodsOfNodes>>,
-    requests: Vec<Request>,
+    requests: Vec<SimulatedRequest>,
     down_until: u64,
     paused_until: u64,
     /// How far its monotonic clock lags: it stands still while its host is suspended.
@@ -67,20 +67,20 @@ struct SimulatedProxy {
 }
 
 /// A request that a gate has let in.
-struct Request {
+struct SimulatedRequest {
     pass: Pass,
     ends_at: u64,
 }
 
 /// The socket of a proxy: connections that it has not accepted yet. None is made while no proxy listens.
 #[derive(Default)]
-struct Socket {
+struct SimulatedSocket {
     listening: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
     /// An ablation: who connects is told at once that nothing is in flight.
     lies: bool,
 }
 
-impl ProxySocket for Socket {
+impl ProxySocket for SimulatedSocket {
     fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>> {
         let (here, there) = tokio::io::duplex(BUFFER);
         let listening = self.listening.lock().unwrap();
@@ -118,7 +118,8 @@ fn lying(proxy: DuplexStream) -> DuplexStream {
 
 impl Proxies {
     pub(crate) fn new(seed: u64, are_there: bool, switches: Switches) -> Self {
-        let socket = || Arc::new(Socket { lies: switches.no_wait_for_gates, ..Socket::default() });
+        let socket =
+            || Arc::new(SimulatedSocket { lies: switches.no_wait_for_gates, ..SimulatedSocket::default() });
         let proxy = |_| SimulatedProxy { socket: socket(), ..SimulatedProxy::default() };
         let of_hosts = (0..if are_there { HOSTS } else { 0 }).map(proxy).collect();
         Self {
@@ -184,7 +185,7 @@ impl SimulatedProxy {
         let main = async move |shutdown| {
             tokio::join!(run(host, connections, saved, shutdown), addresses);
         };
-        self.process = Some(Process::start(instance, clock, main));
+        self.process = Some(SimulatedProcess::start(instance, clock, main));
     }
 
     fn kill(&mut self, until: u64) {
@@ -309,7 +310,7 @@ impl World {
         let proxy = &mut self.proxies.of_hosts[host];
         match proxy.gates.enter(pod, assignment) {
             Ok(pass) => {
-                proxy.requests.push(Request { pass, ends_at: self.clock.now + takes });
+                proxy.requests.push(SimulatedRequest { pass, ends_at: self.clock.now + takes });
                 self.stats.let_in += 1;
                 self.check_let_in(host, pod, assignment);
             }

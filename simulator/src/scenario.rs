@@ -1,10 +1,10 @@
 //! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
 //! random except when the faults of the scenario occur.
 
-use crate::bus::{EngineCall, EngineRequest};
+use crate::bus::{EngineRequest, HostCall};
 use crate::clients::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check};
 use crate::expected_state::ExpectedService;
-use crate::observed_state::ObservedPod;
+use crate::observed_state::SimulatedPod;
 use crate::process_id::{HOSTS, ProcessId, SCHEDULERS, WORKERS};
 use crate::world::World;
 
@@ -346,7 +346,7 @@ impl Director {
         }
         let host = world.random.below(HOSTS);
         let observed = &world.observed;
-        let may_fall_ill = |pod: &ObservedPod| {
+        let may_fall_ill = |pod: &SimulatedPod| {
             let current = observed.services.get(&pod.service).map(|service| service.image.as_str());
             has_check(&pod.image) && (!self.updates || current != Some(pod.image.as_str()))
         };
@@ -408,7 +408,7 @@ impl Director {
 /// Delays the first waiting start of a container until `until`; returns its host.
 fn delay_start(world: &World, until: u64) -> Option<usize> {
     let mut bus = world.bus.lock();
-    let is_start = |request: &&mut EngineRequest| matches!(request.call, EngineCall::Run(_));
+    let is_start = |request: &&mut EngineRequest| matches!(request.call, HostCall::Run(_));
     let start = bus.engine_requests.iter_mut().find(is_start)?;
     start.delayed_until = until;
     start.process.host()
@@ -419,7 +419,7 @@ fn is_starting(world: &World, host: usize) -> bool {
     let bus = world.bus.lock();
     bus.engine_requests
         .iter()
-        .any(|request| matches!(request.call, EngineCall::Run(_)) && request.process.host() == Some(host))
+        .any(|request| matches!(request.call, HostCall::Run(_)) && request.process.host() == Some(host))
 }
 
 /// The host on which the pod runs according to Redis, if its worker has a valid lease.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use common::store::RedisCommand;
 use worker::runtime::RuntimeError;
 
-use crate::bus::{EngineCall, EngineRequest, RedisRequest};
+use crate::bus::{EngineRequest, HostCall, RedisRequest};
 use crate::host::EngineReply;
 use crate::process_id::ProcessId;
 use crate::world::World;
@@ -14,7 +14,7 @@ use crate::world::World;
 const ENGINE_TIMEOUT: u64 = 10_000;
 
 /// A request that can be executed now, by its index on the bus.
-enum Candidate {
+enum StepCandidate {
     Redis(usize),
     Engine(usize),
 }
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Returns the first candidates, at most `limit`.
-    fn candidates(&self, limit: usize) -> Vec<Candidate> {
+    fn candidates(&self, limit: usize) -> Vec<StepCandidate> {
         let (now, faults) = (self.clock.now, &self.faults);
         let bus = self.bus.lock();
         let mut seen_connections = Vec::new();
@@ -57,7 +57,7 @@ impl World {
             let is_deliverable =
                 now >= faults.redis_stalled_until && now >= request.delayed_until && !is_cut_off;
             if is_first && (faults.are_over || is_deliverable) && !self.blocks(request) {
-                candidates.push(Candidate::Redis(index));
+                candidates.push(StepCandidate::Redis(index));
             }
         }
         for (index, request) in bus.engine_requests.iter().enumerate() {
@@ -65,7 +65,7 @@ impl World {
             let is_timed_out = now > request.sent_at + ENGINE_TIMEOUT;
             let is_due = now >= request.delayed_until;
             if is_timed_out || (is_due && (faults.are_over || !hangs)) {
-                candidates.push(Candidate::Engine(index));
+                candidates.push(StepCandidate::Engine(index));
             }
         }
         candidates
@@ -87,13 +87,13 @@ impl World {
             return None;
         }
         match candidates[self.random.below(candidates.len())] {
-            Candidate::Redis(index) => {
+            StepCandidate::Redis(index) => {
                 let request = self.bus.lock().redis_requests.remove(index);
                 let process = request.process;
                 self.deliver(request);
                 Some(process)
             }
-            Candidate::Engine(index) => {
+            StepCandidate::Engine(index) => {
                 let request = self.bus.lock().engine_requests.remove(index);
                 let process = request.process;
                 self.answer_engine_request(request);
@@ -261,14 +261,14 @@ impl World {
         let now = self.clock.now;
         if now > request.sent_at + ENGINE_TIMEOUT && now < self.faults.engine_hangs_until[host] {
             self.log(process, format_args!("{} -> the engine hangs", describe_call(&request.call)));
-            if matches!(request.call, EngineCall::Stop(..)) {
+            if matches!(request.call, HostCall::Stop(..)) {
                 // It was decided, also if nothing comes of it.
                 self.watch_engine(host, &request);
             }
             drop(request.reply.send(Err(RuntimeError::Engine("timed out".to_owned()))));
             return;
         }
-        if let EngineCall::Stop(_, grace) = request.call
+        if let HostCall::Stop(_, grace) = request.call
             && request.delayed_until == request.sent_at
             && grace > 0
         {
@@ -294,11 +294,11 @@ impl World {
             7..=9 => engine.execute(&request.call, true).and_then(|_| error("reply lost")),
             _ => engine.execute(&request.call, true),
         };
-        if let EngineCall::Stop(handle, _) | EngineCall::Halt(handle) = &request.call {
+        if let HostCall::Stop(handle, _) | HostCall::Halt(handle) = &request.call {
             self.note_end(host, handle);
         }
-        self.stats.starts += u64::from(matches!(request.call, EngineCall::Run(_)) && reply.is_ok());
-        if !matches!(request.call, EngineCall::Ping) || reply.is_err() {
+        self.stats.starts += u64::from(matches!(request.call, HostCall::Run(_)) && reply.is_ok());
+        if !matches!(request.call, HostCall::Ping) || reply.is_err() {
             let (call, outcome) = (describe_call(&request.call), describe_reply(&reply));
             self.log(process, format_args!("{call} -> {outcome}"));
         }
@@ -306,16 +306,16 @@ impl World {
     }
 }
 
-fn describe_call(call: &EngineCall) -> String {
+fn describe_call(call: &HostCall) -> String {
     match call {
-        EngineCall::Ping => "ping the engine".to_owned(),
-        EngineCall::List => "list containers".to_owned(),
-        EngineCall::Image(image) => format!("image {image}"),
-        EngineCall::Run(request) => format!("RUN {}", request.identity.pod.short()),
-        EngineCall::Restart(handle) => format!("RESTART {handle}"),
-        EngineCall::Stop(handle, _) => format!("STOP {handle}"),
-        EngineCall::Halt(handle) => format!("HALT {handle}"),
-        EngineCall::Check(handle) => format!("check {handle}"),
+        HostCall::Ping => "ping the engine".to_owned(),
+        HostCall::List => "list containers".to_owned(),
+        HostCall::Image(image) => format!("image {image}"),
+        HostCall::Run(request) => format!("RUN {}", request.identity.pod.short()),
+        HostCall::Restart(handle) => format!("RESTART {handle}"),
+        HostCall::Stop(handle, _) => format!("STOP {handle}"),
+        HostCall::Halt(handle) => format!("HALT {handle}"),
+        HostCall::Check(handle) => format!("check {handle}"),
     }
 }
 

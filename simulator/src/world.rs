@@ -5,19 +5,19 @@ use std::fmt::Display;
 
 use crate::bus::{RedisRequest, SharedBus};
 use crate::checks::Checks;
-use crate::clients::Clients;
+use crate::clients::SimulatedClients;
 use crate::clock::{SimulatedClock, TimingMillis};
 use crate::cluster::SimulatedCluster;
-use crate::faults::Faults;
+use crate::faults::ScheduleFaults;
 use crate::hints::PendingHint;
 use crate::host::must_not_run_twice;
-use crate::observed_state::{ObservedState, PodIdCache};
+use crate::observed_state::{PodIdCache, SimulatedState};
 use crate::process_id::{PROCESSES, ProcessId, WORKERS};
 use crate::proxies::{DRAIN, Proxies};
 use crate::random::Random;
 use crate::redis::RedisConnection;
 use crate::scripts::Scripts;
-use crate::{RunOptions, Scenario, Stats, Switches};
+use crate::{Scenario, ScheduleOptions, Stats, Switches};
 
 /// All processes are polled when this many milliseconds have passed since the last time. In between, only the
 /// process is polled that has just received a reply.
@@ -39,9 +39,9 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) cluster: SimulatedCluster,
     pub(crate) proxies: Proxies,
-    pub(crate) clients: Clients,
-    pub(crate) faults: Faults,
-    pub(crate) observed: ObservedState,
+    pub(crate) clients: SimulatedClients,
+    pub(crate) faults: ScheduleFaults,
+    pub(crate) observed: SimulatedState,
     pub(crate) pod_ids: PodIdCache,
     pub(crate) checks: Checks,
     pub(crate) trace: Trace,
@@ -72,7 +72,7 @@ impl Trace {
 }
 
 impl World {
-    pub(crate) fn new(options: &RunOptions<'_>) -> Self {
+    pub(crate) fn new(options: &ScheduleOptions<'_>) -> Self {
         let mut redis = RedisConnection::connect(options.redis);
         redis.execute(&["FLUSHALL"]);
         let scripts = Scripts::new(options.scripts);
@@ -80,11 +80,11 @@ impl World {
         let bus = SharedBus::default();
         let clock = SimulatedClock::new();
         let timing = if random.per_mille(100) { TimingMillis::DEFAULT } else { TimingMillis::SHORT };
-        let faults = Faults::new(&mut random, options.seed);
+        let faults = ScheduleFaults::new(&mut random, options.seed);
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
         let proxies = Proxies::new(options.seed, options.scenario == Scenario::HandOver, options.switches);
-        let clients = Clients::new(Random::new(random.next()), proxies.are_there().then_some(DRAIN));
+        let clients = SimulatedClients::new(Random::new(random.next()), proxies.are_there().then_some(DRAIN));
         let cluster = SimulatedCluster::new(&bus, has_slow_disks, clock.now, &mut random);
         let mut world = Self {
             switches: options.switches,
@@ -101,7 +101,7 @@ impl World {
             proxies,
             clients,
             faults,
-            observed: ObservedState::default(),
+            observed: SimulatedState::default(),
             pod_ids: PodIdCache::default(),
             checks: Checks::default(),
             trace: Trace(options.is_traced.then(Vec::new)),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use kubeleet_simulator::{
-    LoadedScripts, RunOptions, Scenario, Stats, Switches, runs_in_background, simulate,
+    LoadedScripts, Scenario, ScheduleOptions, Stats, Switches, runs_in_background, simulate,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ impl Run {
 }
 
 fn execute(run: &Run) -> Outcome {
-    let options = RunOptions {
+    let options = ScheduleOptions {
         redis: &run.redis,
         scripts: &run.scripts,
         seed: run.seed,

@@ -27,12 +27,12 @@ pub enum EngineFault {
     Replace(&'static str, &'static str),
 }
 
-type Faults = Arc<Mutex<Vec<(String, EngineFault)>>>;
+type EngineFaults = Arc<Mutex<Vec<(String, EngineFault)>>>;
 
 /// A unix socket that forwards to an engine's. Dropped, it closes its connections.
 pub struct FaultyEngine {
     path: PathBuf,
-    faults: Faults,
+    faults: EngineFaults,
     task: AbortHandle,
     _directory: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ impl FaultyEngine {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("engine.sock");
         let listener = UnixListener::bind(&path).unwrap();
-        let (faults, engine) = (Faults::default(), socket.to_owned());
+        let (faults, engine) = (EngineFaults::default(), socket.to_owned());
         let faults_of_task = faults.clone();
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
@@ -85,7 +85,7 @@ impl Drop for FaultyEngine {
 }
 
 /// Serves one request; the connection ends after it, so that every request is seen.
-async fn serve(mut client: UnixStream, engine: &Path, faults: &Faults) -> std::io::Result<()> {
+async fn serve(mut client: UnixStream, engine: &Path, faults: &EngineFaults) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() > MAX_HEAD || client.read_buf(&mut head).await? == 0 {

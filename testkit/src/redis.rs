@@ -27,7 +27,7 @@ const LOG: &str = "log";
 
 /// The program of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
+pub enum RedisProgram {
     /// `redis-server`.
     Server,
     /// `redis-sentinel`.
@@ -50,7 +50,7 @@ enum Launch {
     /// `redis-server` with these arguments, and those for port and folder.
     Arguments(Vec<String>),
     /// A program with the configuration file in the folder.
-    Conf(Program),
+    Conf(RedisProgram),
 }
 
 impl Redis {
@@ -98,7 +98,7 @@ impl Redis {
     /// the caller has written to [`Redis::conf_path`], and appends its log to `log` beside it.
     ///
     /// `login` is what this harness logs in as: `user:password@`, or nothing.
-    pub fn with_conf(program: Program, folder: &Path, login: &str) -> Self {
+    pub fn with_conf(program: RedisProgram, folder: &Path, login: &str) -> Self {
         fs::create_dir_all(folder).unwrap();
         Self {
             process: Mutex::new(None),
@@ -124,8 +124,8 @@ impl Redis {
             }
             Launch::Conf(program) => {
                 let program = match program {
-                    Program::Server => "redis-server",
-                    Program::Sentinel => "redis-sentinel",
+                    RedisProgram::Server => "redis-server",
+                    RedisProgram::Sentinel => "redis-sentinel",
                 };
                 let log = fs::File::options().create(true).append(true).open(self.folder.join(LOG)).unwrap();
                 // With SIGXFSZ ignored, a write beyond a limit of the file size fails as on a full disk.

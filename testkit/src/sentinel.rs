@@ -7,7 +7,7 @@ use ::redis::{FromRedisValue, RedisError};
 use tempfile::TempDir;
 
 use crate::eventually::{check, eventually};
-use crate::redis::{Program, Redis, query};
+use crate::redis::{Redis, RedisProgram, query};
 
 /// The name under which the Sentinels watch the master.
 pub const MASTER_NAME: &str = "mymaster";
@@ -23,11 +23,11 @@ pub struct SentinelTrio {
     /// Its replicas, until a failover.
     pub replicas: Vec<Redis>,
     /// The three Sentinels.
-    pub sentinels: Sentinels,
+    pub sentinels: SentinelProcesses,
 }
 
 /// Three Sentinels.
-pub struct Sentinels {
+pub struct SentinelProcesses {
     /// The processes.
     pub processes: Vec<Redis>,
     _folder: TempDir,
@@ -48,7 +48,7 @@ impl SentinelTrio {
             replica.wait_in_sync_with(&master).await;
             started.push(replica);
         }
-        let sentinels = Sentinels::start(master.port(), down_after);
+        let sentinels = SentinelProcesses::start(master.port(), down_after);
         eventually("the Sentinels know each other and the replicas", || {
             check_complete(sentinels.processes.iter().map(Redis::url), replicas)
         })
@@ -62,11 +62,12 @@ impl SentinelTrio {
     }
 }
 
-impl Sentinels {
+impl SentinelProcesses {
     fn start(master: u16, down_after: [Duration; 3]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let start = |(number, down_after): (usize, Duration)| {
-            let sentinel = Redis::with_conf(Program::Sentinel, &folder.path().join(number.to_string()), "");
+            let sentinel =
+                Redis::with_conf(RedisProgram::Sentinel, &folder.path().join(number.to_string()), "");
             let conf = format!(
                 "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER_NAME} 127.0.0.1 {master} {QUORUM}\n\
                  sentinel down-after-milliseconds {MASTER_NAME} {}\n\

@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::json;
 use testkit::SentinelTrio;
 use testkit::redis::connect;
-use testkit::sentinel::Sentinels;
+use testkit::sentinel::SentinelProcesses;
 use tokio::task::JoinSet;
 
 use crate::args::Args;
@@ -164,7 +164,7 @@ async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, 
 }
 
 /// Writes at a fixed rate to the master that the Sentinels name. Returns when each write was accepted.
-async fn write(sentinels: Arc<Sentinels>, begin: Instant, duration: Duration) -> Vec<Duration> {
+async fn write(sentinels: Arc<SentinelProcesses>, begin: Instant, duration: Duration) -> Vec<Duration> {
     let mut accepted = Vec::new();
     let mut master: Option<MultiplexedConnection> = None;
     while begin.elapsed() < duration {
@@ -184,7 +184,7 @@ async fn write(sentinels: Arc<Sentinels>, begin: Instant, duration: Duration) ->
 }
 
 /// Connects to the master that most Sentinels name.
-async fn connect_to_master(sentinels: &Sentinels) -> Option<MultiplexedConnection> {
+async fn connect_to_master(sentinels: &SentinelProcesses) -> Option<MultiplexedConnection> {
     let port = sentinels.agreed_master().await?;
     connect(&format!("redis://127.0.0.1:{port}"), COMMAND_TIMEOUT).await.ok()
 }

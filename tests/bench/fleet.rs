@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use kubeleet_tests::Http;
 use kubeleet_tests::cluster::binary;
-use kubeleet_tests::hosts::Hosts;
+use kubeleet_tests::hosts::TestHosts;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -26,14 +26,14 @@ const CONTAINER_LIMIT: Duration = Duration::from_secs(300);
 
 /// Hosts and their engines, in the same order. Dropping it ends everything that runs there.
 pub struct Fleet {
-    pub hosts: Hosts,
+    pub hosts: TestHosts,
     pub engines: Vec<Engine>,
 }
 
 impl Fleet {
     /// Starts the hosts. Returns none if this machine cannot have any, and reports why.
     pub async fn start(count: u8) -> Option<Self> {
-        let hosts = Hosts::start(count).await?;
+        let hosts = TestHosts::start(count).await?;
         let mut engines = Vec::new();
         for host in hosts.all() {
             let socket = host.docker_host();

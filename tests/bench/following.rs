@@ -10,7 +10,7 @@ use common::store::{EndpointChange, LinkOptions, Store};
 use futures_util::future::join_all;
 use kubeleet_tests::Http;
 use proxy::follow::Follower;
-use proxy::snapshot::Snapshot;
+use proxy::snapshot::RoutingSnapshot;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ const PLACED_PODS: u32 = 20_000;
 const PLACED_NODES: u32 = 500;
 const PLACED_RUNS: usize = 5;
 
-type Snapshots = watch::Receiver<Arc<Snapshot>>;
+type Snapshots = watch::Receiver<Arc<RoutingSnapshot>>;
 
 pub async fn run(args: &Args) {
     // Each follower has two connections.
@@ -56,7 +56,7 @@ fn follow(rig: &Rig) -> (Snapshots, DropGuard) {
     (snapshots, shutdown.drop_guard())
 }
 
-fn ready(snapshot: &Snapshot, service: &ServiceName) -> usize {
+fn ready(snapshot: &RoutingSnapshot, service: &ServiceName) -> usize {
     let endpoints = snapshot.endpoints.get(service).into_iter().flat_map(|all| all.iter());
     endpoints.filter(|endpoint| endpoint.state == EndpointState::Ready).count()
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::Keyspace;
 use kubeleet_tests::invariants::violations;
-use kubeleet_tests::journal::Answers;
+use kubeleet_tests::journal::WriteAnswers;
 
 use crate::load::Load;
 use crate::monitor::{DoubleRunCounts, DoubleRunMonitor};
@@ -35,7 +35,7 @@ pub struct FaultRunner {
 /// Counters at the beginning of a round.
 struct RoundStart {
     at: Instant,
-    answers: Answers,
+    answers: WriteAnswers,
     double_runs: DoubleRunCounts,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kubeleet_tests::Http;
-use kubeleet_tests::journal::{Answer, Answers, Journal, Write, WrittenService};
+use kubeleet_tests::journal::{Answer, Journal, Write, WriteAnswers, WrittenService};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use reqwest::Method;
@@ -67,7 +67,7 @@ impl Load {
     }
 
     /// The counts of all answers so far.
-    pub fn answers(&self) -> Answers {
+    pub fn answers(&self) -> WriteAnswers {
         self.journal().answers
     }
 

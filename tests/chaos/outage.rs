@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::cluster::Daemon;
+use kubeleet_tests::cluster::DaemonProcess;
 use kubeleet_tests::processes::leaders_below;
 use reqwest::Method;
 use serde_json::json;
@@ -105,7 +105,7 @@ async fn pods(stack: &Stack) -> Vec<String> {
     pods
 }
 
-fn daemons(stack: &mut Stack) -> Vec<&mut Daemon> {
+fn daemons(stack: &mut Stack) -> Vec<&mut DaemonProcess> {
     stack.apis.iter_mut().chain(&mut stack.schedulers).chain(&mut stack.workers).collect()
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::cluster::Daemon;
+use kubeleet_tests::cluster::DaemonProcess;
 use kubeleet_tests::invariants::{Running, against_containers, unrest};
 use kubeleet_tests::ports::free_port;
 use kubeleet_tests::processes::Processes;
@@ -53,13 +53,13 @@ pub struct Stack {
     /// What the worker of the first machine reaches the engine through.
     pub faulty_engine: Option<FaultyEngine>,
     /// By machine.
-    pub apis: Vec<Daemon>,
+    pub apis: Vec<DaemonProcess>,
     /// By machine.
-    pub schedulers: Vec<Daemon>,
+    pub schedulers: Vec<DaemonProcess>,
     /// By machine.
-    pub workers: Vec<Daemon>,
+    pub workers: Vec<DaemonProcess>,
     /// By machine: proxies, and where their ingress listens. Empty without proxies.
-    pub proxies: Vec<(Daemon, String)>,
+    pub proxies: Vec<(DaemonProcess, String)>,
     /// Pods that are plain processes.
     pub processes: Processes,
     prefix: String,
@@ -138,7 +138,7 @@ impl Stack {
         self.folder.path().join(format!("host{}", machine + 1))
     }
 
-    fn worker(&self, machine: Machine, more: &[(&str, &str)]) -> Daemon {
+    fn worker(&self, machine: Machine, more: &[(&str, &str)]) -> DaemonProcess {
         let node = self.node(machine);
         let host = self.faulty_engine.as_ref().map(FaultyEngine::host).unwrap_or_default();
         let mut settings = vec![("KUBELEET_NODE", node.as_str())];
@@ -158,7 +158,7 @@ impl Stack {
         self.daemon("worker", machine, &settings)
     }
 
-    fn daemon(&self, what: &str, machine: Machine, settings: &[(&str, &str)]) -> Daemon {
+    fn daemon(&self, what: &str, machine: Machine, settings: &[(&str, &str)]) -> DaemonProcess {
         let name = format!("{what}{}", machine + 1);
         let user = if what == "proxy" { "proxy" } else { "kubeleet" };
         let seconds = |duration: Duration| format!("{}s", duration.as_secs());
@@ -180,7 +180,7 @@ impl Stack {
             }
         }
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Daemon::start(what, environment, self.folder.path().join(format!("{name}.log")))
+        DaemonProcess::start(what, environment, self.folder.path().join(format!("{name}.log")))
     }
 
     /// The beginning of the names of all nodes.
@@ -215,7 +215,7 @@ impl Stack {
 
     /// Clients of all APIs, by machine.
     pub fn https(&self) -> Vec<Http> {
-        self.apis.iter().map(Daemon::http).collect()
+        self.apis.iter().map(DaemonProcess::http).collect()
     }
 
     /// The first API, once it is ready.

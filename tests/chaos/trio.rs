@@ -10,7 +10,7 @@ use kubeleet_tests::Keyspace;
 use redis::{FromRedisValue, RedisError};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use testkit::eventually::{check, eventually_within};
-use testkit::redis::{Program, Redis, connect};
+use testkit::redis::{Redis, RedisProgram, connect};
 use testkit::sentinel;
 
 use crate::net::{Machine, Net};
@@ -50,7 +50,7 @@ impl Deref for Server {
 }
 
 impl Server {
-    async fn new(net: &mut Net, machine: Machine, program: Program, folder: &Path) -> Self {
+    async fn new(net: &mut Net, machine: Machine, program: RedisProgram, folder: &Path) -> Self {
         let redis = Redis::with_conf(program, folder, &format!("admin:{PASSWORD}@"));
         let public = net.proxy(machine, redis.port()).await;
         Self { redis, public }
@@ -116,9 +116,9 @@ impl SentinelStack {
         let mut trio = Self { redis: Vec::new(), sentinels: Vec::new() };
         for machine in 0..3 {
             let redis = folder.join(format!("redis{}", machine + 1));
-            trio.redis.push(Server::new(net, machine, Program::Server, &redis).await);
+            trio.redis.push(Server::new(net, machine, RedisProgram::Server, &redis).await);
             let sentinel = folder.join(format!("sentinel{}", machine + 1));
-            trio.sentinels.push(Server::new(net, machine, Program::Sentinel, &sentinel).await);
+            trio.sentinels.push(Server::new(net, machine, RedisProgram::Sentinel, &sentinel).await);
         }
         for machine in 0..3 {
             trio.launch_redis(machine, 0);

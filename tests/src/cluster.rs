@@ -28,7 +28,7 @@ use crate::{Keyspace, LIMIT, Redis};
 
 /// How fast failures are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timing {
+pub enum ClusterTiming {
     /// 5 s, 15 s, 20 s: the defaults.
     Default,
     /// 0.5 s, 2 s, 3 s.
@@ -37,22 +37,22 @@ pub enum Timing {
     Medium,
 }
 
-impl Timing {
+impl ClusterTiming {
     /// The silence after which a node is declared dead.
     pub fn dead_after(self) -> Duration {
         Duration::from_secs(match self {
-            Timing::Default => 20,
-            Timing::Short => 3,
-            Timing::Medium => 5,
+            ClusterTiming::Default => 20,
+            ClusterTiming::Short => 3,
+            ClusterTiming::Medium => 5,
         })
     }
 
     /// The settings without their prefix, with their values.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Timing::Default => &[],
-            Timing::Short => &[("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "3s")],
-            Timing::Medium => &[("HEARTBEAT", "1s"), ("FENCE_AFTER", "3s"), ("DEAD_AFTER", "5s")],
+            ClusterTiming::Default => &[],
+            ClusterTiming::Short => &[("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "3s")],
+            ClusterTiming::Medium => &[("HEARTBEAT", "1s"), ("FENCE_AFTER", "3s"), ("DEAD_AFTER", "5s")],
         }
     }
 }
@@ -65,13 +65,13 @@ pub struct Cluster {
     pub prefix: String,
     /// Its process pods.
     pub processes: Processes,
-    timing: Timing,
+    timing: ClusterTiming,
     folder: TempDir,
 }
 
 impl Cluster {
     /// Starts Redis and nothing else.
-    pub async fn new(timing: Timing) -> Self {
+    pub async fn new(timing: ClusterTiming) -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let prefix = format!("kt-{}-{}", std::process::id(), &unique[..8]);
         let folder = tempfile::tempdir().unwrap();
@@ -85,12 +85,12 @@ impl Cluster {
     }
 
     /// Starts an API and waits until it is ready.
-    pub async fn api(&self) -> Daemon {
+    pub async fn api(&self) -> DaemonProcess {
         self.api_with(&[]).await
     }
 
     /// [`Cluster::api`] with further settings.
-    pub async fn api_with(&self, settings: &[(&str, &str)]) -> Daemon {
+    pub async fn api_with(&self, settings: &[(&str, &str)]) -> DaemonProcess {
         let listen = format!("127.0.0.1:{}", free_port());
         let mut all = vec![("KUBELEET_LISTEN", listen.as_str())];
         all.extend(settings);
@@ -108,32 +108,32 @@ impl Cluster {
     }
 
     /// Starts a scheduler.
-    pub fn scheduler(&self) -> Daemon {
+    pub fn scheduler(&self) -> DaemonProcess {
         self.scheduler_named("scheduler")
     }
 
     /// Starts a scheduler with a log file of this name.
-    pub fn scheduler_named(&self, name: &str) -> Daemon {
+    pub fn scheduler_named(&self, name: &str) -> DaemonProcess {
         self.start("scheduler", name, &[])
     }
 
     /// [`Cluster::scheduler`] with further settings.
-    pub fn scheduler_with(&self, settings: &[(&str, &str)]) -> Daemon {
+    pub fn scheduler_with(&self, settings: &[(&str, &str)]) -> DaemonProcess {
         self.start("scheduler", "scheduler", settings)
     }
 
     /// Starts `kubeleet healthcheck` of `api`, `scheduler` or `worker`; the result is its exit code.
-    pub fn healthcheck(&self, of: &str) -> Daemon {
+    pub fn healthcheck(&self, of: &str) -> DaemonProcess {
         self.start(&format!("healthcheck {of}"), "healthcheck", &[])
     }
 
     /// Starts the worker of a node, by its short name, on `docker`, `process` or `sim`.
-    pub fn worker(&self, short: &str, runtime: &str) -> Daemon {
+    pub fn worker(&self, short: &str, runtime: &str) -> DaemonProcess {
         self.worker_with(short, runtime, &[])
     }
 
     /// [`Cluster::worker`] with further settings.
-    pub fn worker_with(&self, short: &str, runtime: &str, settings: &[(&str, &str)]) -> Daemon {
+    pub fn worker_with(&self, short: &str, runtime: &str, settings: &[(&str, &str)]) -> DaemonProcess {
         let node = self.node(short);
         let mut all = vec![("KUBELEET_NODE", node.as_str()), ("KUBELEET_RUNTIME", runtime)];
         all.extend(settings);
@@ -141,23 +141,23 @@ impl Cluster {
     }
 
     /// [`Cluster::worker`] behind a command line prefix that enters namespaces.
-    pub fn worker_within(&self, entry: &[&str], short: &str, runtime: &str) -> Daemon {
+    pub fn worker_within(&self, entry: &[&str], short: &str, runtime: &str) -> DaemonProcess {
         let entry: Vec<String> = entry.iter().map(|word| (*word).to_owned()).collect();
         let node = self.node(short);
         let settings = [("KUBELEET_NODE", node.as_str()), ("KUBELEET_RUNTIME", runtime)];
         let (environment, log) = (self.environment(&settings), self.log_of(&node));
-        Daemon::start_within(&entry, "worker", environment, log)
+        DaemonProcess::start_within(&entry, "worker", environment, log)
     }
 
     /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers
     /// of one machine measure at different moments, so that they fill evenly.
-    pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> Daemon {
+    pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> DaemonProcess {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
     /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on
     /// this host.
-    pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> Daemon {
+    pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
         // One proxy of a machine has the ports to which its rules lead; a test that is about names says so.
         let mut all = vec![
@@ -170,8 +170,8 @@ impl Cluster {
         self.start("proxy", &format!("proxy-{name}"), &all)
     }
 
-    fn start(&self, what: &str, name: &str, settings: &[(&str, &str)]) -> Daemon {
-        Daemon::start(what, self.environment(settings), self.log_of(name))
+    fn start(&self, what: &str, name: &str, settings: &[(&str, &str)]) -> DaemonProcess {
+        DaemonProcess::start(what, self.environment(settings), self.log_of(name))
     }
 
     fn log_of(&self, name: &str) -> PathBuf {
@@ -200,7 +200,7 @@ impl Cluster {
     }
 
     /// How fast failures are noticed.
-    pub fn timing(&self) -> Timing {
+    pub fn timing(&self) -> ClusterTiming {
         self.timing
     }
 
@@ -242,7 +242,7 @@ impl Cluster {
 }
 
 /// One process. Dropped, it is killed, and the end of its log is printed if the test failed.
-pub struct Daemon {
+pub struct DaemonProcess {
     entry: Vec<String>,
     program: PathBuf,
     what: String,
@@ -251,13 +251,13 @@ pub struct Daemon {
     process: Option<ChildGuard>,
 }
 
-impl Daemon {
+impl DaemonProcess {
     /// Starts a daemon with exactly this environment, and its log in this file.
     pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
         Self::start_within(&[], what, environment, log)
     }
 
-    /// [`Daemon::start`] behind a command line prefix that enters the namespaces of a host.
+    /// [`DaemonProcess::start`] behind a command line prefix that enters the namespaces of a host.
     pub fn start_within(
         entry: &[String],
         what: &str,
@@ -384,7 +384,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for DaemonProcess {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {

@@ -40,7 +40,7 @@ pub struct Docker {
 
 /// A container of the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Container {
+pub struct ListedContainer {
     /// Its name, without the slash.
     pub name: String,
     /// The id that the engine gave it.
@@ -85,7 +85,7 @@ impl Docker {
     }
 
     /// The containers of this test's nodes, including those that have ended.
-    pub async fn containers(&self) -> Vec<Container> {
+    pub async fn containers(&self) -> Vec<ListedContainer> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
     }
@@ -93,7 +93,7 @@ impl Docker {
     /// The running containers of this test's nodes.
     pub async fn running(&self) -> Vec<Running> {
         let containers = self.containers().await;
-        containers.iter().filter(|container| container.running).map(Container::identity).collect()
+        containers.iter().filter(|container| container.running).map(ListedContainer::identity).collect()
     }
 
     /// The running containers, each with the id of its first process on this machine.
@@ -288,7 +288,7 @@ impl Docker {
         output.iter().map(ToString::to_string).collect()
     }
 
-    async fn labelled(&self) -> Vec<Container> {
+    async fn labelled(&self) -> Vec<ListedContainer> {
         labelled(&self.client).await
     }
 
@@ -336,7 +336,7 @@ pub(crate) fn recipe() -> Recipe<'static> {
     Recipe { programs: &*PROGRAMS, command: &["/bin/sh", "-c", SLEEP], ..Recipe::default() }
 }
 
-impl Container {
+impl ListedContainer {
     /// `kubeleet.node`.
     pub fn node(&self) -> &str {
         self.label("kubeleet.node")
@@ -369,11 +369,11 @@ fn first_process(container: &str) -> Option<Pid> {
     Pid::from_raw(found.file_name().to_str()?.parse().ok()?)
 }
 
-async fn labelled(client: &Client) -> Vec<Container> {
+async fn labelled(client: &Client) -> Vec<ListedContainer> {
     let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
     let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
     let found = client.list_containers(Some(options)).await.unwrap();
-    let read = |summary: bollard::models::ContainerSummary| Container {
+    let read = |summary: bollard::models::ContainerSummary| ListedContainer {
         name: summary
             .names
             .unwrap_or_default()

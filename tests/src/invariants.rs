@@ -12,11 +12,11 @@ use common::node::Resource;
 use common::payload::Payload;
 
 use crate::Keyspace;
-use crate::keyspace::Entry;
+use crate::keyspace::KeyEntry;
 
 /// Where a payload can be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum PodLocation {
     /// `sq`.
     Waiting,
     /// `fq:<scheduler>`.
@@ -33,19 +33,19 @@ enum Place {
 
 /// A payload and where it is stored.
 struct Found<'a> {
-    place: Place,
+    place: PodLocation,
     raw: &'a [u8],
 }
 
 /// The fields of a pod's record that the invariants use.
-struct Pod {
+struct CheckedPod {
     phase: Phase,
     node: String,
     /// In the order of [`Resource::ALL`].
     request: [i64; Resource::ALL.len()],
 }
 
-impl Pod {
+impl CheckedPod {
     /// Whether its node has reserved resources for it.
     fn has_reservation(&self) -> bool {
         matches!(self.phase, Phase::Assigned | Phase::Running | Phase::Stopping)
@@ -56,14 +56,18 @@ impl Pod {
         self.phase == Phase::Pending || self.has_reservation()
     }
 
-    fn allows(&self, place: &Place) -> bool {
+    fn allows(&self, place: &PodLocation) -> bool {
         match (self.phase, place) {
-            (Phase::Pending, Place::Waiting | Place::InFlight(_) | Place::Unschedulable) => true,
-            (Phase::Assigned, Place::Queued(node) | Place::Starting(node)) => *node == self.node,
-            (Phase::Running, Place::Running(node)) => *node == self.node,
-            (Phase::Stopping, Place::Queued(node) | Place::Starting(node) | Place::Running(node)) => {
-                *node == self.node
-            }
+            (
+                Phase::Pending,
+                PodLocation::Waiting | PodLocation::InFlight(_) | PodLocation::Unschedulable,
+            ) => true,
+            (Phase::Assigned, PodLocation::Queued(node) | PodLocation::Starting(node)) => *node == self.node,
+            (Phase::Running, PodLocation::Running(node)) => *node == self.node,
+            (
+                Phase::Stopping,
+                PodLocation::Queued(node) | PodLocation::Starting(node) | PodLocation::Running(node),
+            ) => *node == self.node,
             _ => false,
         }
     }
@@ -86,7 +90,7 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
             ));
         }
         for other in
-            places.iter().filter(|found| !pod.is_active() && matches!(found.place, Place::Running(_)))
+            places.iter().filter(|found| !pod.is_active() && matches!(found.place, PodLocation::Running(_)))
         {
             wrong.push(format!("pod {uuid} is {} and its payload is in {:?}", pod.phase, other.place));
         }
@@ -150,7 +154,7 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
         }
     }
     for (service, entry) in keyspace.below("service:") {
-        let Entry::Hash(_) = entry else { continue };
+        let KeyEntry::Hash(_) = entry else { continue };
         wrong.extend(service_unrest(keyspace, service, &pods, Newer::IsWrong));
     }
     wrong.extend(strays(keyspace, &pods));
@@ -178,7 +182,7 @@ enum Newer {
 fn service_unrest(
     keyspace: &Keyspace,
     service: &str,
-    pods: &BTreeMap<String, Pod>,
+    pods: &BTreeMap<String, CheckedPod>,
     newer: Newer,
 ) -> Vec<String> {
     let key = format!("service:{service}");
@@ -195,7 +199,7 @@ fn service_unrest(
     };
     let mut wrong = Vec::new();
     let mut taken = BTreeSet::new();
-    if let Some(Entry::Hash(slots)) = keyspace.get(&format!("slots:{service}")) {
+    if let Some(KeyEntry::Hash(slots)) = keyspace.get(&format!("slots:{service}")) {
         for (index, uuid) in slots {
             let uuid = String::from_utf8_lossy(uuid).into_owned();
             let phase = pods.get(&uuid).map(|pod| pod.phase);
@@ -216,7 +220,7 @@ fn service_unrest(
 }
 
 /// Active pods that nothing wants: they are in no slot and were not pushed.
-fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
     for (service, _) in keyspace.below("slots:") {
         wanted.extend(keyspace.elements(&format!("slots:{service}")));
@@ -281,13 +285,13 @@ pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> 
     pairs
 }
 
-fn records(keyspace: &Keyspace) -> BTreeMap<String, Pod> {
+fn records(keyspace: &Keyspace) -> BTreeMap<String, CheckedPod> {
     let read = |uuid: &str| {
         let key = format!("pod:{uuid}");
         let phase = Phase::parse(&keyspace.field(&key, "phase"))?;
         let node = keyspace.field(&key, "node");
         let request = Resource::ALL.map(|resource| number(keyspace, &key, resource.field()));
-        Some((uuid.to_owned(), Pod { phase, node, request }))
+        Some((uuid.to_owned(), CheckedPod { phase, node, request }))
     };
     keyspace.below("pod:").filter_map(|(uuid, _)| read(uuid)).collect()
 }
@@ -305,14 +309,14 @@ fn payloads(keyspace: &Keyspace) -> BTreeMap<String, Vec<Found<'_>>> {
     found
 }
 
-fn place(key: &str) -> Option<Place> {
+fn place(key: &str) -> Option<PodLocation> {
     match key.split_once(':') {
-        None if key == "sq" => Some(Place::Waiting),
-        None if key == "uq" => Some(Place::Unschedulable),
-        Some(("fq", scheduler)) => Some(Place::InFlight(scheduler.to_owned())),
-        Some(("pq", node)) => Some(Place::Queued(node.to_owned())),
-        Some(("rq", node)) => Some(Place::Starting(node.to_owned())),
-        Some(("cs", node)) => Some(Place::Running(node.to_owned())),
+        None if key == "sq" => Some(PodLocation::Waiting),
+        None if key == "uq" => Some(PodLocation::Unschedulable),
+        Some(("fq", scheduler)) => Some(PodLocation::InFlight(scheduler.to_owned())),
+        Some(("pq", node)) => Some(PodLocation::Queued(node.to_owned())),
+        Some(("rq", node)) => Some(PodLocation::Starting(node.to_owned())),
+        Some(("cs", node)) => Some(PodLocation::Running(node.to_owned())),
         _ => None,
     }
 }
@@ -323,10 +327,10 @@ pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
     all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
 }
 
-fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (node, _) in keyspace.below("node:") {
-        let reserved_for: Vec<&Pod> =
+        let reserved_for: Vec<&CheckedPod> =
             pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
         let sums = Resource::ALL.iter().enumerate().map(|(at, resource)| {
             (resource.used_field(), reserved_for.iter().map(|pod| pod.request[at]).sum())
@@ -372,7 +376,7 @@ pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = Vec::new();
     for (node, _) in keyspace.below("node:") {
-        let reserved_for: Vec<&Pod> =
+        let reserved_for: Vec<&CheckedPod> =
             pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
         let sums = Resource::ALL.iter().enumerate().map(|(at, resource)| {
             (resource.field().to_owned(), reserved_for.iter().map(|pod| pod.request[at]).sum())
@@ -400,9 +404,9 @@ mod tests {
 
     const PAYLOAD: &[u8] = br#"{"name":"web","uuid":"one","image":"i","replica":0}"#;
 
-    fn hash(fields: &[(&str, &str)]) -> Entry {
+    fn hash(fields: &[(&str, &str)]) -> KeyEntry {
         let field = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
-        Entry::Hash(fields.iter().map(field).collect())
+        KeyEntry::Hash(fields.iter().map(field).collect())
     }
 
     /// One pod with its record, a node with this number of reserved pods, and the payload in these places.
@@ -413,8 +417,8 @@ mod tests {
         ];
         for place in places {
             let entry = match place.starts_with("cs:") {
-                true => Entry::Set([PAYLOAD.to_vec()].into()),
-                false => Entry::List(vec![PAYLOAD.to_vec()]),
+                true => KeyEntry::Set([PAYLOAD.to_vec()].into()),
+                false => KeyEntry::List(vec![PAYLOAD.to_vec()]),
             };
             entries.push((place, entry));
         }

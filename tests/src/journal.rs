@@ -53,7 +53,7 @@ pub enum Answer {
 
 /// How many responses of each kind there were.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Answers {
+pub struct WriteAnswers {
     /// [`Answer::Durable`].
     pub durable: u64,
     /// [`Answer::Stored`].
@@ -62,7 +62,7 @@ pub struct Answers {
     pub unknown: u64,
 }
 
-impl Answers {
+impl WriteAnswers {
     /// The difference to an earlier count.
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Answers {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct JournalEntry {
     /// The states it may be in, the newest last.
     possible: Vec<Option<WrittenService>>,
     /// A response is outstanding or was lost: the write may still be carried out.
@@ -85,9 +85,9 @@ struct Entry {
 /// All writes so far and their responses.
 #[derive(Debug, Default)]
 pub struct Journal {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, JournalEntry>,
     /// All responses so far.
-    pub answers: Answers,
+    pub answers: WriteAnswers,
 }
 
 /// The result of comparing the journal with a cluster.
@@ -180,7 +180,7 @@ fn stored(keyspace: &Keyspace, name: &str) -> Option<WrittenService> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::Entry;
+    use crate::keyspace::KeyEntry;
 
     const ONE: WrittenService = WrittenService { replicas: 1, version: 1 };
     const TWO: WrittenService = WrittenService { replicas: 2, version: 2 };
@@ -192,7 +192,7 @@ mod tests {
             [("state", "active".to_owned()), ("replicas", service.replicas.to_string()), ("labels", labels)]
         });
         let hash = |fields: [(&str, String); 3]| {
-            Entry::Hash(fields.map(|(name, value)| (name.to_owned(), value.into_bytes())).into())
+            KeyEntry::Hash(fields.map(|(name, value)| (name.to_owned(), value.into_bytes())).into())
         };
         Keyspace::with(fields.map(|fields| ("service:web", hash(fields))))
     }

@@ -9,7 +9,7 @@ use crate::Redis;
 
 /// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Entry {
+pub enum KeyEntry {
     /// A string.
     Text(Vec<u8>),
     /// A list, head first.
@@ -27,7 +27,7 @@ pub enum Entry {
 /// All keys and values at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Keyspace {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, KeyEntry>,
     expiring: BTreeSet<String>,
 }
 
@@ -66,7 +66,7 @@ impl Keyspace {
 
     /// A keyspace made up of these entries.
     #[cfg(test)]
-    pub(crate) fn with<'a>(entries: impl IntoIterator<Item = (&'a str, Entry)>) -> Self {
+    pub(crate) fn with<'a>(entries: impl IntoIterator<Item = (&'a str, KeyEntry)>) -> Self {
         let entries = entries.into_iter().map(|(key, entry)| (key.to_owned(), entry)).collect();
         Self { entries, expiring: BTreeSet::new() }
     }
@@ -78,33 +78,33 @@ impl Keyspace {
     }
 
     /// Keys and values, in the order of the keys.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &KeyEntry)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry))
     }
 
     /// The keys that start with `prefix`, without it, and their values.
-    pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
+    pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a KeyEntry)> {
         self.entries().filter_map(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
     }
 
     /// The value of a key.
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&KeyEntry> {
         self.entries.get(key)
     }
 
     /// The elements of a list or set, or the values of a hash; empty if there is no such key.
     pub fn elements(&self, key: &str) -> Vec<&[u8]> {
         match self.entries.get(key) {
-            Some(Entry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
-            Some(Entry::Set(elements)) => elements.iter().map(Vec::as_slice).collect(),
-            Some(Entry::Hash(fields)) => fields.values().map(Vec::as_slice).collect(),
+            Some(KeyEntry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
+            Some(KeyEntry::Set(elements)) => elements.iter().map(Vec::as_slice).collect(),
+            Some(KeyEntry::Hash(fields)) => fields.values().map(Vec::as_slice).collect(),
             _ => Vec::new(),
         }
     }
 
     /// Returns the fields of a hash with their values.
     pub fn fields(&self, key: &str) -> Vec<(String, String)> {
-        let Some(Entry::Hash(fields)) = self.get(key) else { return Vec::new() };
+        let Some(KeyEntry::Hash(fields)) = self.get(key) else { return Vec::new() };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         fields.iter().map(|(field, value)| (field.clone(), text(value))).collect()
     }
@@ -112,7 +112,7 @@ impl Keyspace {
     /// A field of a hash as text; empty if there is none.
     pub fn field(&self, key: &str, field: &str) -> String {
         match self.entries.get(key) {
-            Some(Entry::Hash(fields)) => {
+            Some(KeyEntry::Hash(fields)) => {
                 fields.get(field).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
             }
             _ => String::new(),
@@ -125,11 +125,11 @@ impl Keyspace {
         let keys: BTreeSet<&String> = self.entries.keys().chain(after.entries.keys()).collect();
         for key in keys {
             match (self.entries.get(key), after.entries.get(key)) {
-                (Some(Entry::Hash(before)), Some(Entry::Hash(after))) => {
+                (Some(KeyEntry::Hash(before)), Some(KeyEntry::Hash(after))) => {
                     fields(&mut lines, key, before, after)
                 }
                 (before, after) if before != after => {
-                    let shown = |entry: Option<&Entry>| entry.map_or_else(|| "nothing".to_owned(), show);
+                    let shown = |entry: Option<&KeyEntry>| entry.map_or_else(|| "nothing".to_owned(), show);
                     lines.push(format!("{key}: {} -> {}", shown(before), shown(after)));
                 }
                 _ => {}
@@ -142,17 +142,17 @@ impl Keyspace {
     }
 }
 
-fn entry(kind: &str, value: Value) -> Entry {
+fn entry(kind: &str, value: Value) -> KeyEntry {
     fn read<T: FromRedisValue>(value: Value) -> T {
         from_redis_value(value).unwrap()
     }
     match kind {
-        "string" => Entry::Text(read(value)),
-        "list" => Entry::List(read(value)),
-        "set" => Entry::Set(read::<Vec<Vec<u8>>>(value).into_iter().collect()),
-        "hash" => Entry::Hash(pairs(read(value))),
-        "zset" => Entry::Sorted(pairs(read::<Vec<Vec<u8>>>(value)).into_iter().map(scored).collect()),
-        _ => Entry::Stream(read(value)),
+        "string" => KeyEntry::Text(read(value)),
+        "list" => KeyEntry::List(read(value)),
+        "set" => KeyEntry::Set(read::<Vec<Vec<u8>>>(value).into_iter().collect()),
+        "hash" => KeyEntry::Hash(pairs(read(value))),
+        "zset" => KeyEntry::Sorted(pairs(read::<Vec<Vec<u8>>>(value)).into_iter().map(scored).collect()),
+        _ => KeyEntry::Stream(read(value)),
     }
 }
 
@@ -184,14 +184,14 @@ fn text(bytes: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(bytes))
 }
 
-fn show(entry: &Entry) -> String {
+fn show(entry: &KeyEntry) -> String {
     let several = |elements: Vec<String>| format!("[{}]", elements.join(", "));
     match entry {
-        Entry::Text(value) => text(value),
-        Entry::List(elements) => several(elements.iter().map(|e| text(e)).collect()),
-        Entry::Set(elements) => several(elements.iter().map(|e| text(e)).collect()),
-        Entry::Hash(fields) => several(fields.iter().map(|(k, v)| format!("{k}={}", text(v))).collect()),
-        Entry::Sorted(members) => several(members.iter().map(|(m, s)| format!("{m}={s}")).collect()),
-        Entry::Stream(added) => format!("{added} entries"),
+        KeyEntry::Text(value) => text(value),
+        KeyEntry::List(elements) => several(elements.iter().map(|e| text(e)).collect()),
+        KeyEntry::Set(elements) => several(elements.iter().map(|e| text(e)).collect()),
+        KeyEntry::Hash(fields) => several(fields.iter().map(|(k, v)| format!("{k}={}", text(v))).collect()),
+        KeyEntry::Sorted(members) => several(members.iter().map(|(m, s)| format!("{m}={s}")).collect()),
+        KeyEntry::Stream(added) => format!("{added} entries"),
     }
 }

@@ -17,7 +17,7 @@ use crate::cuttable_proxy::CuttableProxy;
 use crate::docker::{Docker, IMAGE};
 use crate::invariants::Running;
 use crate::pod_life::{self, Watched};
-use crate::{Cluster, Daemon, LIMIT, Timing};
+use crate::{Cluster, ClusterTiming, DaemonProcess, LIMIT};
 
 /// A fault that hits a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Fault {
 struct Victim {
     runtime: &'static str,
     node: String,
-    worker: Daemon,
+    worker: DaemonProcess,
     proxy: CuttableProxy,
     binary: PathBuf,
 }
@@ -112,12 +112,12 @@ struct OverlapFixture {
     victims: Vec<Victim>,
     stop: Vec<(Running, Pid)>,
     keep: Vec<(Running, Pid)>,
-    _others: [Daemon; 3],
+    _others: [DaemonProcess; 3],
 }
 
 impl OverlapFixture {
     async fn new() -> Self {
-        let cluster = Cluster::new(Timing::Medium).await;
+        let cluster = Cluster::new(ClusterTiming::Medium).await;
         let docker = Docker::find(&cluster.prefix).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
         let http = api.http();

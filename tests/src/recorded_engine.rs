@@ -43,13 +43,13 @@ pub struct EngineAct {
 #[derive(Clone)]
 pub struct RecordedEngine {
     inner: SimRuntime,
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<RecordedCall>>,
     /// Whose worker uses this clone.
     node: Option<NodeName>,
 }
 
 #[derive(Default)]
-struct Record {
+struct RecordedCall {
     pods: HashMap<String, PodId>,
     acts: Vec<EngineAct>,
     pings: BTreeMap<NodeName, Pings>,
@@ -118,7 +118,7 @@ impl RecordedEngine {
         self.lock().acts[start..].to_vec()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Record> {
+    fn lock(&self) -> MutexGuard<'_, RecordedCall> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

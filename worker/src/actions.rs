@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::context::SessionContext;
 use crate::lines::kept::KeptOwner;
-use crate::measure::{self, StopReason};
+use crate::measure::{self, ContainerStopReason};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, RuntimeError};
 use crate::step::{Action, DesiredState};
@@ -94,7 +94,7 @@ impl PodAction {
         match action {
             Action::Leave => {}
             Action::Stop => {
-                if self.stop_containers(StopReason::Requested).await {
+                if self.stop_containers(ContainerStopReason::Requested).await {
                     self.finish_stopped().await;
                 }
             }
@@ -104,7 +104,7 @@ impl PodAction {
                     pod = %self.managed.payload.id,
                     "the pod is not assigned to this node any more: stopping it"
                 );
-                if self.stop_containers(StopReason::NotAssigned).await {
+                if self.stop_containers(ContainerStopReason::NotAssigned).await {
                     self.forget();
                 }
             }
@@ -117,7 +117,7 @@ impl PodAction {
             }
             Action::Rebuild => self.rebuild().await,
             Action::Finish { exit } => {
-                if self.stop_all(StopReason::Ended, |container| container.state.may_run()).await {
+                if self.stop_all(ContainerStopReason::Ended, |container| container.state.may_run()).await {
                     self.finish_exited(exit).await;
                 }
             }
@@ -147,13 +147,13 @@ impl PodAction {
     }
 
     /// Stops and removes its containers. Returns whether they are gone.
-    async fn stop_containers(&self, reason: StopReason) -> bool {
+    async fn stop_containers(&self, reason: ContainerStopReason) -> bool {
         self.stop_all(reason, |_| true).await
     }
 
     /// Stops and removes some of its containers, once its gate has let go of the last request: in their
     /// order, and together within the pod's grace period. Returns whether they are gone.
-    async fn stop_all(&self, reason: StopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
+    async fn stop_all(&self, reason: ContainerStopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
         // Before the grace period begins: a program has all of it to end.
         let Some(_gate) = self.drain(reason).await else { return false };
         let grace = GracePeriod::begin(self.managed.spec.grace());

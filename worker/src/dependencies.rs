@@ -33,14 +33,14 @@ pub(crate) struct DependencyGate {
     /// Services that pods ask about, for the next read.
     asked: Mutex<HashSet<ServiceName>>,
     /// What was read last.
-    known: Mutex<HashMap<ServiceName, Known>>,
+    known: Mutex<HashMap<ServiceName, KnownObstacle>>,
     /// Locked during a read, so that those who ask meanwhile share the next one.
     reading: tokio::sync::Mutex<()>,
     /// Pods that are held and have a task.
     watched: Mutex<HashSet<PodId>>,
 }
 
-struct Known {
+struct KnownObstacle {
     read_at: Instant,
     asked_at: Instant,
     /// What is missing; `None` if pods may start.
@@ -80,7 +80,7 @@ impl DependencyGate {
             } else {
                 known.get(&name).map_or(now, |found| found.asked_at)
             };
-            known.insert(name, Known { read_at: now, asked_at, obstacle });
+            known.insert(name, KnownObstacle { read_at: now, asked_at, obstacle });
         }
         Ok(answer)
     }
@@ -103,7 +103,7 @@ impl DependencyGate {
         waiting.map(|(name, _)| name.clone()).collect()
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<ServiceName, Known>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<ServiceName, KnownObstacle>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

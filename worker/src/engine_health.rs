@@ -18,17 +18,17 @@ pub(crate) enum Probe {
 
 /// The health of one engine: its last answer to each kind of probe.
 pub(crate) struct EngineHealth {
-    problems: Mutex<Problems>,
+    problems: Mutex<EngineProblems>,
     log: ChangeLog,
 }
 
 #[derive(Default)]
-struct Problems {
+struct EngineProblems {
     ping: Option<String>,
     list: Option<String>,
 }
 
-impl Problems {
+impl EngineProblems {
     fn first(&self) -> Option<&String> {
         self.ping.as_ref().or(self.list.as_ref())
     }
@@ -61,7 +61,7 @@ impl EngineHealth {
         had_problem != problems.first().is_some()
     }
 
-    fn problems(&self) -> MutexGuard<'_, Problems> {
+    fn problems(&self) -> MutexGuard<'_, EngineProblems> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

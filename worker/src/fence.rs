@@ -29,7 +29,7 @@ use crate::handover::socket::ProxySocket;
 use crate::known_containers::{KnownContainers, must_stop};
 use crate::lease::LeaseState;
 use crate::lease_file::SavedLease;
-use crate::measure::{self, StopReason};
+use crate::measure::{self, ContainerStopReason};
 use crate::runtime::{Container, Runtime, RuntimeError};
 use crate::worker::Worker;
 
@@ -153,7 +153,7 @@ pub(crate) async fn enforce(
         let all: Vec<_> = containers.iter().collect();
         let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
         let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
-        let stops = stop_all(runtime, containers.clone(), StopReason::Fenced, grace, known);
+        let stops = stop_all(runtime, containers.clone(), ContainerStopReason::Fenced, grace, known);
         // Without any time, or with a proxy that has not answered in time, nothing more is let in
         // nevertheless.
         let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
@@ -195,7 +195,7 @@ fn fence_grace(requested: Duration, timing: &Timing, deadline: BootInstant, now:
 async fn stop_all(
     runtime: &dyn Runtime,
     containers: Vec<Container>,
-    reason: StopReason,
+    reason: ContainerStopReason,
     grace: impl Fn(&Container) -> Duration,
     known: &KnownContainers,
 ) -> Result<(), RuntimeError> {
@@ -237,7 +237,7 @@ async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
 /// whether it is done.
 pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
-    stop_leftovers(worker, shutdown, StopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
+    stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
 /// Stops and removes what may run on this node after it was declared dead; the next session removes the rest.
@@ -245,13 +245,13 @@ pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken)
 /// label may be another cluster's: the next session asks Redis about it.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let is_ours = |container: &Container| container.cluster.is_some();
-    stop_leftovers(worker, shutdown, StopReason::NotAssigned, is_ours, MAX_PURGE_GRACE).await
+    stop_leftovers(worker, shutdown, ContainerStopReason::NotAssigned, is_ours, MAX_PURGE_GRACE).await
 }
 
 async fn stop_leftovers(
     worker: &Worker,
     shutdown: &CancellationToken,
-    reason: StopReason,
+    reason: ContainerStopReason,
     must_stop: impl Fn(&Container) -> bool,
     max_grace: Duration,
 ) -> bool {

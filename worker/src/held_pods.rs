@@ -18,11 +18,11 @@ const MIN_HELD: usize = 3;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct HeldPods {
-    inner: Mutex<Inner>,
+    inner: Mutex<HeldInner>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct HeldInner {
     pods: HashSet<(PodId, AssignmentId)>,
     /// Managed pods without a record: to be held, or not.
     undecided: HashSet<(PodId, AssignmentId)>,
@@ -63,7 +63,7 @@ impl HeldPods {
         is_changed
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, HeldInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

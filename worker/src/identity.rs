@@ -43,14 +43,14 @@ pub trait IdentityStore: Send + Sync {
 }
 
 /// The cluster of one worker process, over all its sessions.
-pub(crate) struct Identity {
+pub(crate) struct ClusterIdentity {
     cluster: Mutex<Option<ClusterId>>,
     holder: HolderId,
     engine: Mutex<Option<String>>,
     store: Option<Arc<dyn IdentityStore>>,
 }
 
-impl Identity {
+impl ClusterIdentity {
     /// Reads what the previous worker process saved.
     pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
         let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));

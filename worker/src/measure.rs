@@ -76,7 +76,7 @@ pub(crate) fn restart() {
 
 /// Why a container was stopped.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum StopReason {
+pub(crate) enum ContainerStopReason {
     Requested,
     NotAssigned,
     Fenced,
@@ -86,13 +86,13 @@ pub(crate) enum StopReason {
     Unhealthy,
 }
 
-pub(crate) fn stop(reason: StopReason) {
+pub(crate) fn stop(reason: ContainerStopReason) {
     let reason = match reason {
-        StopReason::Requested => "requested",
-        StopReason::NotAssigned => "not_assigned",
-        StopReason::Fenced => "fenced",
-        StopReason::Ended => "ended",
-        StopReason::Unhealthy => "unhealthy",
+        ContainerStopReason::Requested => "requested",
+        ContainerStopReason::NotAssigned => "not_assigned",
+        ContainerStopReason::Fenced => "fenced",
+        ContainerStopReason::Ended => "ended",
+        ContainerStopReason::Unhealthy => "unhealthy",
     };
     counter!(STOPS, "reason" => reason).increment(1);
 }

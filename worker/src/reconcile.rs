@@ -30,7 +30,7 @@ const MAX_INSPECTED_DUE: usize = 8;
 const INSPECT_RETRY: Duration = Duration::from_secs(1);
 
 /// The loop.
-pub(crate) struct ReconcileLoop {
+pub(crate) struct WorkerReconcileLoop {
     context: Arc<SessionContext>,
     hints: EngineHints,
     /// When the last pass began.
@@ -42,7 +42,7 @@ pub(crate) struct ReconcileLoop {
     wait: Duration,
 }
 
-impl Loop<PassError> for ReconcileLoop {
+impl Loop<PassError> for WorkerReconcileLoop {
     const NAME: &'static str = "containers";
 
     async fn step(&mut self) -> Result<Next, PassError> {
@@ -98,7 +98,7 @@ impl Loop<PassError> for ReconcileLoop {
     }
 }
 
-impl ReconcileLoop {
+impl WorkerReconcileLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
         let now = Instant::now();
         let looked_at = context.worker.now();

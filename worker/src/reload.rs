@@ -24,13 +24,13 @@ use crate::runtime::Identity;
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A version, and when it was stored: a value that was deleted and created again begins with 1.
-type Version = (u64, RedisMillis);
+type ValueVersion = (u64, RedisMillis);
 
 /// The loop.
 pub(crate) struct ReloadLoop {
     context: Arc<SessionContext>,
     /// The version of each file, by the handle of its container and its name: these are not compared again.
-    seen: HashMap<(String, String), Version>,
+    seen: HashMap<(String, String), ValueVersion>,
     failures: RareLog,
 }
 
@@ -108,7 +108,7 @@ impl ReloadLoop {
     async fn versions(
         &self,
         mounted: &[Mounted],
-    ) -> Result<HashMap<(ValueKind, ValueName), Version>, StoreError> {
+    ) -> Result<HashMap<(ValueKind, ValueName), ValueVersion>, StoreError> {
         let mut versions = HashMap::new();
         for kind in [ValueKind::Secret, ValueKind::Config] {
             let of_kind = mounted.iter().filter(|one| one.file.kind == kind);

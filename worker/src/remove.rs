@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use crate::context::SessionContext;
 use crate::handover::close_all::drain_and_stop;
 use crate::lines::kept::KeptOwner;
-use crate::measure::{self, StopReason};
+use crate::measure::{self, ContainerStopReason};
 use crate::runtime::{Container, RuntimeError};
 
 /// How long requests in flight have to end. What the pod's specification says is not known here.
@@ -50,7 +50,7 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container, why: W
         let stop = |containers| keep_logs_and_stop(&task_context, containers).boxed();
         match drain_and_stop(proxy, &[&container], MAX_DRAIN, stop).await {
             Ok(()) if why == Why::EndedLongAgo => {}
-            Ok(()) => measure::stop(StopReason::NotAssigned),
+            Ok(()) => measure::stop(ContainerStopReason::NotAssigned),
             Err(error) => {
                 tracing::warn!(%node, %pod, container = handle, %error, "container removal failed; retrying");
             }

@@ -41,21 +41,21 @@ pub(crate) fn file_of(data_dir: &Path, node: &NodeName) -> PathBuf {
 }
 
 /// A pod under one assignment.
-type Key = (PodId, AssignmentId);
+type PodKey = (PodId, AssignmentId);
 
 /// See the module.
 pub(crate) struct SavedPods {
     store: PodStore,
-    inner: Mutex<Inner>,
+    inner: Mutex<SavedInner>,
 }
 
 #[derive(Default)]
-struct Inner {
-    pods: BTreeMap<Key, SavedPod>,
+struct SavedInner {
+    pods: BTreeMap<PodKey, SavedPod>,
     specs: BTreeMap<SpecId, SavedSpec>,
     services: BTreeMap<ServiceName, SavedService>,
     /// The containers that the engine has listed last.
-    listed: HashSet<Key>,
+    listed: HashSet<PodKey>,
     /// The nodes of the cluster that may have volumes.
     nodes: Vec<NodeName>,
     /// Whether something has changed since the file was written.
@@ -67,7 +67,7 @@ struct Inner {
 impl SavedPods {
     /// Reads what the previous worker process saved. A broken file is set aside.
     pub(crate) fn load(store: PodStore) -> Self {
-        let mut inner = Inner::default();
+        let mut inner = SavedInner::default();
         if let PodStore::File(path) = &store
             && let Some(file) = read(path)
         {
@@ -94,7 +94,7 @@ impl SavedPods {
     /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
     pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
         let mut inner = self.lock();
-        let Inner { pods: saved, listed, is_changed, .. } = &mut *inner;
+        let SavedInner { pods: saved, listed, is_changed, .. } = &mut *inner;
         let mut current = BTreeSet::new();
         for pod in pods {
             let Some(key) = pod.id().zip(pod.assignment.clone()) else { continue };
@@ -182,7 +182,7 @@ impl SavedPods {
     /// Returns the lines of what is saved of these containers.
     pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
         let inner = self.lock();
-        let mut by_key: BTreeMap<Key, &Container> = BTreeMap::new();
+        let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
         for container in containers {
             let first =
                 by_key.entry((container.pod.clone(), container.assignment.clone())).or_insert(container);
@@ -198,7 +198,7 @@ impl SavedPods {
             let network = network.cloned().unwrap_or_default();
             (pod.address, pod.published_ports) = (network.address, network.ports);
         }
-        let is_unsaved = |key: &Key, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
+        let is_unsaved = |key: &PodKey, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
         let unsaved = by_key.iter().filter(|(key, container)| is_unsaved(key, container)).count();
         state.to_lines(inner.header(cluster), unsaved as u64)
     }
@@ -213,7 +213,7 @@ impl SavedPods {
         self.lock().answered = Some(id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SavedInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,7 +229,7 @@ pub(crate) enum Keep {
     No,
 }
 
-impl Inner {
+impl SavedInner {
     fn add(&mut self, state: SavedState) {
         let mut merged = SavedState {
             services: std::mem::take(&mut self.services),
@@ -261,7 +261,7 @@ impl Inner {
         self.is_changed |= before != (self.specs.len(), self.services.len());
     }
 
-    fn state(&self, is_wanted: impl Fn(&Key) -> bool) -> SavedState {
+    fn state(&self, is_wanted: impl Fn(&PodKey) -> bool) -> SavedState {
         let pods = self.pods.iter().filter(|(key, _)| is_wanted(key)).map(|(_, pod)| pod.clone());
         let (services, specs) = (self.services.clone(), self.specs.clone());
         SavedState { services, specs, pods: pods.collect(), ..SavedState::default() }

@@ -26,7 +26,7 @@ use crate::handover::link::HandoverLoop;
 use crate::health_checks;
 use crate::heartbeat::HeartbeatLoop;
 use crate::pod_network::PodNetworkLoop;
-use crate::reconcile::ReconcileLoop;
+use crate::reconcile::WorkerReconcileLoop;
 use crate::register::{purge, register};
 use crate::registrations::{Registrations, Replacement};
 use crate::reload::ReloadLoop;
@@ -116,7 +116,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     let aborted = context.tasks.aborted();
     let mut loops = JoinSet::new();
     loops.spawn(run_loop(HeartbeatLoop::new(context.clone()), aborted.clone()));
-    loops.spawn(run_loop(ReconcileLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(WorkerReconcileLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(ClaimLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(AckLoop::new(context.clone(), ack_requests), aborted.clone()));
     loops.spawn(run_loop(HandoverLoop::new(context.clone()), aborted.clone()));

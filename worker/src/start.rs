@@ -39,7 +39,7 @@ const MAX_PORT_FAILURES: u32 = 3;
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
 
 /// What comes after one phase of a start.
-enum Phase {
+enum StartPhase {
     /// It has ended, one way or the other.
     Done,
     /// Ask Redis what to do with the payload.
@@ -114,52 +114,55 @@ impl PodStart {
         let mut phase = self.after_claim(claim);
         loop {
             phase = match phase {
-                Phase::Done => return,
-                Phase::Stop => {
+                StartPhase::Done => return,
+                StartPhase::Stop => {
                     let context = self.context.clone();
                     // Only a pod that is not being started is managed, and so stopped, by the next pass.
                     drop(self);
                     return context.wakeups.request_full_reconcile();
                 }
-                Phase::Reject(reason) => {
+                StartPhase::Reject(reason) => {
                     let payload = &self.job.payload;
                     return admission::reject(&self.context, &payload.raw, Some(payload), &reason).await;
                 }
                 // The payload stays in the in-flight list, and the next session takes it from there.
-                Phase::Claim | Phase::Attempt(_) | Phase::Wait(..) | Phase::GiveBack(..)
+                StartPhase::Claim
+                | StartPhase::Attempt(_)
+                | StartPhase::Wait(..)
+                | StartPhase::GiveBack(..)
                     if stopping.is_cancelled() =>
                 {
                     return;
                 }
-                Phase::Claim => self.claim().await,
-                Phase::Attempt(assignment) => self.attempt(assignment).await,
-                Phase::Wait(assignment, obstacle) => self.wait(assignment, obstacle).await,
-                Phase::GiveBack(assignment, reason) => self.give_back(assignment, reason).await,
+                StartPhase::Claim => self.claim().await,
+                StartPhase::Attempt(assignment) => self.attempt(assignment).await,
+                StartPhase::Wait(assignment, obstacle) => self.wait(assignment, obstacle).await,
+                StartPhase::GiveBack(assignment, reason) => self.give_back(assignment, reason).await,
             };
         }
     }
 
-    fn after_claim(&self, claim: Claim) -> Phase {
+    fn after_claim(&self, claim: Claim) -> StartPhase {
         let node = &self.context.worker.node;
         match claim {
             Claim::Start { assignment, .. } => self.check_policy(assignment),
-            Claim::Running | Claim::Gone => Phase::Done,
-            Claim::BrokenRecord => Phase::Reject(
+            Claim::Running | Claim::Gone => StartPhase::Done,
+            Claim::BrokenRecord => StartPhase::Reject(
                 "its record in Redis is broken; repair or delete the key of the pod, then requeue this"
                     .to_owned(),
             ),
-            Claim::Stopping => Phase::Stop,
+            Claim::Stopping => StartPhase::Stop,
             Claim::Stale => {
                 // Its container, if there is one, has to be removed.
                 self.context.wakeups.request_reconcile();
-                Phase::Done
+                StartPhase::Done
             }
-            Claim::Exhausted { attempt } => Phase::Reject(format!(
+            Claim::Exhausted { attempt } => StartPhase::Reject(format!(
                 "{node} began to start it {} times and it never ran; see the pod's events and the log of \
                  {node}",
                 attempt.saturating_sub(1)
             )),
-            Claim::UnknownService => Phase::Reject(
+            Claim::UnknownService => StartPhase::Reject(
                 "it names a specification of a service that does not know this pod: pods of a service are \
                  created by the API; to push a pod by hand, leave out `spec`"
                     .to_owned(),
@@ -168,62 +171,62 @@ impl PodStart {
     }
 
     /// Checks a pod that this node is to run. Only now: a stale copy of a payload is dropped, not rejected.
-    fn check_policy(&self, assignment: AssignmentId) -> Phase {
+    fn check_policy(&self, assignment: AssignmentId) -> StartPhase {
         let Some(spec) = &self.job.spec else {
-            return Phase::Reject(format!(
+            return StartPhase::Reject(format!(
                 "its specification {:?} is not in Redis; pods of a service are created by the API",
                 self.job.payload.spec
             ));
         };
         match self.context.worker.policy.refusal(spec) {
-            Some(reason) => Phase::Reject(reason),
-            None => Phase::Attempt(assignment),
+            Some(reason) => StartPhase::Reject(reason),
+            None => StartPhase::Attempt(assignment),
         }
     }
 
-    async fn claim(&mut self) -> Phase {
+    async fn claim(&mut self) -> StartPhase {
         // It may be another assignment, and a wait is no attempt only if it is reported.
         self.reported_missing.clear();
         let reply = admission::claim(&self.context, std::iter::once(&self.job)).await;
         match self.context.classify("claiming a pod", reply) {
             RetryClass::Reply(ClaimReply::Claims(claims)) => {
                 self.redis_backoff.reset();
-                claims.into_iter().next().map_or(Phase::Done, |claim| self.after_claim(claim))
+                claims.into_iter().next().map_or(StartPhase::Done, |claim| self.after_claim(claim))
             }
             RetryClass::Reply(ClaimReply::Paused(remaining)) => {
                 self.permit = None;
                 self.sleep(remaining).await;
-                Phase::Claim
+                StartPhase::Claim
             }
             RetryClass::Transient(_) => {
                 self.permit = None;
                 let wait = self.redis_backoff.next_exact();
                 self.sleep(wait).await;
-                Phase::Claim
+                StartPhase::Claim
             }
             // The sweep finds the payload in the in-flight list, and deals with a broken record.
-            RetryClass::Fenced | RetryClass::Permanent(_) => Phase::Done,
+            RetryClass::Fenced | RetryClass::Permanent(_) => StartPhase::Done,
         }
     }
 
-    async fn attempt(&mut self, assignment: AssignmentId) -> Phase {
-        let Some(spec) = self.job.spec.clone() else { return Phase::Done };
+    async fn attempt(&mut self, assignment: AssignmentId) -> StartPhase {
+        let Some(spec) = self.job.spec.clone() else { return StartPhase::Done };
         self.context.table.set_start_assignment(&self.job.payload.id, &assignment);
         if !self.wait_for_turn(&assignment).await {
-            return Phase::Claim;
+            return StartPhase::Claim;
         }
         let worker = self.context.worker.clone();
         if spec.containers.is_empty() {
-            return Phase::Reject("its specification has no container".to_owned());
+            return StartPhase::Reject("its specification has no container".to_owned());
         }
         if let Err(obstacle) = self.check_dependencies().await {
-            return Phase::Wait(assignment, obstacle);
+            return StartPhase::Wait(assignment, obstacle);
         }
         let begun = Instant::now();
         for container in &spec.containers {
             let image = tokio::select! {
-                () = self.guard.recheck.notified() => return Phase::Claim,
-                () = self.context.tasks.stopping().cancelled() => return Phase::Done,
+                () = self.guard.recheck.notified() => return StartPhase::Claim,
+                () = self.context.tasks.stopping().cancelled() => return StartPhase::Done,
                 image = worker.runtime.ensure_image(&container.image, container.pull_policy, &worker.logins) => image,
             };
             if let Err(error) = image {
@@ -241,10 +244,10 @@ impl PodStart {
                 }
                 self.acknowledge(managed, containers).await
             }
-            Err(Interrupted::NoLease) => Phase::Claim,
+            Err(Interrupted::NoLease) => StartPhase::Claim,
             Err(Interrupted::NoFiles(unavailable)) => {
                 measure::start("files");
-                Phase::Wait(managed.assignment, Obstacle::Files(unavailable))
+                StartPhase::Wait(managed.assignment, Obstacle::Files(unavailable))
             }
             Err(Interrupted::Failed { error, image }) => {
                 self.after_failure(managed.assignment, error, &image)
@@ -311,28 +314,28 @@ impl PodStart {
         true
     }
 
-    fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError, image: &str) -> Phase {
+    fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError, image: &str) -> StartPhase {
         match error {
             RuntimeError::Image(reason) => {
                 measure::start("image");
                 let message = format!("pulling {image} failed: {reason}");
-                Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
+                StartPhase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
             }
             RuntimeError::Refused(reason) => {
                 measure::start("refused");
-                Phase::Reject(reason)
+                StartPhase::Reject(reason)
             }
             RuntimeError::NotFound(reason) | RuntimeError::Failed(reason) => {
                 measure::start("failed");
-                Phase::Wait(assignment, Obstacle::Pod("StartFailed", reason))
+                StartPhase::Wait(assignment, Obstacle::Pod("StartFailed", reason))
             }
             RuntimeError::PortTaken(reason) => {
                 measure::start("failed");
                 self.port_failures += 1;
                 if self.port_failures < MAX_PORT_FAILURES {
-                    return Phase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason));
+                    return StartPhase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason));
                 }
-                Phase::GiveBack(assignment, reason)
+                StartPhase::GiveBack(assignment, reason)
             }
             RuntimeError::Engine(reason) => {
                 let pod = &self.job.payload.id;
@@ -340,30 +343,30 @@ impl PodStart {
                 measure::start("engine");
                 // A heartbeat also pings the engine: that tells whether only this one call failed.
                 self.context.wakeups.request_heartbeat();
-                Phase::Wait(assignment, Obstacle::Engine)
+                StartPhase::Wait(assignment, Obstacle::Engine)
             }
         }
     }
 
     /// If the reply is lost the pod is pending already, or still assigned here: the claim tells which.
-    async fn give_back(&mut self, assignment: AssignmentId, reason: String) -> Phase {
+    async fn give_back(&mut self, assignment: AssignmentId, reason: String) -> StartPhase {
         let worker = &self.context.worker;
-        let Some(spec) = &self.job.spec else { return Phase::Done };
+        let Some(spec) = &self.job.spec else { return StartPhase::Done };
         let taken = ports_named_in(&spec.host_ports(), &reason);
         let message = format!("{} could not start it {MAX_PORT_FAILURES} times: {reason}", worker.node);
         tracing::warn!(node = %worker.node, pod = %self.job.payload.id, message, "returning the pod to the schedulers");
         let pod = PodRef { id: &self.job.payload.id, assignment: &assignment };
         let reply = self.context.session.give_back(pod, &self.job.payload.raw, &taken, &message).await;
         match self.context.classify("giving a pod back", reply) {
-            RetryClass::Reply(WriteOutcome::Done) | RetryClass::Fenced => Phase::Done,
-            RetryClass::Reply(WriteOutcome::Stale | WriteOutcome::Wanted) => Phase::Claim,
+            RetryClass::Reply(WriteOutcome::Done) | RetryClass::Fenced => StartPhase::Done,
+            RetryClass::Reply(WriteOutcome::Stale | WriteOutcome::Wanted) => StartPhase::Claim,
             RetryClass::Transient(_) | RetryClass::Permanent(_) => {
-                Phase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason))
+                StartPhase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason))
             }
         }
     }
 
-    async fn wait(&mut self, assignment: AssignmentId, obstacle: Obstacle) -> Phase {
+    async fn wait(&mut self, assignment: AssignmentId, obstacle: Obstacle) -> StartPhase {
         self.permit = None;
         let (reason, message, most) = match obstacle {
             Obstacle::Pod(reason, message) => (reason, message, Duration::MAX),
@@ -375,18 +378,18 @@ impl PodStart {
         let message = format!("{message}; retrying in {}", seconds(wait));
         tracing::warn!(pod = %self.job.payload.id, reason, message, "the pod cannot be started yet");
         if !self.report(&assignment, reason, &message).await {
-            return Phase::Done;
+            return StartPhase::Done;
         }
         after_wait(assignment, self.sleep(wait).await)
     }
 
     /// Waits before the services are asked about again. What is missing is reported once, and not with each
     /// look.
-    async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> Phase {
+    async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> StartPhase {
         if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
             tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");
             if !self.report(&assignment, WAITING, &missing).await {
-                return Phase::Done;
+                return StartPhase::Done;
             }
             self.reported_missing = missing;
         }
@@ -426,7 +429,7 @@ impl PodStart {
         }
     }
 
-    async fn acknowledge(&mut self, managed: ManagedPod, containers: Vec<Container>) -> Phase {
+    async fn acknowledge(&mut self, managed: ManagedPod, containers: Vec<Container>) -> StartPhase {
         let pod = managed.payload.id.clone();
         let item = AckItem {
             payload: managed.payload.clone(),
@@ -434,7 +437,7 @@ impl PodStart {
             network: managed.network.clone(),
             starting: managed.what_it_waits_for().unwrap_or_default(),
         };
-        let Some(ack) = self.context.acks.acknowledge(item).await else { return Phase::Done };
+        let Some(ack) = self.context.acks.acknowledge(item).await else { return StartPhase::Done };
         match ack {
             Ack::Running | Ack::Stop => self.manage(managed, containers, ack),
             // The sweep moves its payload to the dead letters.
@@ -443,7 +446,7 @@ impl PodStart {
                 containers.into_iter().for_each(|found| remove(&self.context, found, Why::AssignedAnew))
             }
         }
-        Phase::Done
+        StartPhase::Done
     }
 
     /// Looks after an acknowledged pod from now on.
@@ -468,8 +471,8 @@ impl PodStart {
 }
 
 /// Returns what comes after a wait: the next attempt if its time is over, or else Redis is asked first.
-fn after_wait(assignment: AssignmentId, is_over: bool) -> Phase {
-    if is_over { Phase::Attempt(assignment) } else { Phase::Claim }
+fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
+    if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }
 
 /// Returns those of the ports whose number the engine's message names; all if it names none.

@@ -107,7 +107,7 @@ pub(crate) enum Action {
     /// them.
     Rebuild,
     /// Its containers exited and are not to be started again: stop the sidecars, then finish the pod.
-    Finish { exit: Exit },
+    Finish { exit: ContainerExit },
 }
 
 /// What to do about one container of a pod that is to run.
@@ -116,7 +116,7 @@ pub(crate) enum ContainerAction {
     /// It does not exist, and what it depends on is there: create and start it.
     Create,
     /// It exited: wait before its next start.
-    BackOff { exit: Exit, wait: Duration, crash_streak: u32 },
+    BackOff { exit: ContainerExit, wait: Duration, crash_streak: u32 },
     /// Start it again.
     Restart,
     /// It was started again and has run for a while: it is well.
@@ -127,12 +127,12 @@ pub(crate) enum ContainerAction {
 
 /// How a container ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exit {
+pub(crate) struct ContainerExit {
     pub(crate) code: i64,
     pub(crate) out_of_memory: bool,
 }
 
-impl Exit {
+impl ContainerExit {
     /// Describes the exit for people: "exited with code 1".
     pub(crate) fn describe(self) -> String {
         if self.out_of_memory {
@@ -172,7 +172,7 @@ enum ContainerStep {
     Leave,
     Act(ContainerAction),
     /// It has ended for good.
-    Ended(Exit),
+    Ended(ContainerExit),
     /// It can never start, because one that it depends on has failed for good.
     Blocked,
 }
@@ -224,13 +224,13 @@ fn is_blocked(container: &ContainerFacts, steps: &[ContainerStep]) -> bool {
 }
 
 /// Returns how the pod ended, if all its containers but sidecars have ended for good or can never start.
-fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<Exit> {
+fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit> {
     let with_steps = || facts.containers.iter().zip(steps);
     let is_over = |step: &ContainerStep| matches!(step, ContainerStep::Ended(_) | ContainerStep::Blocked);
     if !with_steps().all(|(container, step)| container.sidecar || is_over(step)) {
         return None;
     }
-    let exits: Vec<Exit> = with_steps()
+    let exits: Vec<ContainerExit> = with_steps()
         .filter_map(|(_, step)| match step {
             ContainerStep::Ended(exit) => Some(*exit),
             ContainerStep::Leave | ContainerStep::Act(_) | ContainerStep::Blocked => None,
@@ -240,7 +240,7 @@ fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<Exit> {
 }
 
 /// Returns how a pod ended: as the first of its containers that failed, else as the first.
-fn pod_exit(exits: &[Exit]) -> Option<Exit> {
+fn pod_exit(exits: &[ContainerExit]) -> Option<ContainerExit> {
     exits.iter().find(|exit| !exit.is_success()).or(exits.first()).copied()
 }
 
@@ -254,7 +254,7 @@ fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &Restar
         }
         Some(ContainerState::Created) if can_start(facts) => ContainerStep::Act(ContainerAction::Restart),
         Some(ContainerState::Exited { code, out_of_memory }) => {
-            after_exit(facts, container, backoff, Exit { code, out_of_memory })
+            after_exit(facts, container, backoff, ContainerExit { code, out_of_memory })
         }
         None if can_create(facts, container) => ContainerStep::Act(ContainerAction::Create),
         // A container that the engine cannot tell about is left alone until it can.
@@ -287,7 +287,7 @@ fn after_exit(
     facts: &PodFacts,
     container: &ContainerFacts,
     backoff: &RestartBackoff,
-    exit: Exit,
+    exit: ContainerExit,
 ) -> ContainerStep {
     let restarts = match container.policy {
         RestartPolicy::Always => true,

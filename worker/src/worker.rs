@@ -16,13 +16,13 @@ use crate::env::WorkerEnv;
 use crate::file_store::FileStore;
 use crate::garbage::image_uses::ImageUses;
 use crate::handover::socket::ProxySocket;
-use crate::identity::Identity;
+use crate::identity::ClusterIdentity;
 use crate::known_containers::KnownContainers;
 use crate::lease::Lease;
 use crate::lines::kept::KeptLogs;
 use crate::liveness::LivenessPipe;
 use crate::machine;
-use crate::policy::Policy;
+use crate::policy::NodePolicy;
 use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
 use crate::shared_directory::SharedDirectory;
@@ -43,9 +43,9 @@ pub(crate) struct Worker {
     pub(crate) pressure: fn() -> Option<Psi>,
     pub(crate) timings: WorkerTimings,
     pub(crate) lease: Lease,
-    pub(crate) identity: Identity,
+    pub(crate) identity: ClusterIdentity,
     pub(crate) engine: EngineHealth,
-    pub(crate) policy: Policy,
+    pub(crate) policy: NodePolicy,
     /// The memory limit of a pod that sets none; `None` for no limit.
     pub(crate) default_memory: Option<Memory>,
     pub(crate) liveness: LivenessPipe,
@@ -83,9 +83,9 @@ impl Worker {
         let capacity = config.capacity(machine::resources(&config.data_dir));
         Self {
             default_memory: config.policy.default_memory.on_node(capacity.memory_bytes),
-            policy: Policy::new(config.policy.clone()),
+            policy: NodePolicy::new(config.policy.clone()),
             lease: Lease::new(env.lease_store),
-            identity: Identity::load(env.identity_store),
+            identity: ClusterIdentity::load(env.identity_store),
             engine: EngineHealth::new(&node),
             liveness: LivenessPipe::none(),
             known: KnownContainers::default(),

@@ -41,7 +41,7 @@ const MAX_TAIL: u32 = 100_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct LogOptions {
+pub(crate) struct LogParameters {
     /// The number of last lines, at most 100000.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 4294967295_u32, default = 100)]
     tail: Option<u32>,
@@ -56,7 +56,7 @@ pub(crate) struct LogOptions {
 /// Reads the output of a pod as its container wrote it.
 ///
 /// If the output ends early, the last line is `kubeleet: <reason>`.
-#[utoipa::path(get, path = "/pod/{uuid}/log", tag = "pod", params(InPath<PodId>, LogOptions), responses(
+#[utoipa::path(get, path = "/pod/{uuid}/log", tag = "pod", params(InPath<PodId>, LogParameters), responses(
     (status = 200, description = "The output", body = String, content_type = "text/plain"),
     (status = 404, description = "There is no such pod"),
     (status = 409, description = "The pod is not on a node"),
@@ -67,7 +67,7 @@ pub(crate) async fn get_pod_log(
     State(app): State<AppState>,
     client: Option<Extension<ClientAddress>>,
     InPath(pod): InPath<PodId>,
-    Params(options): Params<LogOptions>,
+    Params(options): Params<LogParameters>,
 ) -> Result<Response, ApiProblem> {
     let guard = app.streams.begin(client.map(|Extension(client)| client))?;
     let record = pods::read(&app, &pod).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn get_pod_log(
         let detail = format!("pod {pod} is {} and not on a node, so it has no log", record.phase);
         return Err(ApiProblem::new(ProblemKind::PodNotAssigned, detail));
     };
-    let mut reader = LogReader::new(app.store.clone(), node.clone(), pod, &options, guard);
+    let mut reader = LogStreamReader::new(app.store.clone(), node.clone(), pod, &options, guard);
     app.store.request_logs(&node, &reader.request).await?;
     let timeout = if options.follow { QUIET_START_TIMEOUT } else { FIRST_CHUNK_TIMEOUT };
     if !reader.wait_for_first_chunk(timeout).await? && !options.follow {
@@ -95,7 +95,7 @@ pub(crate) async fn get_pod_log(
 }
 
 /// Reads the output that a worker sends. When it is dropped, the worker learns that it can stop.
-struct LogReader {
+struct LogStreamReader {
     store: Store,
     node: NodeName,
     request: LogRequest,
@@ -107,8 +107,8 @@ struct LogReader {
     _guard: StreamGuard,
 }
 
-impl LogReader {
-    fn new(store: Store, node: NodeName, pod: PodId, options: &LogOptions, guard: StreamGuard) -> Self {
+impl LogStreamReader {
+    fn new(store: Store, node: NodeName, pod: PodId, options: &LogParameters, guard: StreamGuard) -> Self {
         let request = LogRequest {
             id: uuid::Uuid::new_v4().to_string(),
             pod,
@@ -203,7 +203,7 @@ fn last_line(why: &str) -> Bytes {
     Bytes::from(format!("\nkubeleet: {why}\n"))
 }
 
-impl Drop for LogReader {
+impl Drop for LogStreamReader {
     fn drop(&mut self) {
         let (store, id) = (self.store.clone(), self.request.id.clone());
         // Without this the worker finds out on its own half a minute later.

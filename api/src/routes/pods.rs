@@ -30,7 +30,7 @@ const CHUNK_SIZE: usize = 1000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct PodFilter {
+pub(crate) struct PodQuery {
     /// Only pods of this service.
     service: Option<ServiceName>,
     /// Only pods on this node.
@@ -50,7 +50,7 @@ pub(crate) struct PodFilter {
     after: Option<String>,
 }
 
-impl PodFilter {
+impl PodQuery {
     /// Whether a pod may match, before its record is read. The name of a pushed pod is known only from its
     /// record.
     fn may_match(&self, id: &PodId, slot: Option<(&ServiceName, u32)>) -> bool {
@@ -72,12 +72,12 @@ impl PodFilter {
 /// Lists pods: those of services by service and replica, then pushed pods by uuid.
 ///
 /// A pod whose record cannot be read is left out: `GET /status` names it.
-#[utoipa::path(get, path = "/pod", tag = "pod", params(PodFilter), responses(
+#[utoipa::path(get, path = "/pod", tag = "pod", params(PodQuery), responses(
     (status = 200, description = "Pods", body = List<PodView>),
 ))]
 pub(crate) async fn list_pods(
     State(app): State<AppState>,
-    Params(filter): Params<PodFilter>,
+    Params(filter): Params<PodQuery>,
 ) -> Result<Json<List<PodView>>, ApiProblem> {
     let mut page = PodPage::new(&app, &filter)?;
     page.read().await?;
@@ -194,7 +194,7 @@ impl Cursor {
 /// Collects one page of pods.
 struct PodPage<'a> {
     app: &'a AppState,
-    filter: &'a PodFilter,
+    filter: &'a PodQuery,
     limit: usize,
     labels: LabelSelector,
     after: Option<Cursor>,
@@ -202,7 +202,7 @@ struct PodPage<'a> {
 }
 
 impl<'a> PodPage<'a> {
-    fn new(app: &'a AppState, filter: &'a PodFilter) -> Result<Self, ApiProblem> {
+    fn new(app: &'a AppState, filter: &'a PodQuery) -> Result<Self, ApiProblem> {
         let after = match filter.after.as_deref() {
             None => None,
             Some(text) => Some(Cursor::read(text).ok_or_else(invalid_cursor)?),

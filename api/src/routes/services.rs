@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use self::change::Change;
+use self::change::ServiceChange;
 use self::dependencies::check_dependencies;
 use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
@@ -208,7 +208,7 @@ pub(crate) async fn patch_service(
     Params(options): Params<PlacementOptions>,
     JsonOrYaml(patch): JsonOrYaml<Value>,
 ) -> Result<Response, ApiProblem> {
-    let change = Change::Patch(patch::fields(patch)?);
+    let change = ServiceChange::Patch(patch::fields(patch)?);
     change.apply(&app, &name, condition, options).await
 }
 

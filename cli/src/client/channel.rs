@@ -24,7 +24,7 @@ use super::http::Client;
 /// The API asks every few seconds whether the client is there: after a silence of this length it is gone.
 const API_TIMEOUT: Duration = Duration::from_secs(60);
 
-type Socket = WebSocketStream<Upgraded>;
+type ChannelSocket = WebSocketStream<Upgraded>;
 
 /// A client that has nothing to send pings this often.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -33,14 +33,14 @@ pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(15);
 pub(crate) struct ChannelSender {
     client: Client,
     operation: String,
-    sink: SplitSink<Socket, Message>,
+    sink: SplitSink<ChannelSocket, Message>,
 }
 
 /// The receiving half of a channel.
 pub(crate) struct ChannelReceiver {
     client: Client,
     operation: String,
-    stream: SplitStream<Socket>,
+    stream: SplitStream<ChannelSocket>,
 }
 
 impl Client {

@@ -8,9 +8,9 @@ use super::error::ClientError;
 
 /// The API's base URL. Routes are appended to its path, so that the API can be behind a proxy with a prefix.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoint(Url);
+pub(crate) struct ApiUrl(Url);
 
-impl Endpoint {
+impl ApiUrl {
     /// Parses `--api`: `http://host:port`, or `host:port` for short.
     pub(crate) fn parse(text: &str) -> Result<Self, ClientError> {
         let invalid =
@@ -61,7 +61,7 @@ impl Endpoint {
     }
 }
 
-impl std::fmt::Display for Endpoint {
+impl std::fmt::Display for ApiUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.as_str().trim_end_matches('/'))
     }
@@ -80,7 +80,7 @@ mod tests {
             ("node1:7070", "http://node1:7070"),
             ("http://proxy/kubeleet/", "http://proxy/kubeleet"),
         ] {
-            assert_eq!(Endpoint::parse(text).unwrap().to_string(), shown);
+            assert_eq!(ApiUrl::parse(text).unwrap().to_string(), shown);
         }
     }
 
@@ -93,17 +93,17 @@ mod tests {
             ("http://", "http://"),
             ("http://a?b=c", "`?`"),
         ] {
-            let error = Endpoint::parse(text).unwrap_err().to_string();
+            let error = ApiUrl::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason) && error.contains("--api"), "{error}");
         }
     }
 
     #[test]
     fn path_segments_are_percent_encoded() {
-        let endpoint = Endpoint::parse("http://proxy/kubeleet").unwrap();
+        let endpoint = ApiUrl::parse("http://proxy/kubeleet").unwrap();
         let url = endpoint.url(&["pod", "a/b ü?"], &[("prefix", "a&b".to_owned())]);
         assert_eq!(url.as_str(), "http://proxy/kubeleet/pod/a%2Fb%20%C3%BC%3F?prefix=a%26b");
-        let root = Endpoint::parse("node1:7070").unwrap();
+        let root = ApiUrl::parse("node1:7070").unwrap();
         assert_eq!(root.url(&["status"], &[]).as_str(), "http://node1:7070/status");
     }
 
@@ -116,7 +116,7 @@ mod tests {
             ("10.0.0.1:1", false),
             ("web:1", false),
         ] {
-            assert_eq!(Endpoint::parse(text).unwrap().is_loopback(), loopback, "{text}");
+            assert_eq!(ApiUrl::parse(text).unwrap().is_loopback(), loopback, "{text}");
         }
     }
 }

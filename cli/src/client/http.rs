@@ -8,7 +8,7 @@ use common::config::Secret;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::endpoint::Endpoint;
+use super::endpoint::ApiUrl;
 use super::error::ClientError;
 use crate::output::humanize;
 
@@ -23,7 +23,7 @@ const MAX_SHOWN_BODY: usize = 200;
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    endpoint: Endpoint,
+    endpoint: ApiUrl,
     token: Option<Secret>,
     /// Whether the API is to start what fits of a service that does not fit as a whole.
     allow_partial: bool,
@@ -35,7 +35,7 @@ impl Client {
     /// # Errors
     /// `InvalidAddress` or `InvalidToken`.
     pub(crate) fn new(api: &str, token: Option<Secret>) -> Result<Self, ClientError> {
-        let endpoint = Endpoint::parse(api)?;
+        let endpoint = ApiUrl::parse(api)?;
         if let Some(token) = &token
             && reqwest::header::HeaderValue::from_str(token.expose()).is_err()
         {

@@ -17,7 +17,7 @@ pub(crate) struct LogStream {
 
 /// What to read of the logs of several pods.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LineQuery {
+pub(crate) struct PodLogQuery {
     pub(crate) pods: Vec<String>,
     pub(crate) services: Vec<String>,
     pub(crate) app: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct LineQuery {
     pub(crate) previous: bool,
 }
 
-impl LineQuery {
+impl PodLogQuery {
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let list = |items: &[String]| (!items.is_empty()).then(|| items.join(","));
         let fields = [
@@ -90,7 +90,7 @@ impl Client {
 
 impl Client {
     /// Opens the logs of several pods, merged in order of time.
-    pub(crate) async fn lines(&self, wanted: &LineQuery) -> Result<ItemStream, ClientError> {
+    pub(crate) async fn lines(&self, wanted: &PodLogQuery) -> Result<ItemStream, ClientError> {
         let operation = "reading logs".to_owned();
         let request = self.request(Method::GET, &["log"], &wanted.pairs());
         let response = self.send(&operation, request).await?;

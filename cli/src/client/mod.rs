@@ -16,9 +16,9 @@ mod sse;
 mod tests;
 
 pub(crate) use channel::{ChannelReceiver, ChannelSender, PING_INTERVAL};
-pub(crate) use endpoint::Endpoint;
+pub(crate) use endpoint::ApiUrl;
 pub(crate) use error::ClientError;
 pub(crate) use events::{EventStream, EventsFrom};
 pub(crate) use http::Client;
-pub(crate) use logs::{LineQuery, LogQuery};
+pub(crate) use logs::{LogQuery, PodLogQuery};
 pub(crate) use routes::PodFilter;

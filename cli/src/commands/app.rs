@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::app_values;
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::object;
@@ -101,7 +101,7 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
 
 /// Deletes the services of each app, then its secrets and configs. All are asked for before the first wait.
 async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     let mut services = Vec::new();
     for app in &args.apps {
         let found = services_to_remove(app, &context.client).await;

@@ -7,7 +7,7 @@ use common::service::ServiceState;
 use common::value::ValueKind;
 use compose::AppValue;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::desired::DesiredApp;
 use super::durability::warn_of_object;
@@ -19,13 +19,13 @@ use crate::stderr;
 
 /// What becomes of a secret or config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum ValueChange {
     Created,
     Configured,
     Unchanged,
 }
 
-impl Change {
+impl ValueChange {
     /// Returns the word that `apply` prints.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -46,11 +46,11 @@ pub(super) async fn compare(
     client: &Client,
     app: &AppName,
     value: &AppValue,
-) -> Result<Change, CommandError> {
+) -> Result<ValueChange, CommandError> {
     let AppValue { kind, name, content } = value;
     let stored = match client.value(*kind, name.as_str()).await {
         Ok(stored) => stored,
-        Err(error) if error.status() == Some(404) => return Ok(Change::Created),
+        Err(error) if error.status() == Some(404) => return Ok(ValueChange::Created),
         Err(error) => return Err(error.into()),
     };
     if stored.app.as_ref() != Some(app) {
@@ -60,7 +60,7 @@ pub(super) async fn compare(
         )));
     }
     let compared = client.compare_value(*kind, name.as_str(), &ValueInput::new(None, content)).await?;
-    Ok(if compared.same { Change::Unchanged } else { Change::Configured })
+    Ok(if compared.same { ValueChange::Unchanged } else { ValueChange::Configured })
 }
 
 /// Creates those that are missing and stores those that differ. Returns the ones with a new version. Nothing
@@ -68,7 +68,7 @@ pub(super) async fn compare(
 pub(super) async fn apply<'a>(
     values: &'a [AppValue],
     app: &AppName,
-    batch: &mut Batch,
+    batch: &mut BatchResult,
     context: &mut Context<'_>,
 ) -> Result<Vec<&'a AppValue>, CommandError> {
     let mut changed = Vec::new();
@@ -76,21 +76,21 @@ pub(super) async fn apply<'a>(
         let Some(change) = batch.accept(put(&context.client, app, value).await)? else { continue };
         let title = title(value.kind, value.name.as_str());
         context.output.print_named_result(&title, &format!("{title} {}", change.word()), change.word())?;
-        if change == Change::Configured {
+        if change == ValueChange::Configured {
             changed.push(value);
         }
     }
     Ok(changed)
 }
 
-async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<Change, CommandError> {
+async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<ValueChange, CommandError> {
     let AppValue { kind, name, content } = value;
     let change = compare(client, app, value).await?;
     let input = |name| ValueInput::new(name, content).of_app(app.clone());
     let stored = match change {
-        Change::Created => client.create_value(*kind, &input(Some(name.clone()))).await?,
-        Change::Configured => client.rotate_value(*kind, name.as_str(), &input(None)).await?,
-        Change::Unchanged => return Ok(change),
+        ValueChange::Created => client.create_value(*kind, &input(Some(name.clone()))).await?,
+        ValueChange::Configured => client.rotate_value(*kind, name.as_str(), &input(None)).await?,
+        ValueChange::Unchanged => return Ok(change),
     };
     warn_of_object(kind, &stored.name, stored.durability.as_ref());
     Ok(change)
@@ -139,7 +139,7 @@ pub(super) async fn surplus(
 /// Deletes secrets and configs.
 pub(super) async fn remove(
     values: Vec<(ValueKind, String)>,
-    batch: &mut Batch,
+    batch: &mut BatchResult,
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     for (kind, name) in values {
@@ -156,7 +156,7 @@ pub(super) async fn remove(
 /// one of another profile. After a failure all of them stay.
 pub(super) async fn remove_all(
     app: &str,
-    batch: &mut Batch,
+    batch: &mut BatchResult,
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     if batch.exit() != Exit::Ok {

@@ -5,7 +5,7 @@ use common::api::ServiceView;
 use common::spec::ServiceInput;
 
 use super::app_values;
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::desired::{self, Desired};
 use super::diff::Comparison;
@@ -64,7 +64,7 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
         return dry_run(&desired, args.prune, context).await;
     }
     let client = context.client.allowing_partial(args.allow_partial);
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     let mut changed = Vec::new();
     if let Some(app) = &desired.app {
@@ -94,7 +94,7 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
 }
 
 async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     if let Some(app) = &desired.app {
         for value in &desired.values {
             let compared = app_values::compare(&context.client, &app.name, value).await;

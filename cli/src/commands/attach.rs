@@ -6,7 +6,7 @@ use common::channel::Purpose;
 use super::context::Context;
 use super::error::CommandError;
 use super::resolve;
-use super::streaming::{self, Streams};
+use super::streaming::{self, ChannelStreams};
 use crate::exit::Exit;
 
 /// Arguments of `attach`.
@@ -29,5 +29,5 @@ pub(super) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> Result<
     let pod = resolve::pod(&context.client, &args.pod).await?;
     let container = args.container.as_deref();
     let channel = context.client.open_channel(pod.uuid.as_str(), container, &Purpose::Attach {}).await?;
-    streaming::run(channel, &Streams { stdin: false, tty: false, forwards_interrupt: false }).await
+    streaming::run(channel, &ChannelStreams { stdin: false, tty: false, forwards_interrupt: false }).await
 }

@@ -6,11 +6,11 @@ use crate::stderr;
 
 /// The result of a batch. One failure does not keep the other objects from being handled; the exit code is
 /// that of the first failure.
-pub(super) struct Batch {
+pub(super) struct BatchResult {
     exit: Exit,
 }
 
-impl Batch {
+impl BatchResult {
     /// Starts a batch without failures.
     pub(super) fn new() -> Self {
         Self { exit: Exit::Ok }

@@ -36,29 +36,33 @@ pub(crate) struct CopyArgs {
 
 /// One side of a copy.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'a> {
+enum CopySide<'a> {
     Here(&'a Path),
     Pod { pod: &'a str, path: &'a str },
 }
 
 /// Reads `POD:/path`. A path of this machine with a colon is written with a slash before it.
-fn place(text: &str) -> Place<'_> {
+fn place(text: &str) -> CopySide<'_> {
     match text.split_once(':') {
-        Some((pod, path)) if !pod.is_empty() && !pod.contains('/') => Place::Pod { pod, path },
-        _ => Place::Here(Path::new(text)),
+        Some((pod, path)) if !pod.is_empty() && !pod.contains('/') => CopySide::Pod { pod, path },
+        _ => CopySide::Here(Path::new(text)),
     }
 }
 
 /// Copies.
 pub(super) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match (place(&args.source), place(&args.target)) {
-        (Place::Here(source), Place::Pod { pod, path }) => to_pod(source, pod, path, args, context).await,
-        (Place::Pod { pod, path }, Place::Here(target)) => from_pod(pod, path, target, args, context).await,
-        (Place::Here(_), Place::Here(_)) => {
+        (CopySide::Here(source), CopySide::Pod { pod, path }) => {
+            to_pod(source, pod, path, args, context).await
+        }
+        (CopySide::Pod { pod, path }, CopySide::Here(target)) => {
+            from_pod(pod, path, target, args, context).await
+        }
+        (CopySide::Here(_), CopySide::Here(_)) => {
             let why = "neither path is in a pod: write one of them as POD:/path";
             Err(CommandError::Usage(why.to_owned()))
         }
-        (Place::Pod { .. }, Place::Pod { .. }) => {
+        (CopySide::Pod { .. }, CopySide::Pod { .. }) => {
             let why = "both paths are in pods: copy to this machine first, and from here";
             Err(CommandError::Usage(why.to_owned()))
         }
@@ -192,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_place_is_in_a_pod_or_here() {
-        let pod = |pod, path| Place::Pod { pod, path };
+        let pod = |pod, path| CopySide::Pod { pod, path };
         assert_eq!(place("web-0:/etc"), pod("web-0", "/etc"));
         assert_eq!(place("web-0:"), pod("web-0", ""));
         for here in ["/a:b", "./a:b", "file", ":x"] {
-            assert_eq!(place(here), Place::Here(Path::new(here)));
+            assert_eq!(place(here), CopySide::Here(Path::new(here)));
         }
     }
 

@@ -8,7 +8,7 @@ use common::document;
 use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
 use common::value::{MAX_VALUE_BYTES, ValueKind};
-use compose::{AppValue, Finding, NoteKind, Project, SourceError, Sources};
+use compose::{AppValue, ComposeFinding, FileSources, NoteKind, Project, SourceError};
 
 use super::error::CommandError;
 use super::service_file::{self, display_name};
@@ -82,7 +82,7 @@ pub(super) async fn read_files(
     client: Option<&Client>,
 ) -> Result<Desired, CommandError> {
     let (mut services, mut mistakes) = (Vec::new(), Vec::new());
-    let mut texts = Texts::default();
+    let mut texts = ReadTexts::default();
     let mut compose_files = Vec::new();
     for file in service_files::expand(files)? {
         let text = read_text(&file)?;
@@ -117,7 +117,7 @@ pub(super) async fn read_files(
         }
         match loaded {
             Ok(app) => desired.add(app),
-            Err(found) => mistakes.extend(found.iter().map(Finding::to_string)),
+            Err(found) => mistakes.extend(found.iter().map(ComposeFinding::to_string)),
         }
     }
     if compose.strict {
@@ -193,9 +193,9 @@ fn project(files: Vec<String>, args: &ComposeArgs) -> Project {
 
 /// The files that were read already: standard input can be read once.
 #[derive(Default)]
-struct Texts(BTreeMap<String, String>);
+struct ReadTexts(BTreeMap<String, String>);
 
-impl Sources for Texts {
+impl FileSources for ReadTexts {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         match self.0.get(path) {
             Some(text) => Ok(text.clone()),

@@ -3,7 +3,7 @@
 use clap::Args;
 use common::spec::ServiceInput;
 
-use super::app_values::{self, Change};
+use super::app_values::{self, ValueChange};
 use super::context::Context;
 use super::desired::{self, Desired};
 use super::error::CommandError;
@@ -96,7 +96,7 @@ async fn differences(files: &FileArgs, context: &mut Context<'_>) -> Result<Exit
     if let Some(app) = &desired.app {
         for value in &desired.values {
             let change = app_values::compare(&context.client, &app.name, value).await?;
-            if change != Change::Unchanged {
+            if change != ValueChange::Unchanged {
                 let name = app_values::title(value.kind, value.name.as_str());
                 let text = format!(
                     "--- {name} (stored)\n+++ {name} (file)\n# would be {}; contents are not shown\n",

@@ -6,7 +6,7 @@ use common::channel::Purpose;
 use super::context::Context;
 use super::error::CommandError;
 use super::resolve;
-use super::streaming::{self, Streams};
+use super::streaming::{self, ChannelStreams};
 use super::terminal::{self, RawTerminal};
 use crate::exit::Exit;
 
@@ -47,6 +47,6 @@ pub(super) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> Result<Ex
     };
     let channel = context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
     let _raw = args.tty.then(RawTerminal::enter).transpose()?;
-    let streams = Streams { stdin: args.stdin, tty: args.tty, forwards_interrupt: !args.tty };
+    let streams = ChannelStreams { stdin: args.stdin, tty: args.tty, forwards_interrupt: !args.tty };
     streaming::run(channel, &streams).await
 }

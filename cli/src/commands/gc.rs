@@ -4,7 +4,7 @@ use clap::Args;
 use common::node::NodeState;
 use common::usage::GarbageView;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::error::CommandError;
 use super::object;
@@ -36,7 +36,7 @@ pub(super) async fn run(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit
             nodes.filter(|node| node.state == NodeState::Alive).map(|node| node.name.to_string()).collect()
         }
     };
-    let (mut batch, mut rows) = (Batch::new(), Vec::new());
+    let (mut batch, mut rows) = (BatchResult::new(), Vec::new());
     for node in &nodes {
         let asked = context.client.collect_garbage(node, args.dry_run).await.map_err(CommandError::from);
         rows.extend(batch.accept(asked)?);

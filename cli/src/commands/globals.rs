@@ -9,9 +9,9 @@ use common::config::Secret;
 
 use super::error::CommandError;
 use super::values;
-use crate::client::{Client, ClientError, Endpoint};
+use crate::client::{ApiUrl, Client, ClientError};
 use crate::dev_token;
-use crate::output::{Format, humanize};
+use crate::output::{OutputFormat, humanize};
 use crate::stderr;
 
 /// Options of all commands.
@@ -42,7 +42,7 @@ pub(crate) struct Globals {
     token_file: Option<PathBuf>,
     /// Output format.
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
-    pub(crate) output: Format,
+    pub(crate) output: OutputFormat,
     /// Time limit of what waits: 90s, 2m, or a number of seconds.
     #[arg(long, global = true, value_name = "TIME", default_value = "2m", value_parser = values::duration)]
     pub(crate) timeout: Duration,
@@ -56,7 +56,7 @@ impl Globals {
 
     /// Returns a client for this API with this token. Without one, a `dev` of this user may have saved it.
     pub(crate) fn client(&self) -> Result<Client, CommandError> {
-        let endpoint = Endpoint::parse(&self.api)?;
+        let endpoint = ApiUrl::parse(&self.api)?;
         let token = self.read_token()?.or_else(|| dev_token::saved_for(&endpoint));
         // Only a person reads it; in the output of a script it would stand each time.
         if token.is_some() && !endpoint.is_loopback() && std::io::stderr().is_terminal() {

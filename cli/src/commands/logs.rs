@@ -10,7 +10,7 @@ use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
 use super::resolve;
 use super::selector_args::SelectorArgs;
-use crate::client::{Client, LineQuery, LogQuery};
+use crate::client::{Client, LogQuery, PodLogQuery};
 use crate::exit::Exit;
 use crate::output::log_lines::{LineStyle, shows_colors};
 use crate::stderr;
@@ -77,10 +77,10 @@ impl LogArgs {
         !has_filter && !self.timestamps && !self.json && !self.previous
     }
 
-    fn query(&self, selected: &Selected) -> LineQuery {
+    fn query(&self, selected: &Selected) -> PodLogQuery {
         let pods =
             selected.pods.iter().map(|pod| pod.uuid.to_string()).chain(selected.former.iter().cloned());
-        LineQuery {
+        PodLogQuery {
             pods: pods.collect(),
             services: selected.services.clone(),
             app: None,
@@ -218,7 +218,7 @@ async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> 
 
 /// Prints merged lines. What is missing is told on standard error, and the command ends with an error then.
 async fn print_lines(
-    query: &LineQuery,
+    query: &PodLogQuery,
     style: LineStyle,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {

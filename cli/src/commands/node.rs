@@ -8,7 +8,7 @@ use common::event::ObjectKind;
 use common::node::NodeState;
 use jiff::Timestamp;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
@@ -144,7 +144,7 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
 }
 
 async fn remove(names: &[String], is_former: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for name in names {
         let result = context.client.remove_node(name, is_former).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
@@ -191,7 +191,7 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
 }
 
 async fn cordon(names: &[String], cordon: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for name in names {
         let result = context.client.cordon(name, cordon).await.map_err(CommandError::from);
         if let Some(node) = batch.accept(result)? {

@@ -6,7 +6,7 @@ use common::value::ValueKind;
 
 use super::app::{self, AppCommand};
 use super::app_values;
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::cron::{self, CronCommand};
 use super::desired;
@@ -212,7 +212,7 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
             Some(_) => services.map(|service| service.name().to_string()).collect(),
             None => services.rev().map(|service| service.name().to_string()).collect(),
         };
-        let mut batch = Batch::new();
+        let mut batch = BatchResult::new();
         batch.record(delete_all(ObjectType::Service, names, args.wait, context).await?);
         if let Some(app) = desired.app {
             app_values::remove_all(app.name.as_str(), &mut batch, context).await?;
@@ -226,7 +226,7 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
     if !args.selector.is_empty() {
         return delete_selected(args, context).await;
     }
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for (object_type, names) in by_type(&args.objects)? {
         let result = delete_all(object_type, names, args.wait, context).await;
         if let Some(exit) = batch.accept(result)? {

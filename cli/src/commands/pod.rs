@@ -6,7 +6,7 @@ use common::api::{PodView, ServiceView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
@@ -157,7 +157,7 @@ async fn service_of(
 }
 
 async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     for text in &selected_pods(args, &context.client).await? {
         let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };

@@ -58,7 +58,7 @@ impl FromStr for PortPair {
 }
 
 /// What all connections to one port need.
-struct Target {
+struct ForwardTarget {
     client: Client,
     pod: String,
     port: u16,
@@ -76,7 +76,8 @@ pub(super) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Re
         })?;
         let bound = listener.local_addr()?;
         context.output.print_bytes(format!("{bound} -> {} port {}\n", args.pod, pair.remote).as_bytes())?;
-        let target = Target { client: context.client.clone(), pod: pod.uuid.to_string(), port: pair.remote };
+        let target =
+            ForwardTarget { client: context.client.clone(), pod: pod.uuid.to_string(), port: pair.remote };
         listeners.push(accept_all(listener, Arc::new(target)));
     }
     tokio::select! {
@@ -85,7 +86,7 @@ pub(super) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Re
     }
 }
 
-async fn accept_all(listener: TcpListener, target: Arc<Target>) {
+async fn accept_all(listener: TcpListener, target: Arc<ForwardTarget>) {
     loop {
         match listener.accept().await {
             Ok((socket, _)) => {
@@ -102,7 +103,7 @@ async fn accept_all(listener: TcpListener, target: Arc<Target>) {
 }
 
 /// Carries one connection.
-async fn forward(socket: TcpStream, target: &Target) -> Result<(), String> {
+async fn forward(socket: TcpStream, target: &ForwardTarget) -> Result<(), String> {
     let _best_effort = socket.set_nodelay(true);
     let purpose = Purpose::Forward { port: target.port };
     let opened = target.client.open_channel(&target.pod, None, &purpose).await;

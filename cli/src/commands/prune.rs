@@ -4,7 +4,7 @@ use common::service::ServiceState;
 use common::value::ValueKind;
 
 use super::app_values;
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::desired::DesiredApp;
 use super::error::CommandError;
@@ -18,7 +18,7 @@ use crate::stderr;
 pub(super) async fn run(
     app: &DesiredApp,
     prune: bool,
-    batch: &mut Batch,
+    batch: &mut BatchResult,
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     let surplus = surplus(app, &context.client).await?;

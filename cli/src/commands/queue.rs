@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::edit_dead_letter;
 use super::error::CommandError;
@@ -10,7 +10,7 @@ use super::object;
 use super::{values, watch};
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::output::{Format, ListStyle, queues};
+use crate::output::{ListStyle, OutputFormat, queues};
 use crate::stderr;
 
 /// Entries that `peek` shows unless `--limit` is given.
@@ -137,10 +137,10 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
     let lengths = context.client.queues().await?;
     match context.output.format {
         // Scripts get the shape of the API.
-        Format::Json | Format::Yaml => context.output.print_document(&lengths, String::new)?,
-        Format::Table | Format::Wide | Format::Name => {
+        OutputFormat::Json | OutputFormat::Yaml => context.output.print_document(&lengths, String::new)?,
+        OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name => {
             context.output.list_style = args.style;
-            let all = args.all || context.output.format == Format::Wide;
+            let all = args.all || context.output.format == OutputFormat::Wide;
             context.output.print_list(&queues::rows(&lengths, all), "no queues")?;
         }
     }
@@ -158,7 +158,7 @@ async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit
         return Ok(Exit::Ok);
     }
     let queue = context.client.queue(key, limit).await?;
-    if queue.items.is_empty() && !matches!(context.output.format, Format::Json | Format::Yaml) {
+    if queue.items.is_empty() && !matches!(context.output.format, OutputFormat::Json | OutputFormat::Yaml) {
         stderr::note(&format!("{key} is empty"));
         return Ok(Exit::Ok);
     }
@@ -188,7 +188,7 @@ async fn change_dead_letters(
     if ids.is_empty() {
         stderr::note("no dead letters");
     }
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for id in &ids {
         let (result, done) = match action {
             DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id, None).await, "requeued"),

@@ -8,7 +8,7 @@ use common::ids::RegistryHost;
 use common::registry::MAX_PASSWORD_BYTES;
 use common::value::ValueBytes;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::durability::warn_of_object;
 use super::error::CommandError;
@@ -123,7 +123,7 @@ async fn describe(host: &str, context: &mut Context<'_>) -> Result<Exit, Command
 }
 
 async fn logout(hosts: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for host in hosts {
         let host = normalized(host)?;
         let result = context.client.delete_registry(&host).await.map_err(CommandError::from);

@@ -4,7 +4,7 @@
 use clap::Args;
 use common::api::ServiceView;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
@@ -29,7 +29,7 @@ pub(crate) struct RestartArgs {
 
 /// Restarts services.
 pub(super) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     for name in &args.services {
         let Some(service) = batch.accept(restart(name, context).await)? else { continue };

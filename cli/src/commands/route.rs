@@ -12,7 +12,7 @@ use super::watch;
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::ListStyle;
-use crate::output::routes::{self, Candidate, Explanation};
+use crate::output::routes::{self, Explanation, RoutePod};
 
 /// Arguments of `route`: without a subcommand it lists.
 #[derive(Debug, Args)]
@@ -71,7 +71,7 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
 }
 
 async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let target = Target::parse(&url).map_err(CommandError::Usage)?;
+    let target = RouteTarget::parse(&url).map_err(CommandError::Usage)?;
     let known = context.client.routes().await?;
     let certificate = target.certificate(&known);
     let Some((service, port)) = target.service(known) else {
@@ -79,7 +79,7 @@ async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, Command
         return Err(CommandError::Other(detail));
     };
     let filter = PodFilter { service: Some(service.to_string()), ..PodFilter::default() };
-    let pods = context.client.pods(&filter).await?.iter().map(Candidate::of).collect();
+    let pods = context.client.pods(&filter).await?.iter().map(RoutePod::of).collect();
     let explanation = Explanation { url, service, port, certificate, pods };
     let now = Timestamp::now();
     context.output.print_object(&explanation, || routes::describe(&explanation, now))?;
@@ -88,12 +88,12 @@ async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, Command
 
 /// What a request or connection is for.
 #[derive(Debug, PartialEq, Eq)]
-enum Target {
+enum RouteTarget {
     Http { host: String, path: String },
     Tcp(u16),
 }
 
-impl Target {
+impl RouteTarget {
     fn parse(url: &str) -> Result<Self, String> {
         if let Some(port) = url.strip_prefix("tcp://:").or_else(|| url.strip_prefix("tcp:")) {
             let port = port.parse();
@@ -147,10 +147,10 @@ mod tests {
             ("tcp://:5432", Some(("db", 5433))),
             ("tcp:1", None),
         ] {
-            let found = Target::parse(url).unwrap().service(routes.to_vec());
+            let found = RouteTarget::parse(url).unwrap().service(routes.to_vec());
             let found = found.as_ref().map(|(service, port)| (service.as_str(), *port));
             assert_eq!(found, expected, "{url}");
         }
-        assert!(Target::parse("tcp:x").is_err());
+        assert!(RouteTarget::parse("tcp:x").is_err());
     }
 }

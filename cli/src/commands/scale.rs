@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
@@ -34,13 +34,13 @@ pub(crate) struct ScaleArgs {
 }
 
 /// A service and the number of pods that it is to have.
-type Target = (String, u32);
+type ScaleTarget = (String, u32);
 
 /// Scales the services. All arguments are checked before the first request.
 pub(super) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let targets = targets(&args.words, args.replicas).map_err(CommandError::Usage)?;
     let client = context.client.allowing_partial(args.allow_partial);
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     for (service, replicas) in targets {
         let scaled = client.scale(&service, replicas).await.map_err(CommandError::from);
@@ -56,14 +56,14 @@ pub(super) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<E
 }
 
 /// Returns what the words ask for: `web 3`, `web=3 db=2`, or names alone beside `--replicas`.
-fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<Target>, String> {
+fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<ScaleTarget>, String> {
     let targets = match (replicas, words) {
         (Some(replicas), names) => with_number(names, replicas)?,
         (None, words) if words.iter().any(|word| word.contains('=')) => pairs(words)?,
         (None, [names @ .., last]) if !names.is_empty() => {
             let targets = with_number(names, values::replica_count(last)?)?;
             if targets.len() > 1 {
-                let pair = |(name, replicas): &Target| format!(" {name}={replicas}");
+                let pair = |(name, replicas): &ScaleTarget| format!(" {name}={replicas}");
                 let pairs: String = targets.iter().map(pair).collect();
                 return Err(format!("write the number beside each service: kubeleet scale{pairs}"));
             }
@@ -79,7 +79,7 @@ fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<Target>, Strin
 }
 
 /// Reads names that all get the same number.
-fn with_number(names: &[String], replicas: u32) -> Result<Vec<Target>, String> {
+fn with_number(names: &[String], replicas: u32) -> Result<Vec<ScaleTarget>, String> {
     if let Some(pair) = names.iter().find(|name| name.contains('=')) {
         return Err(format!("{pair:?} has a number already: leave out the other one"));
     }
@@ -87,7 +87,7 @@ fn with_number(names: &[String], replicas: u32) -> Result<Vec<Target>, String> {
 }
 
 /// Reads `web=3 db=2`, with or without a type before it.
-fn pairs(words: &[String]) -> Result<Vec<Target>, String> {
+fn pairs(words: &[String]) -> Result<Vec<ScaleTarget>, String> {
     let pairs = match words.first().map(|word| ObjectType::parse(word)) {
         Some(Some(of)) if of.is_service() => &words[1..],
         _ => words,
@@ -105,7 +105,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn of(line: &str, option: Option<u32>) -> Result<Vec<Target>, String> {
+    fn of(line: &str, option: Option<u32>) -> Result<Vec<ScaleTarget>, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         targets(&words, option)
     }
@@ -125,7 +125,8 @@ mod tests {
             // A service may have the name of a type.
             ("svc 3", None, vec![("svc", 3)]),
         ] {
-            let expected: Vec<Target> = expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+            let expected: Vec<ScaleTarget> =
+                expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
             assert_eq!(of(line, option).unwrap(), expected, "{line}");
         }
     }

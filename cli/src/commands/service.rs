@@ -5,7 +5,7 @@ use common::api::{PodView, ServiceView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::edit::{self, EditArgs};
 use super::error::CommandError;
@@ -187,7 +187,7 @@ pub(super) async fn delete(
     wait: bool,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     for service in services {
         let deleted = match are_listed {

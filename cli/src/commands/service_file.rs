@@ -1,7 +1,7 @@
 //! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All
 //! mistakes of the file are found at once, each at its line.
 
-use common::document::{self, Mistake, Node};
+use common::document::{self, DocumentNode, Mistake};
 use common::spec::ServiceInput;
 
 /// What only the API sets. `get -o yaml` prints it, and files may contain it.
@@ -34,7 +34,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<Str
 }
 
 /// Returns the services of a document, without what the API sets.
-fn services_of(mut document: Node) -> Vec<Node> {
+fn services_of(mut document: DocumentNode) -> Vec<DocumentNode> {
     match document.take_list(LIST_FIELD) {
         Some(items) => items.into_iter().flat_map(services_of).collect(),
         None => {

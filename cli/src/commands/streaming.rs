@@ -20,7 +20,7 @@ use crate::exit::Exit;
 type Control = mpsc::UnboundedSender<Frame>;
 
 /// How a channel is connected.
-pub(super) struct Streams {
+pub(super) struct ChannelStreams {
     /// Whether standard input is passed on.
     pub(super) stdin: bool,
     /// Whether the terminal is in raw mode: its size is passed on, and Ctrl-C is input.
@@ -35,7 +35,7 @@ pub(super) struct Streams {
 /// Why the channel ended early.
 pub(super) async fn run(
     (sender, mut receiver): (ChannelSender, ChannelReceiver),
-    streams: &Streams,
+    streams: &ChannelStreams,
 ) -> Result<Exit, CommandError> {
     let (control, controls) = mpsc::unbounded_channel();
     let (input, inputs) = mpsc::channel(2);
@@ -128,7 +128,7 @@ async fn read_input(input: mpsc::Sender<Frame>, mut stdin: File) {
 }
 
 /// Acts on signals until one ends this command.
-async fn handle_signals(control: &Control, streams: &Streams) -> Result<Exit, CommandError> {
+async fn handle_signals(control: &Control, streams: &ChannelStreams) -> Result<Exit, CommandError> {
     let listen = |kind: SignalKind| signal(kind).map_err(CommandError::Output);
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{CommandFactory, Parser, ValueEnum};
 use common::lifecycle::Phase;
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::*;
 use crate::client::fake_api::{FakeApi, ok_json, problem, response};
 use crate::client::fixtures;
@@ -212,7 +212,7 @@ fn man_pages_cover_every_command() {
 
 #[test]
 fn a_batch_keeps_the_first_failure_and_ends_when_the_output_is_closed() {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     assert_eq!(batch.accept(Ok(1)).unwrap(), Some(1));
     assert_eq!(batch.exit(), Exit::Ok);
     assert_eq!(batch.accept::<()>(Err(CommandError::NotFound("x".to_owned()))).unwrap(), None);

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::error::CommandError;
 use crate::client::ClientError;
 use crate::exit::Exit;
-use crate::output::{Format, TableRow};
+use crate::output::{OutputFormat, TableRow};
 use crate::stderr;
 
 /// Workers measure at this interval.
@@ -70,7 +70,7 @@ enum SortKey {
 
 /// Shows what is used.
 pub(super) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let is_table = matches!(context.output.format, Format::Table | Format::Wide);
+    let is_table = matches!(context.output.format, OutputFormat::Table | OutputFormat::Wide);
     if args.once || !is_table || !std::io::stdout().is_terminal() {
         let usage = read(args, context).await?;
         warn_of_missing(args, &usage);
@@ -115,7 +115,7 @@ fn page(args: &TopArgs, usage: ClusterUsageView, context: &Context<'_>) -> Strin
 }
 
 fn table<T: TableRow>(items: &[T], context: &Context<'_>) -> String {
-    let wide = context.output.format == Format::Wide;
+    let wide = context.output.format == OutputFormat::Wide;
     let rows = items.iter().map(|item| item.cells(wide, context.output.now())).collect();
     crate::output::table::render(&T::titles(wide), rows)
 }

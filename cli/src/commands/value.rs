@@ -11,7 +11,7 @@ use common::secret_key::SecretKey;
 use common::spec::ContainerSpec;
 use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::durability::warn_of_object;
 use super::error::CommandError;
@@ -195,7 +195,7 @@ async fn describe(kind: ValueKind, name: &str, context: &mut Context<'_>) -> Res
 }
 
 async fn remove(kind: ValueKind, names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for name in names {
         let result = context.client.delete_value(kind, name).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use common::document::{self, Node, Vocabulary};
+use common::document::{self, DocumentNode, Vocabulary};
 use common::duration::HumanDuration;
 use common::ingress::{HttpProtocol, HttpRule, IngressRule, TcpRule, Tls};
 use common::spec::{OnDisconnect, RestartPolicy};
@@ -90,7 +90,7 @@ pub(super) fn page_size(text: &str) -> Result<u32, String> {
 
 /// Parses what the API accepts as a text for a value, such as one of the names of an enum.
 pub(super) fn deserialized<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    let read = document::read(&Node::text(text), Vocabulary::Fields).into_result();
+    let read = document::read(&DocumentNode::text(text), Vocabulary::Fields).into_result();
     read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.detail).collect())
 }
 

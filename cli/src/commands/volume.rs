@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::batch::Batch;
+use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::{object, watch};
@@ -83,7 +83,7 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
 }
 
 async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
+    let mut batch = BatchResult::new();
     for name in names {
         let result = context.client.remove_volume(name).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {

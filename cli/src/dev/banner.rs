@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use common::config::RuntimeKind;
 
-use super::credentials::Credentials;
+use super::credentials::DevCredentials;
 use super::engine::{Engine, HELLO_IMAGE};
 use super::options::DevOptions;
 
 /// What clients of the cluster need to know.
-pub(super) struct Clients<'a> {
+pub(super) struct ClientSettings<'a> {
     pub(super) api: SocketAddr,
     /// The port of Redis.
     pub(super) redis: u16,
     /// Where requests for services are taken; `None` if nowhere.
     pub(super) ingress: Option<SocketAddr>,
-    pub(super) credentials: &'a Credentials,
+    pub(super) credentials: &'a DevCredentials,
 }
 
-impl Clients<'_> {
+impl ClientSettings<'_> {
     /// Returns the redis-cli command that connects to Redis.
     fn redis_cli(&self) -> String {
         format!("{}redis-cli -p {}", self.credentials.redis_cli_prefix(), self.redis)
@@ -33,7 +33,7 @@ pub(super) fn cluster(
     options: &DevOptions,
     engine: &Engine,
     workers: usize,
-    clients: &Clients<'_>,
+    clients: &ClientSettings<'_>,
 ) -> anyhow::Result<()> {
     let api = clients.api;
     let ha = if options.ha { ", two replicas, three sentinels" } else { "" };
@@ -79,7 +79,7 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
 pub(super) fn next_steps(
     engine: &Engine,
     kept: Option<&Path>,
-    clients: &Clients<'_>,
+    clients: &ClientSettings<'_>,
     has_route: bool,
 ) -> anyhow::Result<()> {
     let api = clients.api;

@@ -12,14 +12,14 @@ use crate::dev_token::{SavedToken, replace_private};
 
 /// What clients of the cluster need.
 #[derive(Default)]
-pub(super) struct Credentials {
+pub(super) struct DevCredentials {
     /// The password of Redis and the Sentinels, and the file that has it.
     redis: Option<(Secret, PathBuf)>,
     /// The API's token, and the file with the header that sends it.
     api: Option<(Secret, PathBuf)>,
 }
 
-impl Credentials {
+impl DevCredentials {
     /// Makes them if pods run as plain processes, and writes them to files in `home` that only this user can
     /// read; also a token that the user has set, so that the printed commands work.
     pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
@@ -127,7 +127,7 @@ mod tests {
     fn plain_processes_have_secrets_that_only_their_user_can_read() {
         let home = tempfile::tempdir().unwrap();
         let mut config = config(RuntimeKind::Process);
-        let credentials = Credentials::create(&mut config, home.path()).unwrap();
+        let credentials = DevCredentials::create(&mut config, home.path()).unwrap();
         let token = config.token.unwrap();
         let header = home.path().join("api-header");
         assert_eq!(
@@ -148,7 +148,7 @@ mod tests {
     fn a_token_that_the_user_has_set_stays() {
         let home = tempfile::tempdir().unwrap();
         let mut config = Config { token: Some(Secret::new("mine")), ..config(RuntimeKind::Process) };
-        let credentials = Credentials::create(&mut config, home.path()).unwrap();
+        let credentials = DevCredentials::create(&mut config, home.path()).unwrap();
         assert_eq!(config.token.unwrap().expose(), "mine");
         assert!(credentials.redis.is_some());
         let header = home.path().join("api-header");
@@ -174,7 +174,7 @@ mod tests {
     fn on_an_engine_no_secret_is_needed() {
         let home = tempfile::tempdir().unwrap();
         let mut config = config(RuntimeKind::Docker);
-        let credentials = Credentials::create(&mut config, home.path()).unwrap();
+        let credentials = DevCredentials::create(&mut config, home.path()).unwrap();
         assert!(config.token.is_none() && credentials.redis.is_none());
         assert_eq!(credentials.curl_option() + &credentials.redis_cli_prefix(), "");
     }

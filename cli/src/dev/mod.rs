@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::daemons::cancel_on_signal;
 use crate::settings::SettingFlags;
-use banner::Clients;
-use credentials::Credentials;
+use banner::ClientSettings;
+use credentials::DevCredentials;
 use engine::Engine;
 use home::{Home, SavedCluster};
 use options::DevOptions;
@@ -53,7 +53,7 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let engine = choose_engine(&mut config, flags, &home).await?;
     // Processes are in the directory of their cluster.
     let _lock = (engine.kind == RuntimeKind::Docker).then(lock_worker_names).transpose()?;
-    let credentials = Credentials::create(&mut config, home.path())?;
+    let credentials = DevCredentials::create(&mut config, home.path())?;
     credentials::set_secret_key(&mut config, home.path())?;
     let redis = home.path().join("redis");
     let redis =
@@ -65,7 +65,8 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let store = daemons.store.clone();
     let _token = credentials.save_token(daemons.api.port())?;
     let ingress = config.ingress_listen.filter(|_| config.proxy_socket.is_some());
-    let clients = Clients { api: daemons.api, redis: redis.port(), ingress, credentials: &credentials };
+    let clients =
+        ClientSettings { api: daemons.api, redis: redis.port(), ingress, credentials: &credentials };
     let welcome = welcome(&options, &engine, &home, &nodes, &clients, &store, config.timing.fence_after);
     let welcomed = tokio::select! {
         result = welcome => result,
@@ -189,7 +190,7 @@ async fn welcome(
     engine: &Engine,
     home: &Home,
     nodes: &[NodeName],
-    clients: &Clients<'_>,
+    clients: &ClientSettings<'_>,
     store: &Store,
     fence_after: Duration,
 ) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ const CONTEXT: usize = 3;
 const MAX_PAIRS: usize = 4_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum LineChange {
     Kept,
     Removed,
     Added,
@@ -17,7 +17,7 @@ enum Change {
 /// for lines that are left out.
 pub(crate) fn line_diff(before: &str, after: &str) -> String {
     let lines = changes(&before.lines().collect::<Vec<_>>(), &after.lines().collect::<Vec<_>>());
-    let is_changed = |(change, _): &(Change, &str)| *change != Change::Kept;
+    let is_changed = |(change, _): &(LineChange, &str)| *change != LineChange::Kept;
     let mut text = String::new();
     let mut has_gap = false;
     for (index, (change, line)) in lines.iter().enumerate() {
@@ -30,9 +30,9 @@ pub(crate) fn line_diff(before: &str, after: &str) -> String {
             text.push_str("@@\n");
         }
         let mark = match change {
-            Change::Kept => ' ',
-            Change::Removed => '-',
-            Change::Added => '+',
+            LineChange::Kept => ' ',
+            LineChange::Removed => '-',
+            LineChange::Added => '+',
         };
         text.push_str(&format!("{mark}{line}\n"));
     }
@@ -40,39 +40,39 @@ pub(crate) fn line_diff(before: &str, after: &str) -> String {
 }
 
 /// Returns the lines of both texts in order, with what happens to each.
-fn changes<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(Change, &'a str)> {
+fn changes<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a str)> {
     let prefix = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (before_rest, after_rest) = (&before[prefix..], &after[prefix..]);
     let suffix = before_rest.iter().rev().zip(after_rest.iter().rev()).take_while(|(a, b)| a == b).count();
     let removed = &before_rest[..before_rest.len() - suffix];
     let added = &after_rest[..after_rest.len() - suffix];
-    let mut lines: Vec<_> = before[..prefix].iter().map(|line| (Change::Kept, *line)).collect();
+    let mut lines: Vec<_> = before[..prefix].iter().map(|line| (LineChange::Kept, *line)).collect();
     lines.extend(changes_between(removed, added));
-    lines.extend(before[before.len() - suffix..].iter().map(|line| (Change::Kept, *line)));
+    lines.extend(before[before.len() - suffix..].iter().map(|line| (LineChange::Kept, *line)));
     lines
 }
 
 /// Compares by the longest common subsequence.
-fn changes_between<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(Change, &'a str)> {
+fn changes_between<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a str)> {
     let mut lines = Vec::new();
     let (mut i, mut j) = (0, 0);
     if before.len().saturating_mul(after.len()) <= MAX_PAIRS {
         let lengths = common_lengths(before, after);
         while i < before.len() && j < after.len() {
             if before[i] == after[j] {
-                lines.push((Change::Kept, before[i]));
+                lines.push((LineChange::Kept, before[i]));
                 (i, j) = (i + 1, j + 1);
             } else if lengths[i + 1][j] >= lengths[i][j + 1] {
-                lines.push((Change::Removed, before[i]));
+                lines.push((LineChange::Removed, before[i]));
                 i += 1;
             } else {
-                lines.push((Change::Added, after[j]));
+                lines.push((LineChange::Added, after[j]));
                 j += 1;
             }
         }
     }
-    lines.extend(before[i..].iter().map(|line| (Change::Removed, *line)));
-    lines.extend(after[j..].iter().map(|line| (Change::Added, *line)));
+    lines.extend(before[i..].iter().map(|line| (LineChange::Removed, *line)));
+    lines.extend(after[j..].iter().map(|line| (LineChange::Added, *line)));
     lines
 }
 

@@ -40,7 +40,7 @@ use crate::stderr;
 
 /// Values of `-o`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// A table.
     #[default]
     Table,
@@ -97,7 +97,7 @@ pub(crate) struct ListStyle {
 /// Writes data in the chosen format.
 pub(crate) struct Output {
     /// The chosen format.
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
     /// How lists are printed.
     pub(crate) list_style: ListStyle,
     now: Timestamp,
@@ -106,7 +106,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Writes to standard output without any filter, because logs must be printed byte for byte.
-    pub(crate) fn stdout(format: Format) -> Self {
+    pub(crate) fn stdout(format: OutputFormat) -> Self {
         Self { format, list_style: ListStyle::default(), now: Timestamp::now(), sink: Box::new(io::stdout()) }
     }
 
@@ -121,17 +121,17 @@ impl Output {
             return items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.id()));
         }
         match self.format {
-            Format::Table | Format::Wide if items.is_empty() => {
+            OutputFormat::Table | OutputFormat::Wide if items.is_empty() => {
                 stderr::note(hint);
                 Ok(())
             }
-            Format::Table | Format::Wide => {
-                let wide = self.format == Format::Wide;
+            OutputFormat::Table | OutputFormat::Wide => {
+                let wide = self.format == OutputFormat::Wide;
                 let rows = items.iter().map(|item| item.cells(wide, self.now)).collect();
                 self.print_text(&table::render(&self.titles::<T>(), rows))
             }
-            Format::Json | Format::Yaml => self.print_data(&Items { items }),
-            Format::Name => {
+            OutputFormat::Json | OutputFormat::Yaml => self.print_data(&ItemList { items }),
+            OutputFormat::Name => {
                 unique_names(items).into_iter().try_for_each(|name| writeln!(self.sink, "{name}"))
             }
         }
@@ -148,8 +148,8 @@ impl Output {
             return Ok(());
         }
         match self.format {
-            Format::Table | Format::Wide if !self.list_style.quiet => {
-                let (wide, now) = (self.format == Format::Wide, Timestamp::now());
+            OutputFormat::Table | OutputFormat::Wide if !self.list_style.quiet => {
+                let (wide, now) = (self.format == OutputFormat::Wide, Timestamp::now());
                 let rows = items.iter().map(|item| item.cells(wide, now)).collect();
                 let text = table::render_below(&self.titles::<T>(), rows, &mut rows_so_far.widths);
                 // The titles stand above the first rows only.
@@ -157,7 +157,7 @@ impl Output {
                 self.print_text(&text)?;
                 self.sink.flush()
             }
-            Format::Json | Format::Yaml if !self.list_style.quiet => {
+            OutputFormat::Json | OutputFormat::Yaml if !self.list_style.quiet => {
                 items.iter().try_for_each(|item| self.print_stream_item(item, String::new))
             }
             _ => {
@@ -169,15 +169,15 @@ impl Output {
 
     /// Returns the column titles, unless they are left out.
     fn titles<T: TableRow>(&self) -> Vec<&'static str> {
-        if self.list_style.no_headers { Vec::new() } else { T::titles(self.format == Format::Wide) }
+        if self.list_style.no_headers { Vec::new() } else { T::titles(self.format == OutputFormat::Wide) }
     }
 
     /// Prints an object after a change, with its result: `service/web created`.
     pub(crate) fn print_result<T: TableRow>(&mut self, item: &T, result: &str) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide => writeln!(self.sink, "{} {result}", item.name()),
-            Format::Json | Format::Yaml => self.print_data(item),
-            Format::Name => writeln!(self.sink, "{}", item.name()),
+            OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{} {result}", item.name()),
+            OutputFormat::Json | OutputFormat::Yaml => self.print_data(item),
+            OutputFormat::Name => writeln!(self.sink, "{}", item.name()),
         }
     }
 
@@ -185,11 +185,11 @@ impl Output {
     /// people.
     pub(crate) fn print_named_result(&mut self, name: &str, text: &str, result: &str) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide => writeln!(self.sink, "{text}"),
-            Format::Json | Format::Yaml => {
+            OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{text}"),
+            OutputFormat::Json | OutputFormat::Yaml => {
                 self.print_data(&serde_json::json!({ "object": name, "result": result }))
             }
-            Format::Name => writeln!(self.sink, "{name}"),
+            OutputFormat::Name => writeln!(self.sink, "{name}"),
         }
     }
 
@@ -200,9 +200,9 @@ impl Output {
         description: impl FnOnce() -> String,
     ) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide => self.print_text(&description()),
-            Format::Json | Format::Yaml => self.print_data(item),
-            Format::Name => writeln!(self.sink, "{}", item.name()),
+            OutputFormat::Table | OutputFormat::Wide => self.print_text(&description()),
+            OutputFormat::Json | OutputFormat::Yaml => self.print_data(item),
+            OutputFormat::Name => writeln!(self.sink, "{}", item.name()),
         }
     }
 
@@ -213,8 +213,8 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide | Format::Name => self.print_text(&text()),
-            Format::Json | Format::Yaml => self.print_data(data),
+            OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name => self.print_text(&text()),
+            OutputFormat::Json | OutputFormat::Yaml => self.print_data(data),
         }
     }
 
@@ -225,9 +225,11 @@ impl Output {
         line: impl FnOnce() -> String,
     ) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide | Format::Name => writeln!(self.sink, "{}", line())?,
-            Format::Json => writeln!(self.sink, "{}", serde_json::to_string(item)?)?,
-            Format::Yaml => write!(self.sink, "---\n{}", yaml(item)?)?,
+            OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name => {
+                writeln!(self.sink, "{}", line())?
+            }
+            OutputFormat::Json => writeln!(self.sink, "{}", serde_json::to_string(item)?)?,
+            OutputFormat::Yaml => write!(self.sink, "---\n{}", yaml(item)?)?,
         }
         self.sink.flush()
     }
@@ -244,7 +246,7 @@ impl Output {
     }
 
     fn print_data<T: Serialize>(&mut self, data: &T) -> io::Result<()> {
-        if self.format == Format::Yaml {
+        if self.format == OutputFormat::Yaml {
             return write!(self.sink, "{}", yaml(data)?);
         }
         writeln!(self.sink, "{}", serde_json::to_string_pretty(data)?)
@@ -267,6 +269,6 @@ fn yaml<T: Serialize>(data: &T) -> io::Result<String> {
 
 /// A collection in the API's shape, without pages.
 #[derive(Serialize)]
-struct Items<'a, T> {
+struct ItemList<'a, T> {
     items: &'a [T],
 }

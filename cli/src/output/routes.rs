@@ -65,12 +65,12 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<CertificateView>,
     /// Its pods.
-    pub(crate) pods: Vec<Candidate>,
+    pub(crate) pods: Vec<RoutePod>,
 }
 
 /// A pod of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Candidate {
+pub(crate) struct RoutePod {
     /// Its name.
     pub(crate) pod: String,
     /// Its node, if it has one.
@@ -81,7 +81,7 @@ pub(crate) struct Candidate {
     pub(crate) why_not: String,
 }
 
-impl Candidate {
+impl RoutePod {
     /// Judges a pod as the proxies do.
     pub(crate) fn of(pod: &PodView) -> Self {
         let is_ready = pod.phase == Phase::Running && pod.reason.is_empty();
@@ -126,14 +126,14 @@ pub(crate) fn describe(explanation: &Explanation, now: Timestamp) -> String {
             layout.field("Last order", error);
         }
     }
-    let line = |one: &Candidate| {
+    let line = |one: &RoutePod| {
         let node = one.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         match one.is_ready {
             true => format!("{}{node}", one.pod),
             false => format!("{}{node}: {}", one.pod, one.why_not),
         }
     };
-    let (ready, others): (Vec<&Candidate>, Vec<&Candidate>) = pods.iter().partition(|one| one.is_ready);
+    let (ready, others): (Vec<&RoutePod>, Vec<&RoutePod>) = pods.iter().partition(|one| one.is_ready);
     if ready.is_empty() {
         layout.field("Pods", "none is ready: requests wait, and then get 503");
     }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn pods_that_get_nothing_say_why() {
-        let candidate = |pod: &str, why_not: &str| Candidate {
+        let candidate = |pod: &str, why_not: &str| RoutePod {
             pod: pod.to_owned(),
             node: Some("worker1".to_owned()),
             is_ready: why_not.is_empty(),

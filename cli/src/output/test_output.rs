@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use super::{Format, Output};
+use super::{Output, OutputFormat};
 
 /// Everything that was written.
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ impl Write for Captured {
 }
 
 /// Returns an output, and what is written to it.
-pub(crate) fn captured_output(format: Format) -> (Output, Captured) {
+pub(crate) fn captured_output(format: OutputFormat) -> (Output, Captured) {
     let captured = Captured::default();
     (Output { sink: Box::new(captured.clone()), ..Output::stdout(format) }, captured)
 }

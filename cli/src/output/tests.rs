@@ -15,7 +15,7 @@ use crate::client::fixtures;
 /// Six minutes after midnight; the fixtures were created one minute after midnight.
 const NOW: &str = "2026-01-31T00:06:00Z";
 
-fn printed(format: Format, print: impl FnOnce(&mut Output)) -> String {
+fn printed(format: OutputFormat, print: impl FnOnce(&mut Output)) -> String {
     let (mut output, captured) = captured_output(format);
     output.now = now();
     print(&mut output);
@@ -41,17 +41,17 @@ fn a_list_of_services_in_every_format() {
     let services = [fixtures::service("web"), fixtures::service("database")];
     let show = |format| printed(format, |output| output.print_list(&services, "none").unwrap());
     assert_eq!(
-        show(Format::Table),
+        show(OutputFormat::Table),
         "NAME       READY   STATUS   IMAGE        AGE\n\
          web        3/3     ready    nginx:1.27   5m\n\
          database   3/3     ready    nginx:1.27   5m\n"
     );
-    assert_eq!(show(Format::Name), "service/web\nservice/database\n");
-    let wide = show(Format::Wide);
+    assert_eq!(show(OutputFormat::Name), "service/web\nservice/database\n");
+    let wide = show(OutputFormat::Wide);
     assert!(wide.contains("GENERATION") && wide.contains("tier=front"), "{wide}");
-    let json: serde_json::Value = serde_json::from_str(&show(Format::Json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&show(OutputFormat::Json)).unwrap();
     assert_eq!((json["items"][1]["name"].as_str(), json.get("next")), (Some("database"), None));
-    let yaml: serde_json::Value = serde_saphyr::from_str(&show(Format::Yaml)).unwrap();
+    let yaml: serde_json::Value = serde_saphyr::from_str(&show(OutputFormat::Yaml)).unwrap();
     assert_eq!(yaml, json);
 }
 
@@ -59,8 +59,8 @@ fn a_list_of_services_in_every_format() {
 fn an_empty_table_prints_nothing_on_standard_output() {
     let none: [common::api::PodView; 0] = [];
     let show = |format| printed(format, |output| output.print_list(&none, "no pods").unwrap());
-    assert_eq!((show(Format::Table), show(Format::Name)), (String::new(), String::new()));
-    assert_eq!(show(Format::Json), "{\n  \"items\": []\n}\n");
+    assert_eq!((show(OutputFormat::Table), show(OutputFormat::Name)), (String::new(), String::new()));
+    assert_eq!(show(OutputFormat::Json), "{\n  \"items\": []\n}\n");
 }
 
 fn with_ports(mut pod: common::api::PodView) -> common::api::PodView {
@@ -97,7 +97,7 @@ fn pods_and_nodes_as_tables() {
     (late.node, late.replica, late.reason) = (None, 1, "Unschedulable".to_owned());
     let pods = [with_ports(fixtures::pod("djkf2345-9999", Phase::Running)), late];
     assert_eq!(
-        printed(Format::Table, |output| output.print_list(&pods, "none").unwrap()),
+        printed(OutputFormat::Table, |output| output.print_list(&pods, "none").unwrap()),
         "NAME    PHASE     REASON          RESTARTS   NODE      AGE   ID         PORTS\n\
          web-0   running   -               0          worker1   5m    djkf2345   \
          127.0.0.1:32769->80/tcp, [::1]:53->53/udp\n\
@@ -106,7 +106,7 @@ fn pods_and_nodes_as_tables() {
     let mut external = fixtures::node("old");
     (external.kind, external.fenceable, external.cordoned) = (common::node::NodeKind::External, false, true);
     assert_eq!(
-        printed(Format::Table, |output| output
+        printed(OutputFormat::Table, |output| output
             .print_list(&[fixtures::node("worker1"), external], "none")
             .unwrap()),
         "NAME      STATUS           KIND             PODS    CPUS    MEMORY         HEARTBEAT   AGE\n\
@@ -123,7 +123,7 @@ fn names_of_pods_are_those_that_commands_accept_and_unique() {
     second.replica = 1;
     let twice = fixtures::pod("cccc", Phase::Stopping);
     let show = |pods: &[common::api::PodView]| {
-        printed(Format::Name, |output| output.print_list(pods, "none").unwrap())
+        printed(OutputFormat::Name, |output| output.print_list(pods, "none").unwrap())
     };
     let first = fixtures::pod("aaaa", Phase::Running);
     let stopped = fixtures::pod("dddd", Phase::Stopped);
@@ -138,9 +138,9 @@ fn names_of_pods_are_those_that_commands_accept_and_unique() {
 fn the_result_of_a_change_in_every_format() {
     let web = fixtures::service("web");
     let show = |format| printed(format, |output| output.print_result(&web, "created").unwrap());
-    assert_eq!(show(Format::Table), "service/web created\n");
-    assert_eq!(show(Format::Name), "service/web\n");
-    assert!(show(Format::Json).starts_with("{\n  \"name\": \"web\""));
+    assert_eq!(show(OutputFormat::Table), "service/web created\n");
+    assert_eq!(show(OutputFormat::Name), "service/web\n");
+    assert!(show(OutputFormat::Json).starts_with("{\n  \"name\": \"web\""));
 }
 
 #[test]
@@ -231,9 +231,9 @@ fn an_event_is_a_line_or_a_document() {
     let one = event(ObjectKind::Node, "worker1", "NodeDead");
     let show =
         |format| printed(format, |output| output.print_stream_item(&one, || events::line(&one)).unwrap());
-    assert_eq!(show(Format::Table), "2026-01-31T00:01:01Z  NodeDead           node/worker1  it runs\n");
-    assert_eq!(show(Format::Json).lines().count(), 1);
-    assert!(show(Format::Yaml).starts_with("---\n"));
+    assert_eq!(show(OutputFormat::Table), "2026-01-31T00:01:01Z  NodeDead           node/worker1  it runs\n");
+    assert_eq!(show(OutputFormat::Json).lines().count(), 1);
+    assert!(show(OutputFormat::Yaml).starts_with("---\n"));
 }
 
 #[test]
@@ -304,8 +304,9 @@ fn empty_queues_of_nodes_are_shown_on_request() {
         "nodes": [{"node": "worker1", "pending": 0, "starting": 1, "running": 0}]
     }))
     .unwrap();
-    let text =
-        printed(Format::Table, |output| output.print_list(&queues::rows(&queues, false), "none").unwrap());
+    let text = printed(OutputFormat::Table, |output| {
+        output.print_list(&queues::rows(&queues, false), "none").unwrap()
+    });
     assert!(text.contains("rq:worker1   1") && !text.contains("pq:worker1"), "{text}");
     assert_eq!(queues::rows(&queues, true).len(), 7);
 }

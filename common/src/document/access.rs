@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::node::{Entry, Node, Place, Value, plain};
+use super::node::{DocumentEntry, DocumentNode, TextPosition, Value, plain};
 
 /// A field of a map.
 #[derive(Clone, Copy)]
@@ -10,24 +10,24 @@ pub struct Field<'a> {
     /// Its name.
     pub name: &'a str,
     /// Where the name stands.
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     /// Its value.
-    pub value: &'a Node,
+    pub value: &'a DocumentNode,
 }
 
-impl Node {
+impl DocumentNode {
     /// Returns an empty map.
-    pub fn empty_map(place: Option<Place>) -> Self {
+    pub fn empty_map(place: Option<TextPosition>) -> Self {
         Self::new(Value::Map(Vec::new()), place)
     }
 
     /// Returns `null`.
-    pub fn null(place: Option<Place>) -> Self {
+    pub fn null(place: Option<TextPosition>) -> Self {
         Self::new(Value::Null, place)
     }
 
     /// Returns a list.
-    pub fn list(items: Vec<Node>, place: Option<Place>) -> Self {
+    pub fn list(items: Vec<DocumentNode>, place: Option<TextPosition>) -> Self {
         Self::new(Value::List(items), place)
     }
 
@@ -37,7 +37,7 @@ impl Node {
     }
 
     /// Returns where the node stands.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<TextPosition> {
         self.place
     }
 
@@ -95,7 +95,7 @@ impl Node {
     }
 
     /// Returns the items of a list.
-    pub fn items(&self) -> Option<&[Node]> {
+    pub fn items(&self) -> Option<&[DocumentNode]> {
         match &self.value {
             Value::List(items) => Some(items),
             _ => None,
@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// Returns the items of a list to change them.
-    pub fn items_mut(&mut self) -> Option<&mut Vec<Node>> {
+    pub fn items_mut(&mut self) -> Option<&mut Vec<DocumentNode>> {
         match &mut self.value {
             Value::List(items) => Some(items),
             _ => None,
@@ -120,7 +120,7 @@ impl Node {
     }
 
     /// Returns the value of a field.
-    pub fn get(&self, name: &str) -> Option<&Node> {
+    pub fn get(&self, name: &str) -> Option<&DocumentNode> {
         self.field(name).map(|field| field.value)
     }
 
@@ -130,17 +130,17 @@ impl Node {
     }
 
     /// Returns the value of a field to change it.
-    pub fn get_mut(&mut self, name: &str) -> Option<&mut Node> {
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut DocumentNode> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == name).map(|entry| &mut entry.node)
     }
 
     /// Sets a field of a map. Does nothing if the node is no map.
-    pub fn set(&mut self, name: &str, key_place: Option<Place>, node: Node) {
+    pub fn set(&mut self, name: &str, key_place: Option<TextPosition>, node: DocumentNode) {
         let Value::Map(entries) = &mut self.value else { return };
         match entries.iter_mut().find(|entry| entry.key == name) {
             Some(entry) => (entry.key_place, entry.node) = (key_place, node),
-            None => entries.push(Entry { key: name.to_owned(), key_place, node }),
+            None => entries.push(DocumentEntry { key: name.to_owned(), key_place, node }),
         }
     }
 
@@ -165,7 +165,7 @@ impl Node {
 
     /// Sets the number of the text that the node and its parts are from.
     pub fn set_file(&mut self, file: usize) {
-        let set = |place: &mut Option<Place>| {
+        let set = |place: &mut Option<TextPosition>| {
             if let Some(place) = place {
                 place.file = file;
             }
@@ -182,7 +182,7 @@ impl Node {
     }
 
     /// Replaces texts, numbers and booleans in the node by other texts; keys of maps stay.
-    pub fn replace_scalars(&mut self, replace: &mut dyn FnMut(&str, Option<Place>) -> Option<String>) {
+    pub fn replace_scalars(&mut self, replace: &mut dyn FnMut(&str, Option<TextPosition>) -> Option<String>) {
         match &mut self.value {
             Value::Text(text) | Value::Plain(_, text) => {
                 if let Some(new) = replace(text, self.place) {

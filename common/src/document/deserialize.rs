@@ -1,4 +1,4 @@
-//! Reads a [`Node`] as any type that implements `Deserialize`.
+//! Reads a [`DocumentNode`] as any type that implements `Deserialize`.
 
 use std::collections::HashSet;
 
@@ -6,14 +6,14 @@ use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::mistake::{ReadError, one_of};
-use super::node::{Entry, Node, Step, Value};
+use super::mistake::{DocumentReadError, one_of};
+use super::node::{DocumentEntry, DocumentNode, Step, Value};
 use crate::spec::whole;
 
 /// A deserializer over a part of a document. Its errors know the path from here on.
-pub(super) struct Part<'de>(pub(super) &'de Node);
+pub(super) struct DocumentPart<'de>(pub(super) &'de DocumentNode);
 
-impl<'de> Part<'de> {
+impl<'de> DocumentPart<'de> {
     /// Returns the text, also of a number or a boolean without quotation marks.
     fn as_text(&self) -> Option<&'de str> {
         match &self.0.value {
@@ -23,7 +23,7 @@ impl<'de> Part<'de> {
     }
 
     /// Whole numbers may be written as `3.0`.
-    fn visit_whole<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn visit_whole<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         let value = match &self.0.value {
             Value::Plain(value, _) => value,
             value => value,
@@ -35,7 +35,7 @@ impl<'de> Part<'de> {
         }
     }
 
-    fn visit<V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, ReadError> {
+    fn visit<V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, DocumentReadError> {
         match value {
             Value::Null | Value::Removed => visitor.visit_unit(),
             Value::Bool(flag) => visitor.visit_bool(*flag),
@@ -44,52 +44,52 @@ impl<'de> Part<'de> {
             Value::Float(n) => visitor.visit_f64(*n),
             Value::Text(text) => visitor.visit_borrowed_str(text),
             Value::Plain(value, _) => Self::visit(value, visitor),
-            Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate() }),
+            Value::List(items) => visitor.visit_seq(ListItems { items: items.iter().enumerate() }),
             Value::Map(entries) => visit_map(entries, None, visitor),
         }
     }
 }
 
 fn visit_map<'de, V: Visitor<'de>>(
-    entries: &'de [Entry],
+    entries: &'de [DocumentEntry],
     fields: Option<StructFields>,
     visitor: V,
-) -> Result<V::Value, ReadError> {
-    let mut access = Entries { entries, fields, at: 0, seen: HashSet::new() };
+) -> Result<V::Value, DocumentReadError> {
+    let mut access = MapEntries { entries, fields, at: 0, seen: HashSet::new() };
     visitor.visit_map(&mut access).map_err(|error| access.complete(error))
 }
 
-impl<'de> de::Deserializer<'de> for Part<'de> {
-    type Error = ReadError;
+impl<'de> de::Deserializer<'de> for DocumentPart<'de> {
+    type Error = DocumentReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         Self::visit(&self.0.value, visitor)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         match self.as_text() {
             Some(text) => visitor.visit_borrowed_str(text),
             None => self.deserialize_any(visitor),
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         self.visit_whole(visitor)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         self.visit_whole(visitor)
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         self.visit_whole(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         match self.0.value {
             Value::Null | Value::Removed => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -100,7 +100,7 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DocumentReadError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -109,7 +109,7 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
         _: &'static str,
         known: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DocumentReadError> {
         visit_struct(self.0, StructFields { known, others: Others::Refused }, visitor)
     }
 
@@ -119,10 +119,10 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DocumentReadError> {
         match self.as_text() {
             Some(text) => {
-                let variant: StrDeserializer<'_, ReadError> = text.into_deserializer();
+                let variant: StrDeserializer<'_, DocumentReadError> = text.into_deserializer();
                 visitor.visit_enum(variant)
             }
             None => self.deserialize_any(WantsName(variants)).map(|never| match never {}),
@@ -153,25 +153,25 @@ enum Others {
 
 /// A list is not accepted for the fields in their order.
 fn visit_struct<'de, V: Visitor<'de>>(
-    node: &'de Node,
+    node: &'de DocumentNode,
     fields: StructFields,
     visitor: V,
-) -> Result<V::Value, ReadError> {
+) -> Result<V::Value, DocumentReadError> {
     match &node.value {
         Value::Map(entries) => visit_map(entries, Some(fields), visitor),
         Value::List(_) => Err(de::Error::invalid_type(de::Unexpected::Seq, &"a map of fields")),
-        other => Part::visit(other, visitor),
+        other => DocumentPart::visit(other, visitor),
     }
 }
 
 /// A deserializer of one of the structs that a map is read as.
-pub(super) struct Fields<'de>(pub(super) &'de Node);
+pub(super) struct FieldsDeserializer<'de>(pub(super) &'de DocumentNode);
 
-impl<'de> de::Deserializer<'de> for Fields<'de> {
-    type Error = ReadError;
+impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
+    type Error = DocumentReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        Part(self.0).deserialize_any(visitor)
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
+        DocumentPart(self.0).deserialize_any(visitor)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -179,7 +179,7 @@ impl<'de> de::Deserializer<'de> for Fields<'de> {
         _: &'static str,
         known: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DocumentReadError> {
         visit_struct(self.0, StructFields { known, others: Others::Skipped }, visitor)
     }
 
@@ -191,16 +191,16 @@ impl<'de> de::Deserializer<'de> for Fields<'de> {
 
 /// Returns the names that the fields of the struct `T` have in documents, with their aliases.
 pub(crate) fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
-    T::deserialize(TellsFields).err().map(ReadError::into_known_fields).unwrap_or_default()
+    T::deserialize(TellsFields).err().map(DocumentReadError::into_known_fields).unwrap_or_default()
 }
 
 /// A deserializer that only answers which fields a struct asks for.
 struct TellsFields;
 
 impl<'de> de::Deserializer<'de> for TellsFields {
-    type Error = ReadError;
+    type Error = DocumentReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ReadError> {
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, DocumentReadError> {
         Err(de::Error::unknown_field("", &[]))
     }
 
@@ -209,7 +209,7 @@ impl<'de> de::Deserializer<'de> for TellsFields {
         _: &'static str,
         known: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DocumentReadError> {
         Err(de::Error::unknown_field("", known))
     }
 
@@ -229,22 +229,25 @@ impl Visitor<'_> for WantsName {
     }
 }
 
-struct Items<'de> {
-    items: std::iter::Enumerate<std::slice::Iter<'de, Node>>,
+struct ListItems<'de> {
+    items: std::iter::Enumerate<std::slice::Iter<'de, DocumentNode>>,
 }
 
-impl<'de> de::SeqAccess<'de> for Items<'de> {
-    type Error = ReadError;
+impl<'de> de::SeqAccess<'de> for ListItems<'de> {
+    type Error = DocumentReadError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DocumentReadError> {
         let next = self.items.find(|(_, item)| !matches!(item.value, Value::Removed));
         let Some((index, item)) = next else { return Ok(None) };
-        seed.deserialize(Part(item)).map(Some).map_err(|error| error.inside(Step::Index(index)))
+        seed.deserialize(DocumentPart(item)).map(Some).map_err(|error| error.inside(Step::Index(index)))
     }
 }
 
-struct Entries<'de> {
-    entries: &'de [Entry],
+struct MapEntries<'de> {
+    entries: &'de [DocumentEntry],
     /// `None` if the map may have any keys.
     fields: Option<StructFields>,
     /// How many keys were read.
@@ -252,14 +255,14 @@ struct Entries<'de> {
     seen: HashSet<&'de str>,
 }
 
-impl Entries<'_> {
+impl MapEntries<'_> {
     fn step(&self) -> Option<Step> {
         let entry = self.at.checked_sub(1).and_then(|at| self.entries.get(at));
         entry.map(|entry| Step::Field(entry.key.clone()))
     }
 
     /// Adds the current key to an error that the visitor raised about it.
-    fn complete(&self, error: ReadError) -> ReadError {
+    fn complete(&self, error: DocumentReadError) -> DocumentReadError {
         match self.step() {
             Some(step) if error.lacks_its_key() => error.inside(step),
             _ => error,
@@ -267,16 +270,16 @@ impl Entries<'_> {
     }
 
     /// Returns whether the struct has a field for an entry.
-    fn is_wanted(&self, entry: &Entry) -> Result<bool, ReadError> {
+    fn is_wanted(&self, entry: &DocumentEntry) -> Result<bool, DocumentReadError> {
         let Some(StructFields { known, others }) = self.fields else { return Ok(true) };
         match (known.contains(&entry.key.as_str()), others) {
-            (false, Others::Refused) => Err(ReadError::unknown(&entry.key, known.to_vec())),
+            (false, Others::Refused) => Err(DocumentReadError::unknown(&entry.key, known.to_vec())),
             (is_known, Others::Skipped) => Ok(is_known && !matches!(entry.node.value, Value::Null)),
             (true, Others::Refused) => Ok(true),
         }
     }
 
-    fn inside(&self, error: ReadError) -> ReadError {
+    fn inside(&self, error: DocumentReadError) -> DocumentReadError {
         match self.step() {
             Some(step) => error.inside(step),
             None => error,
@@ -284,15 +287,18 @@ impl Entries<'_> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for Entries<'de> {
-    type Error = ReadError;
+impl<'de> de::MapAccess<'de> for MapEntries<'de> {
+    type Error = DocumentReadError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, DocumentReadError> {
         let entry = loop {
             let Some(entry) = self.entries.get(self.at) else { return Ok(None) };
             self.at += 1;
             if !self.seen.insert(&entry.key) {
-                return Err(self.inside(ReadError::set_twice()));
+                return Err(self.inside(DocumentReadError::set_twice()));
             }
             if self.is_wanted(entry)? {
                 break entry;
@@ -302,10 +308,10 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
         seed.deserialize(key).map(Some).map_err(|error| self.inside(error))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DocumentReadError> {
         let entry = self.at.checked_sub(1).and_then(|at| self.entries.get(at));
         let Some(entry) = entry else { return Err(de::Error::custom("a value without a key")) };
-        seed.deserialize(Part(&entry.node)).map_err(|error| self.inside(error))
+        seed.deserialize(DocumentPart(&entry.node)).map_err(|error| self.inside(error))
     }
 
     fn size_hint(&self) -> Option<usize> {

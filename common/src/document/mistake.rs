@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Expected, Unexpected};
 
-use super::node::{Node, Place, Step};
+use super::node::{DocumentNode, Step, TextPosition};
 use crate::json_pointer;
 
 /// Something wrong in a document.
@@ -13,7 +13,7 @@ pub struct Mistake {
     /// JSON pointer to the field; `""` for the whole document.
     pub pointer: String,
     /// Where it stands, if the document has lines.
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     /// What is wrong, with the name of the field, and which values are valid.
     pub detail: String,
 }
@@ -94,17 +94,17 @@ const MAX_LISTED: usize = 12;
 
 /// Why a document could not be read into a type.
 #[derive(Debug)]
-pub(crate) struct ReadError {
+pub(crate) struct DocumentReadError {
     /// The path to the part, the innermost step first: it grows while the error travels outwards.
     steps: Vec<Step>,
     /// The path, the outermost step first.
     path: Vec<Step>,
-    problem: Problem,
+    problem: MistakeKind,
 }
 
 #[derive(Debug)]
-enum Problem {
-    Unfit { found: Found, expected: String },
+enum MistakeKind {
+    Unfit { found: FoundValue, expected: String },
     UnknownField { known: Vec<&'static str> },
     UnknownVariant { found: String, known: Vec<&'static str> },
     Missing { field: &'static str },
@@ -114,46 +114,49 @@ enum Problem {
 }
 
 #[derive(Debug)]
-struct Found {
+struct FoundValue {
     value: String,
     kind: &'static str,
 }
 
-impl ReadError {
-    fn new(problem: Problem) -> Self {
+impl DocumentReadError {
+    fn new(problem: MistakeKind) -> Self {
         Self { steps: Vec::new(), path: Vec::new(), problem }
     }
 
     /// The key of the map stands there already.
     pub(super) fn set_twice() -> Self {
-        Self::new(Problem::SetTwice)
+        Self::new(MistakeKind::SetTwice)
     }
 
     /// The map has no field of this name.
     pub(super) fn unknown(name: &str, known: Vec<&'static str>) -> Self {
-        Self::new(Problem::UnknownField { known }).inside(Step::Field(name.to_owned()))
+        Self::new(MistakeKind::UnknownField { known }).inside(Step::Field(name.to_owned()))
     }
 
     /// Returns the names of the fields that exist, of an error about one that does not.
     pub(super) fn into_known_fields(self) -> Vec<&'static str> {
         match self.problem {
-            Problem::UnknownField { known } => known,
+            MistakeKind::UnknownField { known } => known,
             _ => Vec::new(),
         }
     }
 
     pub(super) fn is_about_missing(&self) -> bool {
-        matches!(self.problem, Problem::Missing { .. })
+        matches!(self.problem, MistakeKind::Missing { .. })
     }
 
     /// Returns whether the key is at fault, and not the value.
     fn is_about_key(&self) -> bool {
-        matches!(self.problem, Problem::UnknownField { .. } | Problem::SetTwice | Problem::OtherName { .. })
+        matches!(
+            self.problem,
+            MistakeKind::UnknownField { .. } | MistakeKind::SetTwice | MistakeKind::OtherName { .. }
+        )
     }
 
     /// Returns whether the visitor of a map raised the error for the key that it has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
-        matches!(self.problem, Problem::OtherName { .. }) && self.steps.is_empty()
+        matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }
 
     /// Adds the step from the part's parent to the part.
@@ -183,13 +186,13 @@ impl ReadError {
                 Step::Index(index) => pointer.push_str(&format!("/{index}")),
             }
         }
-        if let Problem::Missing { field } = self.problem {
+        if let MistakeKind::Missing { field } = self.problem {
             pointer.push_str(&format!("/{}", json_pointer::escape(field)));
         }
         pointer
     }
 
-    pub(super) fn mistake(&self, document: &Node, vocabulary: Vocabulary) -> Mistake {
+    pub(super) fn mistake(&self, document: &DocumentNode, vocabulary: Vocabulary) -> Mistake {
         let pointer = self.pointer();
         let place = match self.is_about_key() {
             true => document.place_of_key(&self.path, &pointer),
@@ -207,22 +210,22 @@ impl ReadError {
             _ => String::new(),
         };
         match &self.problem {
-            Problem::Unfit { found, expected } => {
+            MistakeKind::Unfit { found, expected } => {
                 let found = if shown { found.value.as_str() } else { found.kind };
                 format!("{} must be {expected}, not {found}", self.subject())
             }
-            Problem::UnknownField { known } => unknown(vocabulary, &last, known),
-            Problem::UnknownVariant { found, known } => {
+            MistakeKind::UnknownField { known } => unknown(vocabulary, &last, known),
+            MistakeKind::UnknownVariant { found, known } => {
                 let found = if shown { format!("{:?}", shorten(found)) } else { "this string".to_owned() };
                 format!("{} must be {}, not {found}", self.subject(), one_of(known))
             }
-            Problem::Missing { field } if name.is_empty() => format!("{field} is missing"),
-            Problem::Missing { field } => format!("{name}.{field} is missing"),
-            Problem::SetTwice => format!("{last:?} is set twice"),
-            Problem::OtherName { field } => {
+            MistakeKind::Missing { field } if name.is_empty() => format!("{field} is missing"),
+            MistakeKind::Missing { field } => format!("{name}.{field} is missing"),
+            MistakeKind::SetTwice => format!("{last:?} is set twice"),
+            MistakeKind::OtherName { field } => {
                 format!("{field:?} is set twice, under different names; keep one")
             }
-            Problem::Other(text) => {
+            MistakeKind::Other(text) => {
                 let text = if shown { text.clone() } else { without_quotes(text) };
                 if name.is_empty() { text } else { format!("{name}: {text}") }
             }
@@ -314,7 +317,7 @@ fn shorten(text: &str) -> String {
     short
 }
 
-impl Found {
+impl FoundValue {
     fn new(unexpected: Unexpected<'_>) -> Self {
         let (value, kind) = match unexpected {
             Unexpected::Bool(flag) => (flag.to_string(), "a boolean"),
@@ -349,25 +352,28 @@ fn expected(text: &str) -> String {
     .to_owned()
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for DocumentReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message(Vocabulary::Fields, Values::Shown))
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for DocumentReadError {}
 
-impl de::Error for ReadError {
+impl de::Error for DocumentReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let text = match message.to_string() {
             text if text == "invalid IP address syntax" => "this is not an IP address".to_owned(),
             text => text,
         };
-        Self::new(Problem::Other(text))
+        Self::new(MistakeKind::Other(text))
     }
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        Self::new(Problem::Unfit { found: Found::new(found), expected: expected(&wanted.to_string()) })
+        Self::new(MistakeKind::Unfit {
+            found: FoundValue::new(found),
+            expected: expected(&wanted.to_string()),
+        })
     }
 
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
@@ -375,22 +381,22 @@ impl de::Error for ReadError {
     }
 
     fn invalid_length(length: usize, wanted: &dyn Expected) -> Self {
-        Self::new(Problem::Other(format!("{length} values are given, but expected is {wanted}")))
+        Self::new(MistakeKind::Other(format!("{length} values are given, but expected is {wanted}")))
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        Self::new(Problem::UnknownVariant { found: found.to_owned(), known: known.to_vec() })
+        Self::new(MistakeKind::UnknownVariant { found: found.to_owned(), known: known.to_vec() })
     }
 
     fn unknown_field(_: &str, known: &'static [&'static str]) -> Self {
-        Self::new(Problem::UnknownField { known: known.to_vec() })
+        Self::new(MistakeKind::UnknownField { known: known.to_vec() })
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(Problem::Missing { field })
+        Self::new(MistakeKind::Missing { field })
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self::new(Problem::OtherName { field })
+        Self::new(MistakeKind::OtherName { field })
     }
 }

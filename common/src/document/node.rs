@@ -6,7 +6,7 @@ use crate::json_pointer;
 
 /// A position in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TextPosition {
     /// The number of the text, where a document is made from several; otherwise 0.
     pub file: usize,
     /// Line.
@@ -15,7 +15,7 @@ pub struct Place {
     pub column: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -23,10 +23,10 @@ impl fmt::Display for Place {
 
 /// A value in a document. There is no `Debug`, because values can be secrets.
 #[derive(Clone)]
-pub struct Node {
+pub struct DocumentNode {
     pub(super) value: Value,
     /// `None` if the text has no lines that matter, as a query or a body on one line.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<TextPosition>,
     /// The tag of YAML that the format itself does not define, such as `!reset`.
     pub(super) tag: Option<String>,
 }
@@ -42,17 +42,17 @@ pub(super) enum Value {
     /// A number or a boolean without quotation marks, in a format that has no others for text: it is a text
     /// where one is wanted, as it was written.
     Plain(Box<Value>, String),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<DocumentNode>),
+    Map(Vec<DocumentEntry>),
     /// An item of a list that was taken out; the others keep their indexes.
     Removed,
 }
 
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct DocumentEntry {
     pub(super) key: String,
-    pub(super) key_place: Option<Place>,
-    pub(super) node: Node,
+    pub(super) key_place: Option<TextPosition>,
+    pub(super) node: DocumentNode,
 }
 
 /// A step from a node to one of its parts.
@@ -62,14 +62,14 @@ pub(super) enum Step {
     Index(usize),
 }
 
-impl Node {
-    pub(super) fn new(value: Value, place: Option<Place>) -> Self {
+impl DocumentNode {
+    pub(super) fn new(value: Value, place: Option<TextPosition>) -> Self {
         Self { value, place, tag: None }
     }
 
     /// Returns a map of texts without quotation marks, such as the parameters of a query.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
-        let entry = |(key, text)| Entry { key, key_place: None, node: Self::new(plain(text), None) };
+        let entry = |(key, text)| DocumentEntry { key, key_place: None, node: Self::new(plain(text), None) };
         Self::new(Value::Map(pairs.into_iter().map(entry).collect()), None)
     }
 
@@ -85,7 +85,7 @@ impl Node {
 
     /// Returns true if the node is a map with this field, and its value is not `null`.
     pub fn has_value(&self, name: &str) -> bool {
-        let is_set = |entry: &Entry| entry.key == name && !matches!(entry.node.value, Value::Null);
+        let is_set = |entry: &DocumentEntry| entry.key == name && !matches!(entry.node.value, Value::Null);
         matches!(&self.value, Value::Map(entries) if entries.iter().any(is_set))
     }
 
@@ -106,7 +106,7 @@ impl Node {
             && let Value::Map(entries) = &mut node.to_mut().value
         {
             entries.retain(|entry| entry.key != name);
-            entries.push(Entry { key: name.to_owned(), key_place: None, node: Self::text(text) });
+            entries.push(DocumentEntry { key: name.to_owned(), key_place: None, node: Self::text(text) });
         }
         node
     }
@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// Takes out the items of a list in this field; `None`, and nothing is changed, if the field is no list.
-    pub fn take_list(&mut self, field: &str) -> Option<Vec<Node>> {
+    pub fn take_list(&mut self, field: &str) -> Option<Vec<DocumentNode>> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
             Value::List(items) => Some(std::mem::take(items)),
@@ -135,7 +135,7 @@ impl Node {
     }
 
     /// Returns the items of the list in this field; none if there is no list.
-    pub(crate) fn items_of(&self, field: &str) -> impl Iterator<Item = &Node> {
+    pub(crate) fn items_of(&self, field: &str) -> impl Iterator<Item = &DocumentNode> {
         let items = match &self.value {
             Value::Map(entries) => {
                 entries.iter().rev().find(|entry| entry.key == field).map(|entry| &entry.node.value)
@@ -151,7 +151,7 @@ impl Node {
 
     /// Returns where the part with this JSON pointer stands, or else the innermost part that exists and would
     /// contain it.
-    pub fn place_of(&self, pointer: &str) -> Option<Place> {
+    pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {
             let next = match &node.value {
@@ -165,8 +165,9 @@ impl Node {
         node.place
     }
 
-    /// Returns where the last of the keys with this path stands, or else what [`Node::place_of`] returns.
-    pub(super) fn place_of_key(&self, path: &[Step], pointer: &str) -> Option<Place> {
+    /// Returns where the last of the keys with this path stands, or else what [`DocumentNode::place_of`]
+    /// returns.
+    pub(super) fn place_of_key(&self, path: &[Step], pointer: &str) -> Option<TextPosition> {
         let key = match path.split_last() {
             Some((Step::Field(field), parents)) => self.at(parents).and_then(|parent| match &parent.value {
                 Value::Map(entries) => entries.iter().rev().find(|e| e.key == *field)?.key_place,
@@ -195,7 +196,7 @@ impl Node {
         position
     }
 
-    fn at(&self, path: &[Step]) -> Option<&Node> {
+    fn at(&self, path: &[Step]) -> Option<&DocumentNode> {
         path.iter().try_fold(self, |node, step| match (&node.value, step) {
             (Value::Map(entries), Step::Field(field)) => {
                 entries.iter().rev().find(|e| e.key == *field).map(|e| &e.node)

@@ -1,4 +1,4 @@
-//! Parses YAML and JSON into [`Node`]s.
+//! Parses YAML and JSON into [`DocumentNode`]s.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Spanned, Tagged};
 
 use super::mistake::Mistake;
-use super::node::{Entry, Node, Value};
+use super::node::{DocumentEntry, DocumentNode, Value};
 use super::syntax;
 
 /// The most values that aliases (`*name`) may repeat: a short text can grow without bound through them.
@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 32;
 /// # Errors
 /// The mistakes in the syntax; the parser stops at the first one, unless it is a key that stands there twice.
 /// Such a document is returned without the later value, so that the other mistakes can be found.
-pub fn yaml(text: &str) -> (Vec<Node>, Vec<Mistake>) {
+pub fn yaml(text: &str) -> (Vec<DocumentNode>, Vec<Mistake>) {
     match yaml_documents(text, DuplicateKeyPolicy::Error) {
         Ok(documents) => (documents, Vec::new()),
         Err(error) => {
@@ -35,7 +35,10 @@ pub fn yaml(text: &str) -> (Vec<Node>, Vec<Mistake>) {
     }
 }
 
-fn yaml_documents(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Node>, serde_saphyr::Error> {
+fn yaml_documents(
+    text: &str,
+    duplicates: DuplicateKeyPolicy,
+) -> Result<Vec<DocumentNode>, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
         // YAML 1.2, and what people mean: only `true` and `false` are no text. Otherwise `y` in a command is
         // refused.
@@ -53,7 +56,7 @@ fn yaml_documents(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Node
 /// A value with its tag and its position.
 type SpannedTag = Spanned<Tagged<Parsed>>;
 
-fn node(parsed: SpannedTag, text: &str) -> Node {
+fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     let place = syntax::place(&parsed.referenced);
     // What stands there, without the type that YAML infers.
     let written = || {
@@ -73,7 +76,7 @@ fn node(parsed: SpannedTag, text: &str) -> Node {
         },
         Parsed::List(items) => Value::List(items.into_iter().map(|item| node(item, text)).collect()),
         Parsed::Map(entries) => {
-            let entry = |(key, value): (Spanned<String>, _)| Entry {
+            let entry = |(key, value): (Spanned<String>, _)| DocumentEntry {
                 key_place: syntax::place(&key.referenced),
                 key: key.value,
                 node: node(value, text),
@@ -81,7 +84,7 @@ fn node(parsed: SpannedTag, text: &str) -> Node {
             Value::Map(entries.into_iter().map(entry).collect())
         }
     };
-    Node { tag, ..Node::new(value, place) }
+    DocumentNode { tag, ..DocumentNode::new(value, place) }
 }
 
 /// A YAML value with the positions of its parts.
@@ -149,7 +152,7 @@ impl<'de> Deserialize<'de> for Parsed {
 ///
 /// # Errors
 /// The mistake in the syntax.
-pub fn json(text: &[u8]) -> Result<Node, Mistake> {
+pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = WithoutPlaces::deserialize(&mut reader).map_err(|error| syntax::of_json(&error))?;
     reader.end().map_err(|error| syntax::of_json(&error))?;
@@ -157,13 +160,13 @@ pub fn json(text: &[u8]) -> Result<Node, Mistake> {
 }
 
 /// A JSON value. The parser knows no positions, and most JSON has only one line.
-struct WithoutPlaces(Node);
+struct WithoutPlaces(DocumentNode);
 
 impl<'de> Deserialize<'de> for WithoutPlaces {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         fn scalar<E>(value: Value) -> Result<WithoutPlaces, E> {
-            Ok(WithoutPlaces(Node::new(value, None)))
+            Ok(WithoutPlaces(DocumentNode::new(value, None)))
         }
         impl<'de> Visitor<'de> for Reader {
             type Value = WithoutPlaces;
@@ -198,7 +201,7 @@ impl<'de> Deserialize<'de> for WithoutPlaces {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WithoutPlaces, A::Error> {
                 let mut entries = Vec::new();
                 while let Some((key, WithoutPlaces(node))) = map.next_entry()? {
-                    entries.push(Entry { key, key_place: None, node });
+                    entries.push(DocumentEntry { key, key_place: None, node });
                 }
                 scalar(Value::Map(entries))
             }
@@ -207,7 +210,7 @@ impl<'de> Deserialize<'de> for WithoutPlaces {
     }
 }
 
-impl From<&serde_json::Value> for Node {
+impl From<&serde_json::Value> for DocumentNode {
     fn from(json: &serde_json::Value) -> Self {
         let value = match json {
             serde_json::Value::Null => Value::Null,
@@ -218,14 +221,18 @@ impl From<&serde_json::Value> for Node {
                 (None, None) => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
             },
             serde_json::Value::String(text) => Value::Text(text.clone()),
-            serde_json::Value::Array(items) => Value::List(items.iter().map(Node::from).collect()),
+            serde_json::Value::Array(items) => Value::List(items.iter().map(DocumentNode::from).collect()),
             serde_json::Value::Object(fields) => Value::Map(
                 fields
                     .iter()
-                    .map(|(key, value)| Entry { key: key.clone(), key_place: None, node: value.into() })
+                    .map(|(key, value)| DocumentEntry {
+                        key: key.clone(),
+                        key_place: None,
+                        node: value.into(),
+                    })
                     .collect(),
             ),
         };
-        Node::new(value, None)
+        DocumentNode::new(value, None)
     }
 }

@@ -5,7 +5,7 @@ use serde_json::error::Category;
 use serde_saphyr::Error;
 
 use super::mistake::Mistake;
-use super::node::Place;
+use super::node::TextPosition;
 
 /// Parts of the YAML parser's messages, and what an author of a file can do.
 const YAML_MESSAGES: [(&str, &str); 24] = [
@@ -106,19 +106,19 @@ pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
 }
 
 /// Returns a position of the YAML parser; none if it is unknown.
-pub(super) fn place(location: &serde_saphyr::Location) -> Option<Place> {
-    (location.line() > 0).then(|| Place { file: 0, line: location.line(), column: location.column() })
+pub(super) fn place(location: &serde_saphyr::Location) -> Option<TextPosition> {
+    (location.line() > 0).then(|| TextPosition { file: 0, line: location.line(), column: location.column() })
 }
 
 /// Returns where a tab indents the line of an error or the one after it: the parser only notices that
 /// something ends there.
-fn indented_by_tab(text: &str, at: Option<Place>) -> Option<Place> {
+fn indented_by_tab(text: &str, at: Option<TextPosition>) -> Option<TextPosition> {
     let line = usize::try_from(at?.line).ok()?;
     let lines = text.lines().enumerate().skip(line.saturating_sub(1)).take(2);
     let mut tabs = lines.filter_map(|(index, line)| {
         let indentation = line.len() - line.trim_start().len();
         let column = line[..indentation].find('\t')?;
-        Some(Place { file: 0, line: index as u64 + 1, column: column as u64 + 1 })
+        Some(TextPosition { file: 0, line: index as u64 + 1, column: column as u64 + 1 })
     });
     tabs.next()
 }
@@ -133,9 +133,9 @@ pub(super) fn of_json(error: &serde_json::Error) -> Mistake {
         _ => "this is not valid JSON",
     };
     let line = error.line() as u64;
-    mistake((line > 0).then(|| Place { file: 0, line, column: error.column().max(1) as u64 }), detail)
+    mistake((line > 0).then(|| TextPosition { file: 0, line, column: error.column().max(1) as u64 }), detail)
 }
 
-fn mistake(place: Option<Place>, detail: &str) -> Mistake {
+fn mistake(place: Option<TextPosition>, detail: &str) -> Mistake {
     Mistake { pointer: String::new(), place, detail: detail.to_owned() }
 }

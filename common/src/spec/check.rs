@@ -1,12 +1,12 @@
 //! Reads and checks a service's document at once: what is malformed and what is invalid, each at its place.
 
 use super::{REPLICAS_NAMES, ServiceInput, Violation};
-use crate::document::{Mistake, Node, Reading};
+use crate::document::{DocumentNode, Mistake, Reading};
 use crate::json_pointer;
 
 impl ServiceInput {
     /// Reads a document and checks its values. Collects the mistakes of both, in no order.
-    pub fn check(document: &Node) -> Reading<Self> {
+    pub fn check(document: &DocumentNode) -> Reading<Self> {
         let Reading { value, mut mistakes } = Self::read(document);
         let violations =
             value.iter().flat_map(|service: &Self| service.clone().normalize().err().unwrap_or_default());
@@ -25,7 +25,7 @@ fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
     mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))
 }
 
-fn at_its_place(violation: Violation, document: &Node) -> Mistake {
+fn at_its_place(violation: Violation, document: &DocumentNode) -> Mistake {
     let Violation { pointer, detail } = violation;
     let written = match pointer.as_str() {
         // The field has several names.

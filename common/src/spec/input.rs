@@ -9,7 +9,7 @@ use super::{
     ContainerSpec, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, RestartPolicy, ServiceFields, Violation, job,
     units,
 };
-use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
+use crate::document::{self, DocumentNode, DocumentReadError, Mistake, Reading, Vocabulary};
 use crate::ids::ServiceName;
 
 /// The field whose absence means that the only container is described at the top level.
@@ -96,7 +96,7 @@ impl ServiceInput {
     }
 
     /// Reads a document, and collects its mistakes.
-    pub fn read(document: &Node) -> Reading<Self> {
+    pub fn read(document: &DocumentNode) -> Reading<Self> {
         document::read_with(document, Vocabulary::Fields, Self::from_node)
     }
 
@@ -105,10 +105,10 @@ impl ServiceInput {
     /// # Errors
     /// All mistakes.
     pub fn from_value(value: &Value) -> Result<Self, Vec<Mistake>> {
-        Self::read(&Node::from(value)).into_result()
+        Self::read(&DocumentNode::from(value)).into_result()
     }
 
-    pub(crate) fn from_node(node: &Node) -> Result<Self, ReadError> {
+    pub(crate) fn from_node(node: &DocumentNode) -> Result<Self, DocumentReadError> {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut pod: PodSpec = document::read_fields(node)?;
@@ -183,15 +183,19 @@ impl ServiceInput {
         self.document(None, self.pod.clone())
     }
 
-    fn document<'a>(&'a self, only_container: Option<&'a ContainerSpec>, pod: PodSpec) -> Document<'a> {
+    fn document<'a>(
+        &'a self,
+        only_container: Option<&'a ContainerSpec>,
+        pod: PodSpec,
+    ) -> ServiceDocument<'a> {
         let Self { name, replicas, fields, .. } = self;
-        Document { name, replicas: *replicas, fields, only_container, pod }
+        ServiceDocument { name, replicas: *replicas, fields, only_container, pod }
     }
 }
 
 /// A service as it is written.
 #[derive(Serialize)]
-struct Document<'a> {
+struct ServiceDocument<'a> {
     name: &'a ServiceName,
     replicas: u32,
     #[serde(flatten)]

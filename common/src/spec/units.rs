@@ -360,12 +360,13 @@ impl<'de> Deserialize<'de> for Environment {
                 f.write_str("a map of names to values, or a list of KEY=value")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Environment, A::Error> {
-                let variables = BTreeMap::<String, Variable>::deserialize(MapAccessDeserializer::new(map))?;
-                collect(variables.into_iter().map(|(name, Variable(value))| (name, value)))
+                let variables =
+                    BTreeMap::<String, VariableValue>::deserialize(MapAccessDeserializer::new(map))?;
+                collect(variables.into_iter().map(|(name, VariableValue(value))| (name, value)))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Environment, A::Error> {
-                let entries = Vec::<Assignment>::deserialize(SeqAccessDeserializer::new(seq))?;
-                collect(entries.into_iter().map(|Assignment(name, value)| (name, value)))
+                let entries = Vec::<KeyValue>::deserialize(SeqAccessDeserializer::new(seq))?;
+                collect(entries.into_iter().map(|KeyValue(name, value)| (name, value)))
             }
         }
         fn collect<E: de::Error>(
@@ -383,30 +384,30 @@ impl<'de> Deserialize<'de> for Environment {
 
 /// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines take strings
 /// only.
-struct Variable(String);
+struct VariableValue(String);
 
-impl<'de> Deserialize<'de> for Variable {
+impl<'de> Deserialize<'de> for VariableValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         impl Visitor<'_> for Reader {
-            type Value = Variable;
+            type Value = VariableValue;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string, a number or a boolean")
             }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Variable, E> {
-                Ok(Variable(text.to_owned()))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<VariableValue, E> {
+                Ok(VariableValue(text.to_owned()))
             }
-            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Variable, E> {
-                Ok(Variable(flag.to_string()))
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<VariableValue, E> {
+                Ok(VariableValue(flag.to_string()))
             }
-            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Variable, E> {
-                Ok(Variable(n.to_string()))
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<VariableValue, E> {
+                Ok(VariableValue(n.to_string()))
             }
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Variable, E> {
-                Ok(Variable(n.to_string()))
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<VariableValue, E> {
+                Ok(VariableValue(n.to_string()))
             }
-            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Variable, E> {
-                Ok(Variable(n.to_string()))
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<VariableValue, E> {
+                Ok(VariableValue(n.to_string()))
             }
         }
         deserializer.deserialize_any(Reader)
@@ -414,19 +415,19 @@ impl<'de> Deserialize<'de> for Variable {
 }
 
 /// `KEY=value` in a list of variables.
-struct Assignment(String, String);
+struct KeyValue(String, String);
 
-impl<'de> Deserialize<'de> for Assignment {
+impl<'de> Deserialize<'de> for KeyValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         impl Visitor<'_> for Reader {
-            type Value = Assignment;
+            type Value = KeyValue;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("KEY=value")
             }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Assignment, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<KeyValue, E> {
                 let (name, value) = text.split_once('=').ok_or_else(|| E::custom("write KEY=value"))?;
-                Ok(Assignment(name.to_owned(), value.to_owned()))
+                Ok(KeyValue(name.to_owned(), value.to_owned()))
             }
         }
         deserializer.deserialize_str(Reader)

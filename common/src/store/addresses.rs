@@ -26,7 +26,7 @@ pub enum GivenAddress {
 }
 
 /// A reply of the script: the number, and whether the replicas are known to have it.
-enum Reply {
+enum AddressReply {
     Number(u32, bool),
     Other(GivenAddress),
 }
@@ -42,9 +42,9 @@ impl Store {
         let (reply, durability) =
             self.link.durable_script(&address_call(name, None), CONFIRM_TIMEOUT).await?;
         let number = match address_reply(reply)? {
-            Reply::Other(outcome) => return Ok(outcome),
-            Reply::Number(number, true) => return given(number).ok_or_else(|| impossible(number)),
-            Reply::Number(number, false) => number,
+            AddressReply::Other(outcome) => return Ok(outcome),
+            AddressReply::Number(number, true) => return given(number).ok_or_else(|| impossible(number)),
+            AddressReply::Number(number, false) => number,
         };
         if matches!(durability, Durability::Unconfirmed { .. }) {
             return Ok(GivenAddress::Unconfirmed);
@@ -52,9 +52,11 @@ impl Store {
         // It changes nothing for a name that was forgotten meanwhile and got another number.
         let confirm = address_call(name, Some(number));
         match address_reply(self.link.script(&confirm).await?)? {
-            Reply::Number(same, true) if same == number => given(number).ok_or_else(|| impossible(number)),
-            Reply::Number(..) => Ok(GivenAddress::Unconfirmed),
-            Reply::Other(outcome) => Ok(outcome),
+            AddressReply::Number(same, true) if same == number => {
+                given(number).ok_or_else(|| impossible(number))
+            }
+            AddressReply::Number(..) => Ok(GivenAddress::Unconfirmed),
+            AddressReply::Other(outcome) => Ok(outcome),
         }
     }
 
@@ -124,16 +126,16 @@ fn address_call(name: &AddressName, confirmed: Option<u32>) -> Call<'static> {
     .call()
 }
 
-fn address_reply(reply: redis::Value) -> Result<Reply, StoreError> {
+fn address_reply(reply: redis::Value) -> Result<AddressReply, StoreError> {
     let what = "giving an address";
     let (answer, rest) = verdict(what, reply)?;
     Ok(match answer.as_str() {
         "OK" => {
             let (number, confirmed): (u32, String) = read(what, redis::Value::Array(rest))?;
-            Reply::Number(number, confirmed == "1")
+            AddressReply::Number(number, confirmed == "1")
         }
-        "MISSING" => Reply::Other(GivenAddress::Missing),
-        "FULL" => Reply::Other(GivenAddress::Full),
+        "MISSING" => AddressReply::Other(GivenAddress::Missing),
+        "FULL" => AddressReply::Other(GivenAddress::Full),
         other => return Err(unexpected(what, other)),
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::reply::{Fields, corrupt, read, unexpected, verdict, word};
+use super::reply::{HashFields, corrupt, read, unexpected, verdict, word};
 use super::scripts::{certificate_begin, certificate_challenge, certificate_fail, certificate_store};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
@@ -75,7 +75,7 @@ impl Store {
     pub async fn certificate(&self, host: &str) -> Result<Option<StoredCertificate>, StoreError> {
         let what = format!("the certificate of {host}");
         let reply: Value = self.link.query(cmd("HGETALL").arg(keys::certificate(host))).await?;
-        let Some(fields) = Fields::read(&what, reply)? else { return Ok(None) };
+        let Some(fields) = HashFields::read(&what, reply)? else { return Ok(None) };
         let certificate = StoredCertificate {
             host: host.to_owned(),
             id: fields.text("id"),
@@ -228,7 +228,7 @@ fn status(host: &str, reply: Value) -> Result<CertificateStatus, StoreError> {
     let fields = STATUS_FIELDS.iter().zip(values);
     let pairs = fields.filter_map(|(field, value)| Some([field.as_bytes().to_vec(), value?]));
     let pairs = pairs.flatten().map(Value::BulkString).collect();
-    let Some(fields) = Fields::read(&what, Value::Array(pairs))? else {
+    let Some(fields) = HashFields::read(&what, Value::Array(pairs))? else {
         return Ok(CertificateStatus::default());
     };
     let issued = IssuedCertificate {

@@ -80,7 +80,7 @@ impl Store {
     /// See [`StoreError`].
     pub async fn drain_step(&self, node: &Node) -> Result<DrainOutcome, StoreError> {
         let mut broken = None;
-        for source in [Source::Starting, Source::Pending, Source::Running] {
+        for source in [SourceQueue::Starting, SourceQueue::Pending, SourceQueue::Running] {
             let found = match self.payloads_to_drain(node, source).await {
                 // A queue of the wrong type must not hold up the others.
                 Err(error) if !error.is_transient() => {
@@ -104,7 +104,7 @@ impl Store {
     async fn drain_each(
         &self,
         node: &Node,
-        source: Source,
+        source: SourceQueue,
         found: &[Bytes],
     ) -> Result<DrainOutcome, StoreError> {
         for payload in found {
@@ -122,15 +122,15 @@ impl Store {
         Ok(DrainOutcome::Moved(found.len()))
     }
 
-    async fn payloads_to_drain(&self, node: &Node, source: Source) -> Result<Vec<Bytes>, StoreError> {
+    async fn payloads_to_drain(&self, node: &Node, source: SourceQueue) -> Result<Vec<Bytes>, StoreError> {
         let mut peek = match source {
-            Source::Running => cmd("SRANDMEMBER"),
-            Source::Starting | Source::Pending => cmd("LRANGE"),
+            SourceQueue::Running => cmd("SRANDMEMBER"),
+            SourceQueue::Starting | SourceQueue::Pending => cmd("LRANGE"),
         };
         peek.arg(source.key(&node.name));
         match source {
-            Source::Running => peek.arg(DRAIN_CHUNK),
-            Source::Starting | Source::Pending => peek.arg(-(DRAIN_CHUNK as i64)).arg(-1),
+            SourceQueue::Running => peek.arg(DRAIN_CHUNK),
+            SourceQueue::Starting | SourceQueue::Pending => peek.arg(-(DRAIN_CHUNK as i64)).arg(-1),
         };
         let found: Vec<Vec<u8>> = self.link.query(&peek).await?;
         Ok(found.into_iter().map(Bytes::from).collect())
@@ -139,7 +139,7 @@ impl Store {
     async fn drain_chunk(
         &self,
         node: &Node,
-        source: Source,
+        source: SourceQueue,
         found: &[Bytes],
         with_record: WithRecord,
     ) -> Result<DrainOutcome, StoreError> {
@@ -191,25 +191,25 @@ enum WithRecord {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
+enum SourceQueue {
     Running,
     Starting,
     Pending,
 }
 
-impl Source {
+impl SourceQueue {
     fn key(self, node: &NodeName) -> String {
         match self {
-            Source::Running => keys::cs(node),
-            Source::Starting => keys::rq(node),
-            Source::Pending => keys::pq(node),
+            SourceQueue::Running => keys::cs(node),
+            SourceQueue::Starting => keys::rq(node),
+            SourceQueue::Pending => keys::pq(node),
         }
     }
 
     fn type_name(self) -> &'static str {
         match self {
-            Source::Running => "set",
-            Source::Starting | Source::Pending => "list",
+            SourceQueue::Running => "set",
+            SourceQueue::Starting | SourceQueue::Pending => "list",
         }
     }
 }

@@ -85,7 +85,7 @@ impl Store {
         nodes.dedup();
         let (nodes, _) = self.nodes_each(&nodes).await?;
         let now = self.redis_now().await?;
-        let clock = Clock { now, silent_after };
+        let clock = RecordClock { now, silent_after };
         let of_one = |(service, slots): (Option<Service>, Vec<PodId>)| {
             let service = service.filter(|service| service.state == ServiceState::Active)?;
             let of_service = records.iter().filter(|record| slots.contains(&record.id));
@@ -122,12 +122,12 @@ impl Store {
 const SETTLE_MS: RedisMillis = 10_000;
 
 /// The time that records are compared with.
-struct Clock {
+struct RecordClock {
     now: RedisMillis,
     silent_after: RedisMillis,
 }
 
-impl Clock {
+impl RecordClock {
     fn progress<'a>(
         &self,
         service: &Service,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_was_written_before_a_machine_was_down_counts_once_its_worker_has_looked() {
-        let clock = Clock { now: 100_000, silent_after: 20_000 };
+        let clock = RecordClock { now: 100_000, silent_after: 20_000 };
         for (written, registered_at, beat, expected) in [
             (50_000, 10_000, 99_000, true),
             // Its worker was not heard for too long.

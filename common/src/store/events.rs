@@ -28,7 +28,7 @@ impl Store {
             from = format!("({}", last.id);
             let received = page.len();
             events.extend(
-                page.into_iter().flat_map(Entry::events).filter(|event| event.position() > Some(after)),
+                page.into_iter().flat_map(StreamEntry::events).filter(|event| event.position() > Some(after)),
             );
             if received < asked {
                 break;
@@ -67,19 +67,19 @@ impl Store {
         from: &str,
         to: &str,
         count: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Vec<StreamEntry>, StoreError> {
         range.arg(keys::EVENTS).arg(from).arg(to).arg("COUNT").arg(count);
-        list("reading events", self.link.query(&range).await?)?.into_iter().map(Entry::read).collect()
+        list("reading events", self.link.query(&range).await?)?.into_iter().map(StreamEntry::read).collect()
     }
 }
 
 /// One entry of the stream.
-struct Entry {
+struct StreamEntry {
     id: String,
     fields: Vec<(String, Vec<u8>)>,
 }
 
-impl Entry {
+impl StreamEntry {
     fn read(value: Value) -> Result<Self, StoreError> {
         let (id, fields): (String, RawFields) = read("reading events", value)?;
         let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

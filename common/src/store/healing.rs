@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::reply::{Fields, list, read, unexpected, word};
+use super::reply::{HashFields, list, read, unexpected, word};
 use super::scripts::{members_restore, pods_restore, pushed_forget, specs_expire, usage_correct};
 use super::{Store, StoreError, keys};
 use crate::ids::{Incarnation, NodeName, PodId, ServiceName, SpecId};
@@ -227,7 +227,7 @@ impl Store {
 }
 
 fn read_usage(name: &NodeName, value: Value) -> Option<NodeUsage> {
-    let fields = Fields::read("reading what a node uses", value).ok()??;
+    let fields = HashFields::read("reading what a node uses", value).ok()??;
     let number = |field: &str| fields.number(field).ok();
     let incarnation = fields.parse_opt("incarnation").ok()??;
     let mut used = [number("used_pods")?; 1 + Resource::ALL.len()];

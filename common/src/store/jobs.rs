@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redis::{Value, cmd};
 
 use super::confirm::WriteReceipt;
-use super::reply::{Fields, read, unexpected, word};
+use super::reply::{HashFields, read, unexpected, word};
 use super::scripts::{cron_tick, job_count, job_end};
 use super::service_fields;
 use super::services::to_json;
@@ -81,9 +81,9 @@ pub enum TickOutcome {
 }
 
 /// Indices with what is kept of them.
-type Entries = Vec<(String, Vec<u8>)>;
+type IndexEntries = Vec<(String, Vec<u8>)>;
 /// The same, for a file.
-type Texts = BTreeMap<String, String>;
+type IndexTexts = BTreeMap<String, String>;
 
 impl Store {
     /// Returns what is known of the indices of a job.
@@ -95,7 +95,7 @@ impl Store {
         Ok(JobResults { done: results(done), failed: results(failed) })
     }
 
-    async fn result_entries(&self, job: &ServiceName) -> Result<(Entries, Entries), StoreError> {
+    async fn result_entries(&self, job: &ServiceName) -> Result<(IndexEntries, IndexEntries), StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("HGETALL").arg(keys::done(job));
         pipe.cmd("HGETALL").arg(keys::tries(job));
@@ -107,7 +107,10 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub(super) async fn saved_results(&self, job: &ServiceName) -> Result<(Texts, Texts), StoreError> {
+    pub(super) async fn saved_results(
+        &self,
+        job: &ServiceName,
+    ) -> Result<(IndexTexts, IndexTexts), StoreError> {
         let (done, failed) = self.result_entries(job).await?;
         let text = |(index, value): (String, Vec<u8>)| (index, String::from_utf8_lossy(&value).into_owned());
         Ok((done.into_iter().map(text).collect(), failed.into_iter().map(text).collect()))
@@ -317,7 +320,7 @@ fn result(value: &[u8]) -> IndexResult {
 }
 
 /// Reads how far a job is.
-pub(super) fn job_progress(fields: &Fields<'_>) -> JobProgress {
+pub(super) fn job_progress(fields: &HashFields<'_>) -> JobProgress {
     let words = |field: &str| {
         let text = fields.text(field);
         let (first, rest) = text.split_once(' ')?;
@@ -335,7 +338,7 @@ pub(super) fn job_progress(fields: &Fields<'_>) -> JobProgress {
 }
 
 /// Reads what a cron has created.
-pub(super) fn cron_progress(fields: &Fields<'_>) -> CronProgress {
+pub(super) fn cron_progress(fields: &HashFields<'_>) -> CronProgress {
     let ticks_text = fields.text("ticks");
     CronProgress {
         // Ticks that are no list of ranges were written by hand: none is known, and the next one is written

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{Value, cmd};
 
 use super::broken::length_or_broken;
-use super::reply::{Fields, corrupt, names as read_names, unexpected, word};
+use super::reply::{HashFields, corrupt, names as read_names, unexpected, word};
 use super::scripts::{cordon, former_containers, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
@@ -254,7 +254,7 @@ impl Store {
 }
 
 /// Reads the fields `port:<port>` of a node: uuid and name of the pod that has it.
-fn read_host_ports(fields: &Fields<'_>) -> BTreeMap<String, String> {
+fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
     let holders = fields.with_prefix("port:");
     let name = |holder: &str| holder.split_once(' ').map_or("a pod", |(_, name)| name).to_owned();
     holders.map(|(port, holder)| (port.to_owned(), name(&holder))).collect()
@@ -262,7 +262,7 @@ fn read_host_ports(fields: &Fields<'_>) -> BTreeMap<String, String> {
 
 pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, StoreError> {
     let what = format!("reading node {name}");
-    let Some(fields) = Fields::read(&what, value)? else { return Ok(None) };
+    let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
     // A record without a state was written by hand before the node registered: there is no node yet.
     let state = match fields.text("state").as_str() {
         "" => return Ok(None),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use super::reply::{Fields, RawFields, corrupt, names};
+use super::reply::{HashFields, RawFields, corrupt, names};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::ids::{PodId, ServiceName};
 use crate::lifecycle::Phase;
@@ -142,7 +142,7 @@ pub(super) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(Slot, PodId)> {
 
 pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, StoreError> {
     let what = format!("reading pod {id}");
-    let Some(fields) = Fields::read(&what, value)? else { return Ok(None) };
+    let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
     let phase = fields.text("phase");
     let phase = Phase::parse(&phase).ok_or_else(|| corrupt(&what, format!("phase is {phase:?}")))?;
     let exit_code = fields.text("exit_code");

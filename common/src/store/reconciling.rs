@@ -67,7 +67,7 @@ pub struct ReplacedPod {
 
 /// The place of a replica in which a pod is created.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum ReplicaPlace<'a> {
     /// The first one.
     First,
     /// The first one, of a job; this is the step after `step`.
@@ -97,7 +97,7 @@ impl Store {
         service: &Service,
         replicas: &[u32],
     ) -> Result<CreateOutcome, StoreError> {
-        let parts = replicas.chunks(BATCH).map(|part| self.create_part(service, part, Place::First));
+        let parts = replicas.chunks(BATCH).map(|part| self.create_part(service, part, ReplicaPlace::First));
         let parts: Vec<_> = parts.collect();
         let mut parts = futures_util::stream::iter(parts).buffered(CONCURRENT_CREATES);
         let mut created = 0;
@@ -114,7 +114,7 @@ impl Store {
         &self,
         service: &Service,
         replicas: &[u32],
-        place: Place<'_>,
+        place: ReplicaPlace<'_>,
     ) -> Result<CreateOutcome, StoreError> {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
@@ -130,7 +130,7 @@ impl Store {
         replicas: &[u32],
     ) -> Result<CreateOutcome, StoreError> {
         let part = &replicas[..replicas.len().min(BATCH)];
-        self.create_part(service, part, Place::Second { step: &service.rollout.step }).await
+        self.create_part(service, part, ReplicaPlace::Second { step: &service.rollout.step }).await
     }
 
     /// Creates pods of a job, for as many of these indices as one script creates. This is the step after the
@@ -140,7 +140,7 @@ impl Store {
     /// See [`StoreError`].
     pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
         let part = &indices[..indices.len().min(BATCH)];
-        self.create_part(job, part, Place::FirstOfJob { step: &job.rollout.step }).await
+        self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
     }
 
     /// Stops pods of a service that are in service, as many as one script stops, because they are replaced.
@@ -376,13 +376,13 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
 pub(super) fn create_call(
     service: &Service,
     replicas: &[u32],
-    place: Place<'_>,
+    place: ReplicaPlace<'_>,
     last_write: Option<&WriteId>,
 ) -> Call<'static> {
     let resources = service.pod.request();
     let step = match place {
-        Place::First => "",
-        Place::FirstOfJob { step } | Place::Second { step } => step,
+        ReplicaPlace::First => "",
+        ReplicaPlace::FirstOfJob { step } | ReplicaPlace::Second { step } => step,
     };
     let mut call = pods_create::Head {
         service_key: keys::service(&service.name),
@@ -395,7 +395,7 @@ pub(super) fn create_call(
         generation: service.generation,
         image: service.pod.image(),
         last_write,
-        is_second: matches!(place, Place::Second { .. }),
+        is_second: matches!(place, ReplicaPlace::Second { .. }),
         step,
         resources: &resources,
     }

@@ -8,7 +8,7 @@ use redis::cmd;
 
 use super::keys::channel;
 use super::pods::runs_text;
-use super::reply::{Fields, list, read, unexpected, verdict, word};
+use super::reply::{HashFields, list, read, unexpected, verdict, word};
 use super::scripts::{cluster_recover, pods_recover, service_recover};
 use super::{Store, StoreError, keys};
 use crate::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
@@ -221,7 +221,7 @@ impl Store {
             }
             for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
                 let Ok(reply) = reply else { continue };
-                let fields = Fields::read("reading a service", reply)?.map(|fields| fields.texts());
+                let fields = HashFields::read("reading a service", reply)?.map(|fields| fields.texts());
                 services.extend(fields.map(|fields| SavedService::new(name.clone(), fields)));
             }
         }

@@ -62,12 +62,12 @@ pub(crate) fn payloads(what: &str, value: Value) -> Result<Vec<Bytes>, StoreErro
 }
 
 /// A hash with typed access to its fields. Bytes that are not UTF-8 become replacement characters.
-pub(crate) struct Fields<'a> {
+pub(crate) struct HashFields<'a> {
     what: &'a str,
     map: HashMap<String, Vec<u8>>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> HashFields<'a> {
     /// Returns `None` if the hash does not exist.
     pub(crate) fn read(what: &'a str, value: Value) -> Result<Option<Self>, StoreError> {
         // As bytes: a field whose name is not UTF-8 is none of kubeleet's, and harms no other.

@@ -3,7 +3,7 @@
 //! Each mark begins with the generation that it is about, so a new generation needs none of them removed, and
 //! a version that knows no marks leaves none that are wrong.
 
-use super::reply::{Fields, unexpected, word};
+use super::reply::{HashFields, unexpected, word};
 use super::scripts::rollout_mark;
 use super::{Store, StoreError, keys};
 use crate::service::{RolloutMarks, Service};
@@ -70,7 +70,7 @@ impl Store {
 }
 
 /// Reads the marks that are about this generation.
-pub(super) fn rollout_marks(fields: &Fields<'_>, generation: u64) -> RolloutMarks {
+pub(super) fn rollout_marks(fields: &HashFields<'_>, generation: u64) -> RolloutMarks {
     let mark = |field: &str| {
         let text = fields.text(field);
         let (about, rest) = text.split_once(' ').unwrap_or((&text, ""));

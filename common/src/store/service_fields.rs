@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::StoreError;
-use super::reply::{Fields, corrupt};
+use super::reply::{HashFields, corrupt};
 use super::services::to_json;
 use crate::ids::AppName;
 use crate::ingress::stored_rules;
@@ -45,7 +45,7 @@ fn json_unless<T: Serialize>(is_empty: bool, value: &T) -> String {
 ///
 /// # Errors
 /// `Corrupt` if one of them is unreadable and nothing can be assumed instead.
-pub(super) fn read(what: &str, stored: &Fields<'_>, kind: Kind) -> Result<ServiceFields, StoreError> {
+pub(super) fn read(what: &str, stored: &HashFields<'_>, kind: Kind) -> Result<ServiceFields, StoreError> {
     Ok(ServiceFields {
         labels: stored.json("labels")?,
         // An app that is no name groups nothing, and harms nothing else.
@@ -67,7 +67,7 @@ fn allow_from(text: &str) -> Option<AllowFrom> {
     (!text.is_empty()).then(|| serde_json::from_str(text).unwrap_or_default())
 }
 
-fn cron(what: &str, stored: &Fields<'_>) -> Result<CronPolicy, StoreError> {
+fn cron(what: &str, stored: &HashFields<'_>) -> Result<CronPolicy, StoreError> {
     let policy: CronPolicy = serde_json::from_str(&stored.text("cron"))
         .map_err(|error| corrupt(what, format!("cron: {error}")))?;
     match policy.violations().into_iter().next() {
@@ -117,7 +117,7 @@ mod tests {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let hash = others.chain(passed.iter().map(|(name, text)| (*name, text.clone())));
         let hash = Value::Array(hash.flat_map(|(name, text)| [bytes(name), bytes(&text)]).collect());
-        let stored = Fields::read("a service", hash).expect("a hash").expect("fields");
+        let stored = HashFields::read("a service", hash).expect("a hash").expect("fields");
         assert_eq!(read("a service", &stored, Kind::Cron).expect("readable"), fields);
     }
 }

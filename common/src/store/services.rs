@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::confirm::WriteReceipt;
 use super::jobs::{cron_progress, job_progress};
-use super::reconciling::{CreateOutcome, Place, create_call, read_created};
-use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
+use super::reconciling::{CreateOutcome, ReplicaPlace, create_call, read_created};
+use super::reply::{HashFields, corrupt, names, read, unexpected, verdict, word};
 use super::rollout_marks::rollout_marks;
 use super::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
 use super::service_fields::{self, json_of};
@@ -210,7 +210,7 @@ impl Store {
         let service = just_created(desired, 0);
         let first = service.first_replicas();
         let pods = (first.len() <= PODS_CREATED_INLINE as usize)
-            .then(|| create_call(&service, &first, Place::First, Some(&write)));
+            .then(|| create_call(&service, &first, ReplicaPlace::First, Some(&write)));
         let (reply, created, receipt) =
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
         let created = match created.map(read_created) {
@@ -668,7 +668,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
 
 pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Option<Service>, StoreError> {
     let what = format!("reading service {name}");
-    let Some(fields) = Fields::read(&what, value)? else { return Ok(None) };
+    let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
     let pod = SpecFile::read(fields.text("spec_text").as_bytes())
         .map_err(|e| corrupt(&what, format!("spec_text: {e}")))?;
     let generation: u64 = fields.number("generation")?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::reply::{Fields, corrupt, list, names, read, unexpected, verdict, word};
+use super::reply::{HashFields, corrupt, list, names, read, unexpected, verdict, word};
 use super::scripts::{volume_remove, volumes_measured, volumes_report, volumes_restore};
 use super::{Fenced, Session, SessionResult, Store, StoreError, keys};
 use crate::ids::{AppName, NodeName, PodId, ServiceName, VolumeName};
@@ -461,7 +461,7 @@ impl Session {
 
 pub(super) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volume>, StoreError> {
     let what = format!("volume {name}");
-    let Some(fields) = Fields::read(&what, reply)? else { return Ok(None) };
+    let Some(fields) = HashFields::read(&what, reply)? else { return Ok(None) };
     let space = match fields.text("space").as_str() {
         "" => None,
         _ => Some(fields.number("space")?),

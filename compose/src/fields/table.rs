@@ -2,27 +2,27 @@
 
 use super::How::{Parts, Reading, Translated};
 use super::Support::{Declares, Honoured, NotHonoured, Refused};
-use super::{How, Row};
+use super::{FieldRow, How};
 use crate::translate::{self as to, Translate};
 
-const fn honoured(path: &'static str, translate: Translate, advice: &'static str) -> Row {
-    Row { path, support: Honoured(Translated(translate)), advice }
+const fn honoured(path: &'static str, translate: Translate, advice: &'static str) -> FieldRow {
+    FieldRow { path, support: Honoured(Translated(translate)), advice }
 }
 
-const fn known(path: &'static str, how: How, advice: &'static str) -> Row {
-    Row { path, support: Honoured(how), advice }
+const fn known(path: &'static str, how: How, advice: &'static str) -> FieldRow {
+    FieldRow { path, support: Honoured(how), advice }
 }
 
-const fn refused(path: &'static str, advice: &'static str) -> Row {
-    Row { path, support: Refused, advice }
+const fn refused(path: &'static str, advice: &'static str) -> FieldRow {
+    FieldRow { path, support: Refused, advice }
 }
 
-const fn not_honoured(path: &'static str, advice: &'static str) -> Row {
-    Row { path, support: NotHonoured, advice }
+const fn not_honoured(path: &'static str, advice: &'static str) -> FieldRow {
+    FieldRow { path, support: NotHonoured, advice }
 }
 
-const fn declares(path: &'static str, advice: &'static str) -> Row {
-    Row { path, support: Declares, advice }
+const fn declares(path: &'static str, advice: &'static str) -> FieldRow {
+    FieldRow { path, support: Declares, advice }
 }
 
 const AT_USE: &str = "noted where a service uses it";
@@ -41,7 +41,7 @@ const NO_TERMINAL: &str = "containers have no terminal; use `docker run -it` to 
 const BUILD: &str = "kubeleet runs images that exist: build and push it, and name it in `image`";
 
 /// All rows.
-pub(crate) static TABLE: &[Row] = &[
+pub(crate) static TABLE: &[FieldRow] = &[
     // The file
     known("version", Reading, "has no effect, as with Compose"),
     known("name", Reading, "the name of the app; without it, the folder's"),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{App, Project, SourceError, Sources, load};
+use crate::{App, FileSources, Project, SourceError, load};
 
 /// The folders, their files and the profiles to read them with.
 const EXAMPLES: [(&str, &str, &[&str]); 6] = [
@@ -16,7 +16,7 @@ const EXAMPLES: [(&str, &str, &[&str]); 6] = [
 
 struct Folder(PathBuf);
 
-impl Sources for Folder {
+impl FileSources for Folder {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         std::fs::read_to_string(self.0.join(path)).map_err(|_| SourceError::NotFound)
     }

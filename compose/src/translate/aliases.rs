@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use common::document::{Node, Place};
+use common::document::{DocumentNode, TextPosition};
 use common::spec::asked_for;
 
 use crate::names::{label, text_at};
@@ -12,20 +12,20 @@ use crate::report::{NoteKind, Report};
 /// A name that a service has in the file beside its own.
 struct Alias {
     name: String,
-    place: Option<Place>,
+    place: Option<TextPosition>,
     is_container_name: bool,
 }
 
 /// Sets the `aliases` of services. `names` has their whole names, by those in the file.
 pub(crate) fn name_services(
-    root: &Node,
-    documents: &mut [(&str, &mut Node)],
+    root: &DocumentNode,
+    documents: &mut [(&str, &mut DocumentNode)],
     names: &BTreeMap<String, String>,
     report: &mut Report,
 ) {
     let mut holders: BTreeMap<String, String> =
         names.keys().map(|name| (label(name), name.clone())).collect();
-    let mut aliases: BTreeMap<&str, Vec<Node>> = BTreeMap::new();
+    let mut aliases: BTreeMap<&str, Vec<DocumentNode>> = BTreeMap::new();
     let services = root.get("services");
     let written = documents.iter().filter_map(|(name, _)| Some((*name, written(services?.get(name)?))));
     let mut written: Vec<(&str, Alias)> =
@@ -51,18 +51,18 @@ pub(crate) fn name_services(
     }
     for (name, document) in documents {
         if let Some(aliases) = aliases.remove(*name) {
-            let place = aliases.first().and_then(Node::place);
-            document.set("aliases", place, Node::list(aliases, place));
+            let place = aliases.first().and_then(DocumentNode::place);
+            document.set("aliases", place, DocumentNode::list(aliases, place));
         }
     }
 }
 
-fn written(service: &Node) -> Vec<Alias> {
-    let alias = |node: &Node, is_container_name| {
+fn written(service: &DocumentNode) -> Vec<Alias> {
+    let alias = |node: &DocumentNode, is_container_name| {
         let name = node.scalar().filter(|name| !name.is_empty())?.into_owned();
         Some(Alias { name, place: node.place(), is_container_name })
     };
-    let networks = service.get("networks").into_iter().flat_map(Node::fields);
+    let networks = service.get("networks").into_iter().flat_map(DocumentNode::fields);
     let aliases = networks.filter_map(|network| network.value.get("aliases")?.items()).flatten();
     let of_networks = aliases.filter_map(|node| alias(node, false));
     let of_container = service.get("container_name").and_then(|node| alias(node, true));

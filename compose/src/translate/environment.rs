@@ -1,18 +1,18 @@
 //! Environment variables: those of `env_file`, then those of `environment`.
 
-use common::document::{Field, Node, Place};
+use common::document::{DocumentNode, Field, TextPosition};
 
-use super::Draft;
-use crate::env_file::{self as file, Format};
+use super::ServiceDraft;
+use crate::env_file::{self as file, EnvFileFormat};
 use crate::source::SourceError;
 
 /// The field of the service.
 const ENVIRONMENT: &str = "environment";
 
 /// Adds the variables of files. Their paths are complete already.
-pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn env_file(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     for entry in field.value.items().unwrap_or_default() {
-        let text = |name: &str| entry.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+        let text = |name: &str| entry.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
         let path = match entry.is_map() {
             true => text("path"),
             false => entry.scalar().map(|path| path.into_owned()),
@@ -22,8 +22,8 @@ pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_, '_>) {
             continue;
         };
         let format = match text("format").as_deref() {
-            None | Some("") => Format::Compose,
-            Some("raw") => Format::Raw,
+            None | Some("") => EnvFileFormat::Compose,
+            Some("raw") => EnvFileFormat::Raw,
             Some(other) => {
                 let detail = format!("env_file: the format is `raw`, or left out, not {other:?}");
                 draft.mistake(entry.place(), &detail);
@@ -35,7 +35,13 @@ pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>, draft: &mut Draft<'_, '_>) {
+fn add_file(
+    path: &str,
+    format: EnvFileFormat,
+    is_required: bool,
+    place: Option<TextPosition>,
+    draft: &mut ServiceDraft<'_, '_>,
+) {
     let content = match draft.sources.read(path) {
         Ok(content) => content,
         Err(SourceError::NotFound) if !is_required => return,
@@ -44,12 +50,12 @@ fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>,
     match file::parse(&content, format, draft.lookup) {
         Err((line, problem)) => {
             let number = draft.report.add_file(path);
-            let place = Place { file: number, line, column: 1 };
+            let place = TextPosition { file: number, line, column: 1 };
             draft.report.mistake(Some(place), problem);
         }
         Ok(variables) => {
             for (name, value) in variables {
-                let at = Node::null(place);
+                let at = DocumentNode::null(place);
                 let value = value.or_else(|| (draft.lookup)(&name));
                 if let Some(value) = value {
                     set(&name, place, at.with_text(value), place, draft);
@@ -61,7 +67,7 @@ fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>,
 
 /// Adds the variables of the service itself. One without a value takes that of the environment, if there is
 /// one.
-pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());
     }
@@ -78,9 +84,15 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     }
 }
 
-fn set(name: &str, key_place: Option<Place>, value: Node, place: Option<Place>, draft: &mut Draft<'_, '_>) {
+fn set(
+    name: &str,
+    key_place: Option<TextPosition>,
+    value: DocumentNode,
+    place: Option<TextPosition>,
+    draft: &mut ServiceDraft<'_, '_>,
+) {
     if !draft.document.has_field(ENVIRONMENT) {
-        draft.document.set(ENVIRONMENT, place, Node::empty_map(place));
+        draft.document.set(ENVIRONMENT, place, DocumentNode::empty_map(place));
     }
     if let Some(variables) = draft.document.get_mut(ENVIRONMENT) {
         variables.set(name, key_place, value);

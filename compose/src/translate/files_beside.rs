@@ -2,9 +2,9 @@
 //! not on the nodes, so each goes with the app as a config: what is in it when the Compose file is applied,
 //! and read-only.
 
-use common::document::Node;
+use common::document::DocumentNode;
 
-use super::Draft;
+use super::ServiceDraft;
 use crate::names::text_at;
 use crate::report::NoteKind;
 use crate::source::join;
@@ -18,7 +18,7 @@ pub(crate) fn is_beside(path: &str) -> bool {
 }
 
 /// Completes the paths of mounts that are relative to the file, which is in `folder`.
-pub(crate) fn complete(volumes: &mut Node, folder: &str) {
+pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
     let completed = |path: &str| format!("{MARK}{}", join(folder, path));
     for item in volumes.items_mut().into_iter().flatten() {
         let path = if item.is_map() { item.get_mut("source") } else { Some(item) };
@@ -40,9 +40,11 @@ pub(crate) fn config_name(app: &str, service: &str, target: &str) -> String {
 }
 
 /// Returns path and target of each mount of a file beside the Compose file.
-pub(crate) fn mounts(volumes: &Node) -> Vec<(String, String)> {
-    let text = |item: &Node, name: &str| item.get(name).and_then(Node::scalar).map(|text| text.into_owned());
-    let mount = |item: &Node| match item.scalar() {
+pub(crate) fn mounts(volumes: &DocumentNode) -> Vec<(String, String)> {
+    let text = |item: &DocumentNode, name: &str| {
+        item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned())
+    };
+    let mount = |item: &DocumentNode| match item.scalar() {
         Some(short) => {
             let mut parts = short.split(':').map(str::to_owned);
             parts.next().zip(parts.next())
@@ -53,14 +55,14 @@ pub(crate) fn mounts(volumes: &Node) -> Vec<(String, String)> {
 }
 
 /// Makes the file of a mount a config of the app. If it cannot be one, that is noted.
-pub(crate) fn add(path: &str, target: &str, item: &Node, draft: &mut Draft<'_, '_>) {
+pub(crate) fn add(path: &str, target: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     let complete = match path.strip_prefix(MARK).unwrap_or(path) {
         "" => ".",
         complete => complete,
     };
     match draft.declared.file_beside(draft.service, complete, target) {
         Ok(name) => {
-            let mut reference = Node::empty_map(item.place());
+            let mut reference = DocumentNode::empty_map(item.place());
             reference.set("source", item.place(), text_at(name.as_str(), item.place()));
             reference.set("target", item.place(), text_at(target, item.place()));
             draft.add_configs(item.place(), vec![reference]);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::Node;
+use common::document::DocumentNode;
 
 use crate::EXTENSION;
 use crate::names::text_at;
@@ -16,8 +16,8 @@ const HONOURED: [&str; 2] = ["external", "name"];
 
 /// Sets the `allow_from` of services. `names` has their whole names, by those in the file.
 pub(crate) fn allow_networks(
-    root: &Node,
-    documents: &mut [(&str, &mut Node)],
+    root: &DocumentNode,
+    documents: &mut [(&str, &mut DocumentNode)],
     names: &BTreeMap<String, String>,
     report: &mut Report,
 ) {
@@ -46,21 +46,21 @@ pub(crate) fn allow_networks(
         let place = of_service(name).and_then(|field| field.place);
         let reach = networks.iter().filter(|(other, theirs)| *other != name && !own.is_disjoint(theirs));
         let reach = reach.filter_map(|(other, _)| Some(text_at(names.get(other)?, place)));
-        document.set("allow_from", place, Node::list(reach.collect(), place));
+        document.set("allow_from", place, DocumentNode::list(reach.collect(), place));
     }
 }
 
-fn declared<'a>(root: &'a Node, network: &str) -> Option<&'a Node> {
+fn declared<'a>(root: &'a DocumentNode, network: &str) -> Option<&'a DocumentNode> {
     root.get("networks")?.get(network)
 }
 
-fn is_external(root: &Node, network: &str) -> bool {
+fn is_external(root: &DocumentNode, network: &str) -> bool {
     let external = declared(root, network).and_then(|declared| declared.get("external"));
     external.is_some_and(|external| external.is_map() || external.scalar().as_deref() == Some("true"))
 }
 
 /// Notes what networks are not, and finds those that the file does not declare.
-fn note_uses(root: &Node, service: &str, networks: &BTreeSet<String>, report: &mut Report) {
+fn note_uses(root: &DocumentNode, service: &str, networks: &BTreeSet<String>, report: &mut Report) {
     let field = |network: &str| root.get("services")?.get(service)?.get("networks")?.field(network);
     for network in networks {
         let place = field(network).and_then(|field| field.place);

@@ -1,14 +1,14 @@
 //! Published ports: `"8080:80"`, ranges of them, and the long form.
 
-use common::document::{Field, Node};
+use common::document::{DocumentNode, Field};
 
-use super::Draft;
+use super::ServiceDraft;
 use crate::report::NoteKind;
 
 const ON_LOOPBACK: &str = "ports without an address are reachable on the node's loopback only; write 0.0.0.0:8080:80 to \
                            open one";
 
-pub(crate) fn ports(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn ports(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let Some(items) = field.value.items() else { return draft.set("ports", field, field.value.clone()) };
     let mut ports = Vec::new();
     for item in items {
@@ -29,11 +29,11 @@ pub(crate) fn ports(field: Field<'_>, draft: &mut Draft<'_, '_>) {
             None => ports.push(item.clone()),
         }
     }
-    draft.set("ports", field, Node::list(ports, field.value.place()));
+    draft.set("ports", field, DocumentNode::list(ports, field.value.place()));
 }
 
 /// A published port, or a range of them.
-struct Port<'a> {
+struct PortRange<'a> {
     address: Option<&'a str>,
     host: Range<'a>,
     container: Range<'a>,
@@ -49,9 +49,9 @@ enum Range<'a> {
 }
 
 /// Returns the long form as the short one.
-fn long(item: &Node) -> Option<String> {
+fn long(item: &DocumentNode) -> Option<String> {
     let part = |name: &str| {
-        let text = item.get(name).and_then(Node::scalar).unwrap_or_default();
+        let text = item.get(name).and_then(DocumentNode::scalar).unwrap_or_default();
         (!text.is_empty()).then(|| text.into_owned())
     };
     let host = match (part("host_ip"), part("published")) {
@@ -63,7 +63,7 @@ fn long(item: &Node) -> Option<String> {
     Some(format!("{host}{}/{}", part("target")?, part("protocol").unwrap_or_else(|| "tcp".to_owned())))
 }
 
-fn parse(text: &str) -> Result<Port<'_>, String> {
+fn parse(text: &str) -> Result<PortRange<'_>, String> {
     let (rest, protocol) = text.rsplit_once('/').unwrap_or((text, "tcp"));
     let (before, container) = match rest.rsplit_once(':') {
         Some((before, container)) => (Some(before), container),
@@ -78,7 +78,7 @@ fn parse(text: &str) -> Result<Port<'_>, String> {
             None => (None, before),
         },
     };
-    let port = Port { address, host: range(host), container: range(container), protocol };
+    let port = PortRange { address, host: range(host), container: range(container), protocol };
     match (&port.host, &port.container) {
         (Range::Several(..), Range::One(_)) => {
             Err(format!("{text:?} leaves the choice of the host's port: write one, or none for any"))
@@ -102,7 +102,7 @@ fn range(text: &str) -> Range<'_> {
     }
 }
 
-impl Port<'_> {
+impl PortRange<'_> {
     /// Returns the ports one by one.
     fn each(&self) -> Vec<String> {
         match (&self.host, &self.container) {

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{Field, Node};
+use common::document::{DocumentNode, Field};
 
-use super::{Draft, binary_amount, files_beside};
+use super::{ServiceDraft, binary_amount, files_beside};
 use crate::EXTENSION;
 use crate::report::{NoteKind, Report};
 
-pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn volumes(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let Some(items) = field.value.items() else { return draft.set("volumes", field, field.value.clone()) };
     let mut volumes = Vec::new();
     for item in items {
@@ -18,11 +18,11 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_, '_>) {
             None => long(item, draft),
         });
     }
-    draft.set("volumes", field, Node::list(volumes, field.value.place()));
+    draft.set("volumes", field, DocumentNode::list(volumes, field.value.place()));
 }
 
 /// Returns the short form with those options that have an effect.
-fn short(text: &str, item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
+fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         [path, target, ..] if files_beside::is_beside(path) => {
@@ -48,11 +48,11 @@ fn short(text: &str, item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
 }
 
 /// Returns the long form without what has no effect.
-fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
+fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     if !item.is_map() {
         return Some(item.clone());
     }
-    let text = |name: &str| item.get(name).and_then(Node::scalar).unwrap_or_default();
+    let text = |name: &str| item.get(name).and_then(DocumentNode::scalar).unwrap_or_default();
     match &*text("type") {
         "bind" if files_beside::is_beside(&text("source")) => {
             files_beside::add(&text("source"), &text("target"), item, draft);
@@ -68,7 +68,7 @@ fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
         }
         _ => {}
     }
-    let mut volume = Node::empty_map(item.place());
+    let mut volume = DocumentNode::empty_map(item.place());
     for part in item.fields().filter(|part| !part.name.starts_with(EXTENSION)) {
         match part.name {
             "bind" | "volume" | "image" | "consistency" => {
@@ -83,8 +83,8 @@ fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
 }
 
 /// Returns the options of a volume in memory. A size of 0 is no limit.
-fn in_memory(options: &Node, draft: &mut Draft<'_, '_>) -> Node {
-    let mut known = Node::empty_map(options.place());
+fn in_memory(options: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
+    let mut known = DocumentNode::empty_map(options.place());
     for option in options.fields().filter(|option| !option.name.starts_with(EXTENSION)) {
         match option.name {
             "mode" => not_honoured(option.value, "tmpfs.mode has no effect", draft),
@@ -100,7 +100,7 @@ fn of_home(path: &str) -> String {
     format!("{path} is in your home, which is not on the nodes: write an absolute path of theirs")
 }
 
-fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
+fn not_honoured(node: &DocumentNode, why: &str, draft: &mut ServiceDraft<'_, '_>) {
     if !node.is_blank() {
         draft.note(NoteKind::NotHonoured, node.place(), format!("volumes is not honoured in part: {why}"));
     }
@@ -108,7 +108,7 @@ fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
 
 /// Returns the named volumes that several services have. `services` are the names of services in the file,
 /// and what they became.
-pub(crate) fn common_volumes(services: &[(&str, &mut Node)]) -> BTreeSet<String> {
+pub(crate) fn common_volumes(services: &[(&str, &mut DocumentNode)]) -> BTreeSet<String> {
     let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (service, document) in services {
         for (source, _) in named(document) {
@@ -119,26 +119,26 @@ pub(crate) fn common_volumes(services: &[(&str, &mut Node)]) -> BTreeSet<String>
 }
 
 /// Makes these volumes shared ones, unless the file says what kind they are.
-pub(crate) fn share_volumes(common: &BTreeSet<String>, services: &mut [(&str, &mut Node)]) {
+pub(crate) fn share_volumes(common: &BTreeSet<String>, services: &mut [(&str, &mut DocumentNode)]) {
     for (_, document) in services {
         let Some(field) = document.field("volumes") else { continue };
         let (field_place, place) = (field.place, field.value.place());
         let Some(items) = field.value.items() else { continue };
-        let share = |volume: &Node| match source_of(volume) {
+        let share = |volume: &DocumentNode| match source_of(volume) {
             Some(source) if common.contains(&source) => shared(volume, &source),
             _ => volume.clone(),
         };
-        let volumes = Node::list(items.iter().map(share).collect(), place);
+        let volumes = DocumentNode::list(items.iter().map(share).collect(), place);
         document.set("volumes", field_place, volumes);
     }
 }
 
-fn shared(volume: &Node, source: &str) -> Node {
+fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
     let place = volume.place();
     let mut long = match volume.scalar() {
         None => volume.clone(),
         Some(text) => {
-            let mut long = Node::empty_map(place);
+            let mut long = DocumentNode::empty_map(place);
             let mut parts = text.split(':').skip(1);
             long.set("source", place, volume.with_text(source.to_owned()));
             long.set("target", place, volume.with_text(parts.next().unwrap_or_default().to_owned()));
@@ -157,15 +157,15 @@ fn shared(volume: &Node, source: &str) -> Node {
 /// Notes what is otherwise than with Compose about the named volumes that services have. `common` are those
 /// of several services, which are shared if `shares_volumes`.
 pub(crate) fn note_uses(
-    root: &Node,
-    services: &[(&str, &mut Node)],
+    root: &DocumentNode,
+    services: &[(&str, &mut DocumentNode)],
     common: &BTreeSet<String>,
     shares_volumes: bool,
     report: &mut Report,
 ) {
     for (service, document) in services {
         let replicas =
-            document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse::<u64>().ok());
+            document.get("replicas").and_then(DocumentNode::scalar).and_then(|text| text.parse::<u64>().ok());
         let has_replicas = replicas.is_some_and(|count| count > 1);
         for (name, volume) in named(document) {
             let is_shared = shares_volumes && common.contains(&name);
@@ -174,7 +174,7 @@ pub(crate) fn note_uses(
                 report.note(NoteKind::Different, volume.place(), service, detail);
             }
             let declared = root.get("volumes").and_then(|declared| declared.get(&name));
-            let options = declared.into_iter().flat_map(Node::fields);
+            let options = declared.into_iter().flat_map(DocumentNode::fields);
             let what = if is_shared {
                 "in the directory that nodes share"
             } else {
@@ -191,16 +191,16 @@ pub(crate) fn note_uses(
 }
 
 /// Returns the named volumes of a service.
-fn named(document: &Node) -> impl Iterator<Item = (String, &Node)> {
-    let volumes = document.get("volumes").and_then(Node::items).unwrap_or_default().iter();
+fn named(document: &DocumentNode) -> impl Iterator<Item = (String, &DocumentNode)> {
+    let volumes = document.get("volumes").and_then(DocumentNode::items).unwrap_or_default().iter();
     let named = volumes.filter_map(|volume| Some((source_of(volume)?, volume)));
     named.filter(|(source, _)| !source.starts_with('/'))
 }
 
 /// Returns the name of a volume that has one.
-fn source_of(volume: &Node) -> Option<String> {
+fn source_of(volume: &DocumentNode) -> Option<String> {
     match volume.scalar() {
         Some(text) => text.split_once(':').map(|(source, _)| source.to_owned()),
-        None => volume.get("source").and_then(Node::scalar).map(|text| text.into_owned()),
+        None => volume.get("source").and_then(DocumentNode::scalar).map(|text| text.into_owned()),
     }
 }

@@ -9,7 +9,7 @@ use common::endpoint::{Endpoint, EndpointState};
 use common::handover::LocalPod;
 use kubeleet_proxy::gate::Gates;
 use kubeleet_proxy::ingress::Ingress;
-use kubeleet_proxy::snapshot::Snapshot;
+use kubeleet_proxy::snapshot::RoutingSnapshot;
 use testkit::child_guard::ChildGuard;
 use testkit::ports::free_port;
 use tokio::runtime::Runtime;
@@ -92,7 +92,7 @@ fn write_line(stream: &mut TcpStream, line: &str) {
 struct Known {
     gates: Arc<Gates>,
     endpoints: Vec<Endpoint>,
-    snapshot: watch::Sender<Arc<Snapshot>>,
+    snapshot: watch::Sender<Arc<RoutingSnapshot>>,
 }
 
 /// Serves until the bench ends.

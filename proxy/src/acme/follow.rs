@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::AutoHosts;
-use super::stored::{Standing, StoredCertificates};
+use super::stored::{OrderStanding, StoredCertificates};
 use crate::ingress::measure;
 use crate::known_file;
 
@@ -118,7 +118,7 @@ impl Follow {
                     Ok(status) => {
                         has_changed |= self.load(host, &status, logged).await?;
                         let (read_at, wait) = (Instant::now(), status.wait(&self.directory, now));
-                        self.stored.set_standing(host, Standing { status, read_at, wait });
+                        self.stored.set_standing(host, OrderStanding { status, read_at, wait });
                     }
                     // Only this host is affected, and what is served of it stays.
                     Err(error) => logged.problem(host, &error.to_string()),
@@ -263,7 +263,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::snapshot::Snapshot;
+    use crate::snapshot::RoutingSnapshot;
 
     #[tokio::test]
     async fn a_faulty_certificate_in_the_file_keeps_no_other_from_being_served() {
@@ -277,7 +277,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("certificates.json");
         std::fs::write(&file, serde_json::to_string(&[faulty, stored("b.example")]).unwrap()).unwrap();
-        let snapshot = Snapshot::default();
+        let snapshot = RoutingSnapshot::default();
         let follow = Follow {
             store: Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default()),
             stored: Arc::new(StoredCertificates::new(key.clone())),

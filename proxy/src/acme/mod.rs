@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::ingress::IngressConfig;
-use crate::snapshot::Snapshot;
+use crate::snapshot::RoutingSnapshot;
 use follow::Follow;
 use order::Ordering;
 use orderer::Orderer;
@@ -33,12 +33,12 @@ pub use stored::StoredCertificates;
 /// The hosts of rules with `tls: auto`, as they change.
 #[derive(Clone)]
 pub(crate) struct AutoHosts {
-    snapshot: watch::Receiver<Arc<Snapshot>>,
+    snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     known: Vec<String>,
 }
 
 impl AutoHosts {
-    pub(crate) fn new(snapshot: watch::Receiver<Arc<Snapshot>>) -> Self {
+    pub(crate) fn new(snapshot: watch::Receiver<Arc<RoutingSnapshot>>) -> Self {
         Self { snapshot, known: Vec::new() }
     }
 
@@ -79,7 +79,7 @@ impl Acme {
         config: &Config,
         store: &Store,
         socket: &Path,
-        snapshot: &watch::Receiver<Arc<Snapshot>>,
+        snapshot: &watch::Receiver<Arc<RoutingSnapshot>>,
     ) -> Self {
         let (challenges, answering) = Challenges::new(store.clone());
         let has_https = config.ingress_listen.is_some() && config.ingress_tls_listen.is_some();

@@ -14,29 +14,29 @@ use crate::route::host_name;
 
 /// How the order for a host stands.
 #[derive(Debug, Clone)]
-pub(super) struct Standing {
+pub(super) struct OrderStanding {
     pub(super) status: CertificateStatus,
     /// When that was read, and how long it was then until the next order.
     pub(super) read_at: Instant,
     pub(super) wait: Duration,
 }
 
-struct Served {
+struct ServedHost {
     certificate: Certificate,
     /// As it is in Redis, to be saved and put back.
     stored: StoredCertificate,
 }
 
 #[derive(Default)]
-struct Known {
-    served: HashMap<String, Served>,
-    standings: HashMap<String, Standing>,
+struct KnownHosts {
+    served: HashMap<String, ServedHost>,
+    standings: HashMap<String, OrderStanding>,
 }
 
 /// The ordered certificates by host.
 pub struct StoredCertificates {
     key: SecretKey,
-    known: RwLock<Known>,
+    known: RwLock<KnownHosts>,
 }
 
 impl StoredCertificates {
@@ -45,11 +45,11 @@ impl StoredCertificates {
         Self { key, known: RwLock::default() }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, KnownHosts> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+    fn write(&self) -> RwLockWriteGuard<'_, KnownHosts> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +64,7 @@ impl StoredCertificates {
     /// Why it cannot be served; the one before is served further on.
     pub(crate) fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
         let certificate = open(&stored, &self.key)?;
-        self.write().served.insert(stored.host.clone(), Served { certificate, stored });
+        self.write().served.insert(stored.host.clone(), ServedHost { certificate, stored });
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl StoredCertificates {
         gone
     }
 
-    pub(super) fn set_standing(&self, host: &str, standing: Standing) {
+    pub(super) fn set_standing(&self, host: &str, standing: OrderStanding) {
         self.write().standings.insert(host.to_owned(), standing);
     }
 
@@ -108,7 +108,7 @@ impl StoredCertificates {
     }
 }
 
-impl Standing {
+impl OrderStanding {
     fn why_none(&self) -> String {
         let wait = self.wait.saturating_sub(self.read_at.elapsed());
         match &self.status.failure {
@@ -171,7 +171,7 @@ mod tests {
             (failed, 30, "failed: no address. It is tried again in 30 s"),
         ] {
             let wait = Duration::from_secs(wait);
-            let text = Standing { status, read_at: Instant::now(), wait }.why_none();
+            let text = OrderStanding { status, read_at: Instant::now(), wait }.why_none();
             assert!(text.contains(expected), "{text}");
         }
     }

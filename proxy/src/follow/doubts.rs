@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::ids::{NodeName, ServiceName};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Shared, read_endpoints};
-use crate::tunnel::{Dialer, MAX_SERVICES, Served};
+use super::{FollowerShared, read_endpoints};
+use crate::tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 use crate::workers::Workers;
 
 /// A message that is on its way settles a doubt within this time. Refusals by a gate that has just closed are
@@ -24,7 +24,7 @@ const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 /// Takes in that what is known of a service has led to no pod.
 #[derive(Clone)]
-pub struct Doubts(pub(super) Arc<Shared>);
+pub struct Doubts(pub(super) Arc<FollowerShared>);
 
 impl std::fmt::Debug for Doubts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,13 +47,13 @@ impl Doubts {
 /// The proxies to ask when Redis does not answer.
 pub(crate) struct Hosts {
     /// Reaches the proxies of other hosts; `None` if there is no way to them.
-    pub(crate) others: Option<Arc<Dialer>>,
+    pub(crate) others: Option<Arc<TunnelDialer>>,
     /// What the workers of this host say.
     pub(crate) own: Arc<Workers>,
 }
 
 /// Settles doubts, for ever.
-pub(super) async fn settle(shared: Arc<Shared>, hosts: Hosts) {
+pub(super) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     let mut is_silent = false;
     let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
     loop {
@@ -80,7 +80,7 @@ pub(super) async fn settle(shared: Arc<Shared>, hosts: Hosts) {
 }
 
 /// Returns the services in doubt of which nothing was heard meanwhile.
-fn doubted(shared: &Shared) -> BTreeSet<ServiceName> {
+fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     let doubts = std::mem::take(&mut *shared.doubts());
     let known = shared.lock();
     let version = |service: &ServiceName| known.sets.get(service).and_then(|set| set.version());
@@ -89,7 +89,7 @@ fn doubted(shared: &Shared) -> BTreeSet<ServiceName> {
 }
 
 /// Reads the services from Redis, until it does not answer. Returns those that it has answered for.
-async fn read(shared: &Shared, services: &BTreeSet<ServiceName>) -> BTreeSet<ServiceName> {
+async fn read(shared: &FollowerShared, services: &BTreeSet<ServiceName>) -> BTreeSet<ServiceName> {
     let mut answered = BTreeSet::new();
     for service in services {
         match timeout(REDIS_WITHIN, read_endpoints(shared, service)).await {
@@ -100,8 +100,8 @@ async fn read(shared: &Shared, services: &BTreeSet<ServiceName>) -> BTreeSet<Ser
     answered
 }
 
-async fn ask(shared: &Shared, hosts: &Hosts, services: &BTreeSet<ServiceName>) {
-    let heard = |nodes: BTreeSet<NodeName>, served: Vec<Served>| hear(shared, services, &nodes, served);
+async fn ask(shared: &FollowerShared, hosts: &Hosts, services: &BTreeSet<ServiceName>) {
+    let heard = |nodes: BTreeSet<NodeName>, served: Vec<ServedPod>| hear(shared, services, &nodes, served);
     heard(hosts.own.nodes(), hosts.own.serving(services));
     if let Some(others) = &hosts.others {
         others.ask_hosts(services, HOST_WITHIN, heard).await;
@@ -109,7 +109,12 @@ async fn ask(shared: &Shared, hosts: &Hosts, services: &BTreeSet<ServiceName>) {
 }
 
 /// Takes in which pods of these services the host of these nodes has.
-fn hear(shared: &Shared, services: &BTreeSet<ServiceName>, nodes: &BTreeSet<NodeName>, served: Vec<Served>) {
+fn hear(
+    shared: &FollowerShared,
+    services: &BTreeSet<ServiceName>,
+    nodes: &BTreeSet<NodeName>,
+    served: Vec<ServedPod>,
+) {
     let mut by_service: HashMap<ServiceName, Vec<_>> = HashMap::new();
     for (service, endpoint) in served {
         by_service.entry(service).or_default().push(endpoint);
@@ -142,7 +147,7 @@ mod tests {
     use crate::fixtures::local_pod;
     use crate::follow::Follower;
     use crate::gate::Gates;
-    use crate::snapshot::Snapshot;
+    use crate::snapshot::RoutingSnapshot;
     use crate::tunnel::{Peer, Peers, ProxyKey, TunnelListener};
 
     fn web() -> ServiceName {
@@ -167,7 +172,7 @@ mod tests {
     }
 
     /// Another host that has these pods, and the way to it.
-    async fn another_host(node: &NodeName, pods: &[(&str, bool)]) -> (Dialer, DropGuard) {
+    async fn another_host(node: &NodeName, pods: &[(&str, bool)]) -> (TunnelDialer, DropGuard) {
         let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let only = |node: &NodeName, peer| {
@@ -181,7 +186,7 @@ mod tests {
         let peer = Peer { address: listener.address().unwrap(), fingerprint: there.fingerprint() };
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone()));
-        (Dialer::new(Arc::new(here), only(node, peer)), stop.drop_guard())
+        (TunnelDialer::new(Arc::new(here), only(node, peer)), stop.drop_guard())
     }
 
     /// A Redis that accepts connections and says nothing, and its URL.
@@ -195,7 +200,7 @@ mod tests {
     async fn follower(
         url: &str,
         asks: bool,
-    ) -> (watch::Receiver<Arc<Snapshot>>, Doubts, (DropGuard, DropGuard)) {
+    ) -> (watch::Receiver<Arc<RoutingSnapshot>>, Doubts, (DropGuard, DropGuard)) {
         let (own, other) = (node("w1"), node("w2"));
         let store = Store::new(url.parse().unwrap(), LinkOptions::default());
         let (follower, snapshot) = Follower::new(store, None);
@@ -215,7 +220,7 @@ mod tests {
         (snapshot, doubts, (host, shutdown.drop_guard()))
     }
 
-    fn pods(snapshot: &Snapshot) -> Vec<(String, EndpointState)> {
+    fn pods(snapshot: &RoutingSnapshot) -> Vec<(String, EndpointState)> {
         let endpoints = snapshot.endpoints.get(&web()).into_iter().flat_map(|all| all.iter());
         endpoints.map(|one| (one.pod.to_string(), one.state)).collect()
     }
@@ -244,13 +249,13 @@ mod tests {
     }
 
     /// Waits until a host has said what it has.
-    async fn until_told(snapshot: &mut watch::Receiver<Arc<Snapshot>>) {
-        let is_told = |snapshot: &Arc<Snapshot>| pods(snapshot).iter().any(|(pod, _)| pod == "new");
+    async fn until_told(snapshot: &mut watch::Receiver<Arc<RoutingSnapshot>>) {
+        let is_told = |snapshot: &Arc<RoutingSnapshot>| pods(snapshot).iter().any(|(pod, _)| pod == "new");
         snapshot.wait_for(is_told).await.unwrap();
     }
 
     /// Doubts all the time, as requests do that wait, until a host has said what it has.
-    async fn doubt_until_told(doubts: &Doubts, snapshot: &mut watch::Receiver<Arc<Snapshot>>) {
+    async fn doubt_until_told(doubts: &Doubts, snapshot: &mut watch::Receiver<Arc<RoutingSnapshot>>) {
         tokio::select! {
             () = until_told(snapshot) => {}
             () = async {
@@ -273,7 +278,7 @@ mod tests {
         };
         let peers = Arc::new(Peers::default());
         peers.set(HashMap::from([(node("w2"), peer)]));
-        let dialer = Arc::new(Dialer::new(Arc::new(ProxyKey::generate().unwrap()), peers));
+        let dialer = Arc::new(TunnelDialer::new(Arc::new(ProxyKey::generate().unwrap()), peers));
         let store = Store::new(url.parse().unwrap(), LinkOptions::default());
         let (follower, _snapshot) = Follower::new(store, None);
         let doubts = follower.doubts();

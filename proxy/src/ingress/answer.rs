@@ -12,28 +12,28 @@ use super::from_pod::{BodyError, FromPod};
 use super::guarded::ActiveRequest;
 
 /// The body of an answer to a client.
-pub(super) struct Answer {
-    body: Kind,
+pub(super) struct AnswerBody {
+    body: AnswerKind,
     /// Ends when the answer has.
     _active_request: Option<ActiveRequest>,
 }
 
-enum Kind {
+enum AnswerKind {
     Text(Option<Bytes>),
     Pod(Box<FromPod>),
 }
 
-impl Answer {
+impl AnswerBody {
     pub(super) fn empty() -> Self {
-        Self { body: Kind::Text(None), _active_request: None }
+        Self { body: AnswerKind::Text(None), _active_request: None }
     }
 
     pub(super) fn text(text: String) -> Self {
-        Self { body: Kind::Text(Some(text.into())), _active_request: None }
+        Self { body: AnswerKind::Text(Some(text.into())), _active_request: None }
     }
 
     pub(super) fn from_pod(body: FromPod) -> Self {
-        Self { body: Kind::Pod(Box::new(body)), _active_request: None }
+        Self { body: AnswerKind::Pod(Box::new(body)), _active_request: None }
     }
 
     pub(super) fn with_active_request(self, active_request: ActiveRequest) -> Self {
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-impl Body for Answer {
+impl Body for AnswerBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -50,29 +50,29 @@ impl Body for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.get_mut().body {
-            Kind::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Kind::Pod(body) => Pin::new(&mut **body).poll_frame(cx),
+            AnswerKind::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            AnswerKind::Pod(body) => Pin::new(&mut **body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Kind::Text(text) => text.is_none(),
-            Kind::Pod(body) => body.is_end_stream(),
+            AnswerKind::Text(text) => text.is_none(),
+            AnswerKind::Pod(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Kind::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            Kind::Pod(body) => body.size_hint(),
+            AnswerKind::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            AnswerKind::Pod(body) => body.size_hint(),
         }
     }
 }
 
 /// A request that the proxy answers itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct OwnAnswer {
     pub(super) status: StatusCode,
     /// A stable word for programs.
     slug: &'static str,
@@ -80,7 +80,7 @@ pub(super) struct Problem {
     pub(super) detail: String,
 }
 
-impl Problem {
+impl OwnAnswer {
     pub(super) fn bad_request(detail: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail.to_owned())
     }
@@ -114,9 +114,9 @@ impl Problem {
     }
 
     /// Returns the answer: problem details for programs that take JSON, else text.
-    pub(super) fn response(&self, accepts_json: bool) -> Response<Answer> {
+    pub(super) fn response(&self, accepts_json: bool) -> Response<AnswerBody> {
         let text = if accepts_json { self.json() } else { format!("{}: {}\n", self.title, self.detail) };
-        let mut response = Response::new(Answer::text(text));
+        let mut response = Response::new(AnswerBody::text(text));
         *response.status_mut() = self.status;
         let media_type = if accepts_json { "application/problem+json" } else { "text/plain; charset=utf-8" };
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -25,12 +25,12 @@ struct Refused {
     /// When one request may ask again, and the wait after that.
     next: Instant,
     wait: Duration,
-    why: Refusal,
+    why: EntryRefusal,
 }
 
 /// Why nothing was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum EntryRefusal {
     /// By the gate.
     Gate,
     /// By the port, which accepts nothing.
@@ -42,7 +42,7 @@ impl Asking {
     ///
     /// # Errors
     /// If the caller is not to ask: what the last who did was told.
-    pub(super) fn begin(&mut self, port: u16, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn begin(&mut self, port: u16, now: Instant) -> Result<(), EntryRefusal> {
         let Some(refused) = self.refused.get_mut(&port) else { return Ok(()) };
         if now < refused.next {
             return Err(refused.why);
@@ -53,7 +53,7 @@ impl Asking {
     }
 
     /// Takes in that the pod let nothing in.
-    pub(super) fn refused(&mut self, port: u16, why: Refusal, now: Instant) {
+    pub(super) fn refused(&mut self, port: u16, why: EntryRefusal, now: Instant) {
         self.refused.retain(|_, refused| now < refused.next + FORGOTTEN_AFTER);
         let first = Refused { next: now + FIRST_WAIT, wait: FIRST_WAIT * 2, why };
         self.refused.entry(port).or_insert(first).why = why;
@@ -74,8 +74,8 @@ mod tests {
         let (start, mut asking) = (Instant::now(), Asking::default());
         assert_eq!(asking.begin(80, start), Ok(()));
         assert_eq!(asking.begin(80, start), Ok(()), "nothing is known yet");
-        asking.refused(80, Refusal::Gate, start);
-        asking.refused(80, Refusal::Gate, start);
+        asking.refused(80, EntryRefusal::Gate, start);
+        asking.refused(80, EntryRefusal::Gate, start);
         assert_eq!(asking.begin(81, start), Ok(()), "another port");
         let asked = (0..2000).filter(|ms| {
             let now = start + Duration::from_millis(*ms);
@@ -83,19 +83,19 @@ mod tests {
             let asking_now = (0..100).filter(|_| asking.begin(80, now).is_ok()).count();
             assert!(asking_now <= 1);
             if asking_now > 0 {
-                asking.refused(80, Refusal::Port, now);
+                asking.refused(80, EntryRefusal::Port, now);
             }
             asking_now > 0
         });
         assert_eq!(asked.collect::<Vec<_>>(), [20, 60, 140, 300, 620, 940, 1260, 1580, 1900]);
         let now = start + Duration::from_millis(1901);
-        assert_eq!(asking.begin(80, now), Err(Refusal::Port));
+        assert_eq!(asking.begin(80, now), Err(EntryRefusal::Port));
         asking.let_in(80);
         assert_eq!(asking.begin(80, now), Ok(()));
-        asking.refused(80, Refusal::Gate, now);
-        asking.refused(81, Refusal::Gate, now + Duration::from_millis(1019));
+        asking.refused(80, EntryRefusal::Gate, now);
+        asking.refused(81, EntryRefusal::Gate, now + Duration::from_millis(1019));
         assert_eq!(asking.refused.len(), 2);
-        asking.refused(81, Refusal::Gate, now + Duration::from_millis(1020));
+        asking.refused(81, EntryRefusal::Gate, now + Duration::from_millis(1020));
         assert_eq!(asking.refused.len(), 1);
     }
 }

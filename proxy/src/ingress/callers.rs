@@ -7,13 +7,13 @@ use std::time::Duration;
 use common::ids::ServiceName;
 use tokio::time::{Instant, sleep};
 
-use super::Shared;
+use super::IngressShared;
 
 /// How long a pod that has just been started may be unknown to this proxy, and the wait between two looks.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
-impl Shared {
+impl IngressShared {
     /// Returns whether the pod at this address may reach a service by name.
     pub(crate) async fn may_reach(&self, client: IpAddr, service: &ServiceName) -> bool {
         let table = self.table.borrow().clone();

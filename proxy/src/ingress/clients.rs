@@ -23,7 +23,7 @@ struct Counts {
 }
 
 /// One counted connection of a client.
-pub(crate) struct Place {
+pub(crate) struct CountedConnection {
     clients: Arc<Clients>,
     address: IpAddr,
 }
@@ -37,7 +37,11 @@ impl Clients {
 
     /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its
     /// address.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, most_of_address: usize) -> Option<Place> {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        address: IpAddr,
+        most_of_address: usize,
+    ) -> Option<CountedConnection> {
         let mut counts = self.lock();
         if counts.all >= self.most {
             self.warn_of_all();
@@ -50,7 +54,7 @@ impl Clients {
         }
         *count += 1;
         counts.all += 1;
-        Some(Place { clients: self.clone(), address })
+        Some(CountedConnection { clients: self.clone(), address })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -78,7 +82,7 @@ impl Clients {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut counts = self.clients.lock();
         counts.all -= 1;

@@ -43,20 +43,20 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// The body of a request on its way to a pod.
-pub(super) enum ToPod {
+pub(super) enum RequestToPod {
     Empty,
-    Streamed(Incoming, Arc<Progress>),
+    Streamed(Incoming, Arc<BodyProgress>),
 }
 
 /// How much of a request's body was sent.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct BodyProgress {
     has_begun: AtomicBool,
     has_ended: AtomicBool,
     has_failed: AtomicBool,
 }
 
-impl Progress {
+impl BodyProgress {
     /// Returns whether the pod may have seen a part of the body.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
@@ -73,7 +73,7 @@ impl Progress {
     }
 }
 
-impl Body for ToPod {
+impl Body for RequestToPod {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -82,8 +82,8 @@ impl Body for ToPod {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
-            ToPod::Empty => Poll::Ready(None),
-            ToPod::Streamed(body, progress) => {
+            RequestToPod::Empty => Poll::Ready(None),
+            RequestToPod::Streamed(body, progress) => {
                 let frame = std::task::ready!(Pin::new(&mut *body).poll_frame(cx));
                 progress.has_begun.store(true, Ordering::Relaxed);
                 if matches!(frame, Some(Err(_))) {
@@ -99,21 +99,21 @@ impl Body for ToPod {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            ToPod::Empty => true,
-            ToPod::Streamed(body, _) => body.is_end_stream(),
+            RequestToPod::Empty => true,
+            RequestToPod::Streamed(body, _) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            ToPod::Empty => SizeHint::with_exact(0),
-            ToPod::Streamed(body, _) => body.size_hint(),
+            RequestToPod::Empty => SizeHint::with_exact(0),
+            RequestToPod::Streamed(body, _) => body.size_hint(),
         }
     }
 }
 
 /// A connection to a pod.
-pub(super) enum Connection {
+pub(super) enum PodConnection {
     Http1(Http1),
     Http2(Http2),
 }
@@ -123,7 +123,7 @@ type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 /// An HTTP/1.1 connection. It moves only while it is polled.
 pub(super) struct Http1 {
-    sender: http1::SendRequest<ToPod>,
+    sender: http1::SendRequest<RequestToPod>,
     /// `None` when the connection has ended.
     driver: Option<Driver>,
     /// Asks the gate between two requests, if the pod is on another host.
@@ -133,7 +133,7 @@ pub(super) struct Http1 {
 
 /// An HTTP/2 connection. A task moves it.
 pub(super) struct Http2 {
-    sender: http2::SendRequest<ToPod>,
+    sender: http2::SendRequest<RequestToPod>,
     /// As that of [`Http1`]. The connection is for one request at a time then.
     tunnel: Option<KeptStream>,
 }
@@ -155,7 +155,7 @@ pub(super) struct Kept {
     pub(super) cut: Option<Cut>,
 }
 
-impl Connection {
+impl PodConnection {
     /// Connects to the address.
     pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
         Self::over(Socket::new(socket::connect(address).await?)?, protocol).await
@@ -251,11 +251,11 @@ impl Connection {
     /// Sends a request and returns the answer's head. Can be called once until the answer has ended.
     pub(super) async fn send(
         &mut self,
-        request: Request<ToPod>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<ToPod>>> {
+        request: Request<RequestToPod>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestToPod>>> {
         match self {
-            Connection::Http2(http2) => http2.sender.try_send_request(request).await,
-            Connection::Http1(connection) => {
+            PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
+            PodConnection::Http1(connection) => {
                 // Without a waker it must not be told to wait for its turn, as tokio does after many polls.
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
                 drive_until(&mut connection.driver, answer).await
@@ -265,14 +265,14 @@ impl Connection {
 
     /// Moves the bytes of the connection.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Connection::Http1(connection) = self {
+        if let PodConnection::Http1(connection) = self {
             poll_driver(&mut connection.driver, cx);
         }
     }
 
     /// Lets the connection end by itself: it was upgraded.
     pub(super) fn detach(self) {
-        if let Connection::Http1(Http1 { driver: Some(driver), .. }) = self {
+        if let PodConnection::Http1(Http1 { driver: Some(driver), .. }) = self {
             tokio::spawn(driver);
         }
     }
@@ -341,21 +341,21 @@ pub(super) struct Pools {
 
 /// The connections of one thread to one port of one start of a pod.
 struct Pool {
-    key: Key,
+    key: PoolKey,
     idle: Vec<Idle>,
     /// The one that all requests share.
-    shared: Option<Connection>,
+    shared: Option<PodConnection>,
 }
 
 /// A connection between two requests.
 struct Idle {
-    connection: Connection,
+    connection: PodConnection,
     since: Instant,
 }
 
 /// What the connections of one pool have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct PoolKey {
     /// Counts the starts of the pod's containers.
     pub(super) start: u64,
     pub(super) port: u16,
@@ -364,7 +364,7 @@ pub(super) struct Key {
     thread: ThreadId,
 }
 
-impl Key {
+impl PoolKey {
     /// Returns the key of this thread's connections.
     pub(super) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
         Self { start, port, protocol, thread: thread::current().id() }
@@ -388,7 +388,7 @@ impl Pools {
     }
 
     /// Returns a connection that is open, if there is one. Ends those to earlier starts.
-    pub(super) fn take(&self, key: Key, is_repeatable: bool) -> Option<Connection> {
+    pub(super) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
             let mut idle = {
@@ -410,8 +410,8 @@ impl Pools {
     }
 
     /// Keeps a connection for the next request, if it can take one.
-    pub(super) fn put(&self, key: Key, mut connection: Connection, cx: &mut Context<'_>) {
-        let is_ready = matches!(&connection, Connection::Http1(http1) if http1.sender.is_ready());
+    pub(super) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
+        let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
         if !is_ready && !connection.is_usable(cx) {
             return;
         }
@@ -455,7 +455,7 @@ impl Pools {
     }
 }
 
-fn pool(pools: &mut Vec<Pool>, key: Key) -> &mut Pool {
+fn pool(pools: &mut Vec<Pool>, key: PoolKey) -> &mut Pool {
     let index = pools.iter().position(|pool| pool.key == key).unwrap_or_else(|| {
         pools.push(Pool { key, idle: Vec::new(), shared: None });
         pools.len() - 1
@@ -484,11 +484,11 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_woken_by_its_answer_and_not_by_itself() {
         let (stream, mut pod) = tokio::io::duplex(4096);
-        let mut connection = Connection::over(stream, HttpProtocol::Http).await.unwrap();
+        let mut connection = PodConnection::over(stream, HttpProtocol::Http).await.unwrap();
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let cx = &mut Context::from_waker(&waker);
-        let request = Request::builder().uri("/").header("host", "a").body(ToPod::Empty).unwrap();
+        let request = Request::builder().uri("/").header("host", "a").body(RequestToPod::Empty).unwrap();
         let mut sent = pin!(connection.send(request));
         assert!(sent.as_mut().poll(cx).is_pending());
         pod.read_exact(&mut [0; 16]).await.unwrap();

@@ -19,20 +19,20 @@ use crate::route::HttpRoute;
 use crate::timer::Timer;
 use crate::tunnel::{KeptStream, TunnelStream};
 
-use super::Shared;
-use super::answer::Problem;
-use super::connection::{Connection, Kept, Key, Progress, ToPod};
-use super::from_pod::{FromPod, Lease};
+use super::IngressShared;
+use super::answer::OwnAnswer;
+use super::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
+use super::from_pod::{FromPod, RequestHold};
 use super::pods::{InFlight, Pod};
-use super::search::{ForRequest, NoPod, Search, Target};
+use super::search::{ForRequest, NoPod, RequestTarget, Search};
 use super::way::{self, Way};
 
 /// A request as pods get it.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) head: http::request::Parts,
     /// The body, until it was sent. `None` if there is none.
     pub(super) body: Option<Incoming>,
-    progress: Option<Arc<Progress>>,
+    progress: Option<Arc<BodyProgress>>,
 }
 
 /// A pod that gave no answer.
@@ -54,7 +54,7 @@ enum FailedAt {
     Host,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     pub(super) fn new(request: Request<Incoming>) -> Self {
         let (head, body) = request.into_parts();
         let body = (!body.is_end_stream()).then_some(body);
@@ -62,10 +62,10 @@ impl Outgoing {
         Self { head, body, progress }
     }
 
-    fn take_request(&mut self) -> Request<ToPod> {
+    fn take_request(&mut self) -> Request<RequestToPod> {
         let body = match (self.body.take(), &self.progress) {
-            (Some(body), Some(progress)) => ToPod::Streamed(body, progress.clone()),
-            _ => ToPod::Empty,
+            (Some(body), Some(progress)) => RequestToPod::Streamed(body, progress.clone()),
+            _ => RequestToPod::Empty,
         };
         Request::from_parts(self.head.clone(), body)
     }
@@ -90,12 +90,12 @@ impl Outgoing {
 /// # Errors
 /// The answer to give instead.
 pub(super) async fn exchange(
-    shared: &Shared,
+    shared: &IngressShared,
     route: &HttpRoute,
-    mut request: Box<Outgoing>,
+    mut request: Box<OutgoingRequest>,
     begun: Instant,
-) -> Result<Response<FromPod>, Problem> {
-    let target = Target { service: &route.service, slot: None, port: route.port };
+) -> Result<Response<FromPod>, OwnAnswer> {
+    let target = RequestTarget { service: &route.service, slot: None, port: route.port };
     let known = ForRequest { is_repeatable: request.is_repeatable(), protocol: route.protocol };
     let mut search = Search::for_request(shared, target, known);
     if let Some(service) = search.service() {
@@ -109,7 +109,7 @@ pub(super) async fn exchange(
             Err(failure) => failure,
         };
         if request.progress.as_ref().is_some_and(|progress| progress.has_failed()) {
-            return Err(Problem::bad_request("The body did not arrive whole, or is malformed."));
+            return Err(OwnAnswer::bad_request("The body did not arrive whole, or is malformed."));
         }
         match failure.at {
             FailedAt::Pod => {
@@ -135,12 +135,12 @@ pub(super) async fn exchange(
     }
 }
 
-fn no_pod(route: &HttpRoute, why: NoPod) -> Problem {
+fn no_pod(route: &HttpRoute, why: NoPod) -> OwnAnswer {
     let (service, port) = (&route.service, route.port);
     match why {
-        NoPod::NotReady => Problem::not_ready(format!("Service {service} has no ready pod.")),
+        NoPod::NotReady => OwnAnswer::not_ready(format!("Service {service} has no ready pod.")),
         NoPod::NotListening => {
-            Problem::bad_gateway(format!("No pod of service {service} accepts connections on port {port}."))
+            OwnAnswer::bad_gateway(format!("No pod of service {service} accepts connections on port {port}."))
         }
     }
 }
@@ -150,39 +150,43 @@ impl Failure {
         Self { why, detail, is_timeout: false, at: FailedAt::Pod }
     }
 
-    fn problem(self, route: &HttpRoute, pod: &Pod) -> Problem {
+    fn problem(self, route: &HttpRoute, pod: &Pod) -> OwnAnswer {
         let (service, id) = (&route.service, &pod.endpoint.pod);
         tracing::warn!(
             %service, pod = %id, node = %pod.endpoint.node,
             "Request failed and is not sent again: {}", self.detail
         );
         let detail = format!("Service {service}: {}.", self.detail);
-        if self.is_timeout { Problem::timeout(detail) } else { Problem::bad_gateway(detail) }
+        if self.is_timeout { OwnAnswer::timeout(detail) } else { OwnAnswer::bad_gateway(detail) }
     }
 }
 
 /// Sends the request to one pod.
 async fn attempt(
-    shared: &Shared,
+    shared: &IngressShared,
     route: &HttpRoute,
-    request: &mut Outgoing,
+    request: &mut OutgoingRequest,
     pod: &Arc<Pod>,
     way: Way,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
     let (pass, key, mut source) = match way {
         Way::Here(pass) => {
-            let key = Key::new(pass.pod().start, route.port, route.protocol);
+            let key = PoolKey::new(pass.pod().start, route.port, route.protocol);
             let source = match pod.pools.take(key, request.is_repeatable()) {
-                Some(connection) => Source::Open(connection),
-                None => Source::Closed(Closed::Pod((pass.address(), route.port).into(), key)),
+                Some(connection) => ConnectionSource::Open(connection),
+                None => ConnectionSource::Closed(Unconnected::Pod((pass.address(), route.port).into(), key)),
             };
             (Some(pass), Some(key), source)
         }
-        Way::Http(connection) => {
-            (None, Some(Key::of_other_host(route.port, route.protocol)), Source::Open(*connection))
+        Way::Http(connection) => (
+            None,
+            Some(PoolKey::of_other_host(route.port, route.protocol)),
+            ConnectionSource::Open(*connection),
+        ),
+        Way::There { stream, .. } => {
+            (None, None, ConnectionSource::Closed(Unconnected::Tunnel(stream, route.protocol)))
         }
-        Way::There { stream, .. } => (None, None, Source::Closed(Closed::Tunnel(stream, route.protocol))),
     };
     let mut kept = source.take_kept();
     if let Some(pass) = pass.as_ref().filter(|pass| !kept.cut.as_ref().is_some_and(|cut| cut.is_of(pass))) {
@@ -191,9 +195,9 @@ async fn attempt(
     let (timer, cut) = (&mut kept.timer, &mut kept.cut);
     let sent = async {
         let mut connection = match source {
-            Source::Open(connection) => connection,
+            ConnectionSource::Open(connection) => connection,
             // Not in the memory of each request, which most do without it.
-            Source::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
+            ConnectionSource::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
         };
         let sent = Instant::now();
         let response = send(shared, request, &mut connection, sent, timer).await?;
@@ -209,7 +213,7 @@ async fn attempt(
         }
     };
     let progress = request.progress.clone();
-    let lease = Lease { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
+    let lease = RequestHold { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
     Ok(response.map(|body| FromPod::new(body, lease)))
 }
 
@@ -224,41 +228,48 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 }
 
 /// Where the connection for a request comes from.
-enum Source {
+enum ConnectionSource {
     /// It is open: from the pod's pool, or through the tunnel and already asked of the gate there.
-    Open(Connection),
-    Closed(Closed),
+    Open(PodConnection),
+    Closed(Unconnected),
 }
 
 /// What becomes a connection.
-enum Closed {
+enum Unconnected {
     /// A port of the pod.
-    Pod(SocketAddr, Key),
+    Pod(SocketAddr, PoolKey),
     /// A connection through the tunnel, for this request alone.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
-impl Source {
+impl ConnectionSource {
     /// Takes what the connection's request before has left.
     fn take_kept(&mut self) -> Kept {
         match self {
-            Source::Open(connection) => connection.take_kept(),
-            Source::Closed(_) => Kept::default(),
+            ConnectionSource::Open(connection) => connection.take_kept(),
+            ConnectionSource::Closed(_) => Kept::default(),
         }
     }
 }
 
-async fn connect(shared: &Shared, pod: &Pod, closed: Closed) -> Result<Connection, Failure> {
+async fn connect(shared: &IngressShared, pod: &Pod, closed: Unconnected) -> Result<PodConnection, Failure> {
     match closed {
-        Closed::Pod(address, key) => open(shared, pod, address, key).await,
-        Closed::Tunnel(stream, protocol) => Connection::over(*stream, protocol).await.map_err(|error| {
-            Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
-        }),
+        Unconnected::Pod(address, key) => open(shared, pod, address, key).await,
+        Unconnected::Tunnel(stream, protocol) => {
+            PodConnection::over(*stream, protocol).await.map_err(|error| {
+                Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
+            })
+        }
     }
 }
 
-async fn open(shared: &Shared, pod: &Pod, address: SocketAddr, key: Key) -> Result<Connection, Failure> {
-    let connecting = Connection::connect(address, key.protocol);
+async fn open(
+    shared: &IngressShared,
+    pod: &Pod,
+    address: SocketAddr,
+    key: PoolKey,
+) -> Result<PodConnection, Failure> {
+    let connecting = PodConnection::connect(address, key.protocol);
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
         Ok(Ok(connection)) => {
             if let Some(shared) = connection.shared() {
@@ -286,9 +297,9 @@ async fn open(shared: &Shared, pod: &Pod, address: SocketAddr, key: Key) -> Resu
 /// Sends the request on a connection and waits for the head of the answer. While the body of the request is
 /// being sent the answer is not due.
 async fn send(
-    shared: &Shared,
-    request: &mut Outgoing,
-    connection: &mut Connection,
+    shared: &IngressShared,
+    request: &mut OutgoingRequest,
+    connection: &mut PodConnection,
     mut since: Instant,
     timer: &mut Option<Timer>,
 ) -> Result<Response<Incoming>, Failure> {
@@ -334,12 +345,12 @@ async fn send(
 }
 
 fn not_sent(
-    request: &mut Outgoing,
-    mut failure: hyper::client::conn::TrySendError<Request<ToPod>>,
+    request: &mut OutgoingRequest,
+    mut failure: hyper::client::conn::TrySendError<Request<RequestToPod>>,
 ) -> Failure {
     let returned = failure.take_message();
     let was_sent = returned.is_none();
-    if let Some(ToPod::Streamed(body, _)) = returned.map(Request::into_body) {
+    if let Some(RequestToPod::Streamed(body, _)) = returned.map(Request::into_body) {
         request.body = Some(body);
     }
     let why = match (was_sent, request.has_sent_body()) {
@@ -385,7 +396,7 @@ pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
     }
 }
 
-impl Lease {
+impl RequestHold {
     /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
     /// stream.
     pub(super) fn upgraded(self) -> (Option<Pass>, InFlight) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::task::coop::poll_proceed;
 
-use super::connection::{Connection, Kept, Key, Progress};
+use super::connection::{BodyProgress, Kept, PodConnection, PoolKey};
 use super::pods::{InFlight, Pod};
 
 /// An error of a body. Where it comes from does not matter: the client sees a cut connection.
@@ -18,26 +18,26 @@ pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a pod's answer.
 pub(super) struct FromPod {
     body: Incoming,
-    lease: Option<Lease>,
+    lease: Option<RequestHold>,
 }
 
 /// What a request holds until its answer has ended.
 ///
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
-pub(super) struct Lease {
-    pub(super) connection: Connection,
+pub(super) struct RequestHold {
+    pub(super) connection: PodConnection,
     /// The pool that keeps the connection; `None` for one that is not kept.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<PoolKey>,
     pub(super) pod: Arc<Pod>,
     /// The request's own body, if it has one.
-    pub(super) progress: Option<Arc<Progress>>,
+    pub(super) progress: Option<Arc<BodyProgress>>,
     pub(super) kept: Kept,
     pub(super) in_flight: InFlight,
     /// `None` if the gate is on another host.
     pub(super) pass: Option<Pass>,
 }
 
-impl Lease {
+impl RequestHold {
     /// Returns whether the request has to end at once. The caller is woken for it only if it `waits`.
     fn is_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
         let cut = self.kept.cut.as_mut();
@@ -59,7 +59,7 @@ impl Lease {
 }
 
 impl FromPod {
-    pub(super) fn new(body: Incoming, lease: Lease) -> Self {
+    pub(super) fn new(body: Incoming, lease: RequestHold) -> Self {
         Self { body, lease: Some(lease) }
     }
 }
@@ -116,6 +116,6 @@ impl Drop for FromPod {
 impl FromPod {
     /// Takes the request's hold after the pod has agreed to upgrade.
     pub(super) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
-        self.lease.take().map(Lease::upgraded)
+        self.lease.take().map(RequestHold::upgraded)
     }
 }

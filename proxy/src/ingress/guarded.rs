@@ -12,7 +12,7 @@ use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use crate::framing::{Scanner, State};
+use crate::framing::{FramingState, Scanner};
 use crate::timer::Timer;
 
 use super::frames::Frames;
@@ -115,7 +115,7 @@ impl<S> Guarded<S> {
     /// Waits for the answer to a request to upgrade, if there is one.
     fn poll_upgrade(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(scanner) = &mut self.scanner else { return Poll::Ready(()) };
-        if scanner.state() != State::Upgrade {
+        if scanner.state() != FramingState::Upgrade {
             return Poll::Ready(());
         }
         self.state.waker.register(cx.waker());
@@ -166,10 +166,10 @@ impl<S> Guarded<S> {
     }
 
     fn deadline(&mut self) -> Option<Instant> {
-        let state = self.scanner.as_ref().map_or(State::Between, Scanner::state);
-        let is_in_head = state == State::Head || self.frames.as_ref().is_some_and(Frames::is_in_head);
+        let state = self.scanner.as_ref().map_or(FramingState::Between, Scanner::state);
+        let is_in_head = state == FramingState::Head || self.frames.as_ref().is_some_and(Frames::is_in_head);
         let is_waiting_for_answer =
-            state == State::Between && !is_in_head && self.state.active.load(Ordering::Relaxed) > 0;
+            state == FramingState::Between && !is_in_head && self.state.active.load(Ordering::Relaxed) > 0;
         if self.is_upgraded || is_waiting_for_answer {
             self.silent_since = None;
             return None;
@@ -205,7 +205,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
                 this.check(&mut buffer.filled_mut()[before..]);
                 let has_head_ended = match &mut this.frames {
                     Some(frames) => frames.feed(&buffer.filled()[before..]),
-                    None => !matches!(this.scanner.as_ref().map(Scanner::state), Some(State::Head)),
+                    None => !matches!(this.scanner.as_ref().map(Scanner::state), Some(FramingState::Head)),
                 };
                 if has_head_ended {
                     this.head_since = None;

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::answer::{Answer, Problem};
+use super::answer::{AnswerBody, OwnAnswer};
 use super::certificates::Certificates;
 use crate::acme::{Challenges, StoredCertificates};
 use crate::route::{RouteTable, host_name};
@@ -106,15 +106,15 @@ pub(super) fn redirect(
     tls: Tls,
     host: &str,
     target: Option<&PathAndQuery>,
-) -> Result<Response<Answer>, Problem> {
+) -> Result<Response<AnswerBody>, OwnAnswer> {
     let host = host_name(host);
     let https = match https {
         Some(https) if https.certificates.has(&host) => https,
-        https => return Err(Problem::no_https(&host, &why_none(https, tls, &host))),
+        https => return Err(OwnAnswer::no_https(&host, &why_none(https, tls, &host))),
     };
     let location = HeaderValue::try_from(url(&host, https.port(), target));
-    let location = location.map_err(|_| Problem::bad_request("The Host or the path is not of a URL."))?;
-    let mut response = Response::new(Answer::empty());
+    let location = location.map_err(|_| OwnAnswer::bad_request("The Host or the path is not of a URL."))?;
+    let mut response = Response::new(AnswerBody::empty());
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
@@ -142,12 +142,12 @@ pub(super) async fn challenge(
     routes: &RouteTable,
     host: &str,
     token: &str,
-) -> Option<Response<Answer>> {
+) -> Option<Response<AnswerBody>> {
     if !routes.is_auto(host) {
         return None;
     }
     let authorization = challenges?.authorization(&host_name(host), token).await?;
-    let mut response = Response::new(Answer::text(authorization));
+    let mut response = Response::new(AnswerBody::text(authorization));
     let media_type = HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     Some(response)

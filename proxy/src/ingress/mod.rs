@@ -41,17 +41,17 @@ use crate::acme::Challenges;
 use crate::follow::Doubts;
 use crate::gate::Gates;
 use crate::listening::{self, Listening};
-use crate::snapshot::Snapshot;
-use crate::tunnel::Dialer;
+use crate::snapshot::RoutingSnapshot;
+use crate::tunnel::TunnelDialer;
 
-pub(crate) use clients::{Clients, Place};
+pub(crate) use clients::{Clients, CountedConnection};
 use https::Https;
 pub use https::HttpsConfig;
-use pods::Table;
-pub(crate) use search::Target;
-use serve::Scheme;
+use pods::RoutingTable;
+pub(crate) use search::RequestTarget;
+use serve::ClientScheme;
 pub(crate) use tcp::pass_on;
-use threads::{Accepted, Served, Threads};
+use threads::{Accepted, ThreadContext, Threads};
 
 /// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
@@ -129,11 +129,11 @@ impl IngressConfig {
 #[derive(Debug)]
 pub struct Ingress {
     /// Routes and endpoints.
-    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     /// The gates of this host's pods.
     pub gates: Arc<Gates>,
     /// Reaches pods of other hosts; `None` if only this host's are reached.
-    pub tunnel: Option<Arc<Dialer>>,
+    pub tunnel: Option<Arc<TunnelDialer>>,
     /// Is told when what is known of a service has led to no pod; `None` if there is nothing to ask.
     pub doubts: Option<Doubts>,
     /// Where it listens, and its limits.
@@ -141,15 +141,15 @@ pub struct Ingress {
 }
 
 /// What all connections share.
-pub(crate) struct Shared {
+pub(crate) struct IngressShared {
     config: IngressConfig,
     /// The connections of clients that have not ended.
     clients: Arc<Clients>,
     https: Option<Https>,
     gates: Arc<Gates>,
-    tunnel: Option<Arc<Dialer>>,
+    tunnel: Option<Arc<TunnelDialer>>,
     doubts: Option<Doubts>,
-    table: watch::Receiver<Arc<Table>>,
+    table: watch::Receiver<Arc<RoutingTable>>,
     #[cfg(test)]
     ablation: Option<tests::Ablation>,
 }
@@ -160,9 +160,9 @@ impl Ingress {
     /// stopped safely meanwhile.
     pub async fn run(self, listening: impl Into<Listening>) {
         let listening = listening.into();
-        let http = listen(listening.clone(), self.config.listen, Scheme::Http);
+        let http = listen(listening.clone(), self.config.listen, ClientScheme::Http);
         let https = self.config.https.as_ref().map(|https| https.listen);
-        let https = https.map(|address| listen(listening.clone(), address, Scheme::Https));
+        let https = https.map(|address| listen(listening.clone(), address, ClientScheme::Https));
         self.serve(http, OptionFuture::from(https), listening.clone()).await;
     }
 
@@ -178,9 +178,9 @@ impl Ingress {
     }
 
     /// Returns the ways to pods, and the future that keeps them up to date.
-    pub(crate) fn share(self) -> (Arc<Shared>, impl Future<Output = ()>) {
-        let (sender, table) = watch::channel(Arc::new(Table::default()));
-        let shared = Arc::new(Shared {
+    pub(crate) fn share(self) -> (Arc<IngressShared>, impl Future<Output = ()>) {
+        let (sender, table) = watch::channel(Arc::new(RoutingTable::default()));
+        let shared = Arc::new(IngressShared {
             https: self.config.https.clone().map(Https::new),
             clients: Clients::new(self.config.connections),
             config: self.config,
@@ -196,9 +196,9 @@ impl Ingress {
     }
 }
 
-impl Shared {
+impl IngressShared {
     /// Counts a connection of a client. `None` if it is to be refused.
-    fn enter(&self, address: IpAddr) -> Option<Place> {
+    fn enter(&self, address: IpAddr) -> Option<CountedConnection> {
         let place = self.clients.enter(address, self.config.most_connections(address));
         if place.is_none() {
             measure::refused_connection();
@@ -207,10 +207,10 @@ impl Shared {
     }
 }
 
-async fn listen(listening: Listening, address: SocketAddr, scheme: Scheme) -> Arc<TcpListener> {
+async fn listen(listening: Listening, address: SocketAddr, scheme: ClientScheme) -> Arc<TcpListener> {
     let setting = match scheme {
-        Scheme::Http => "KUBELEET_INGRESS_LISTEN",
-        Scheme::Https => "KUBELEET_INGRESS_TLS_LISTEN",
+        ClientScheme::Http => "KUBELEET_INGRESS_LISTEN",
+        ClientScheme::Https => "KUBELEET_INGRESS_TLS_LISTEN",
     };
     let advice = format!("Set {setting} to another address, or end the program that uses this one.");
     let listener = listening::until_it_works(&advice, || async {
@@ -226,7 +226,7 @@ async fn listen(listening: Listening, address: SocketAddr, scheme: Scheme) -> Ar
 }
 
 async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<IngressShared>,
     http: impl Future<Output = Arc<TcpListener>>,
     https: impl Future<Output = Option<Arc<TcpListener>>>,
     following: impl Future<Output = ()>,
@@ -238,7 +238,7 @@ async fn serve(
     }
     let connections = TaskTracker::new();
     let tcp = tcp::run(shared.clone(), connections.clone(), listening.clone());
-    let served = Served { shared, connections: connections.clone(), listening: listening.clone() };
+    let served = ThreadContext { shared, connections: connections.clone(), listening: listening.clone() };
     let threads = match Threads::start(&served) {
         Ok(threads) => threads,
         Err(error) => {
@@ -272,7 +272,7 @@ async fn serve(
 }
 
 /// Ends connections to pods that no request has used for a while, for ever.
-async fn end_old_connections(shared: &Shared) {
+async fn end_old_connections(shared: &IngressShared) {
     loop {
         tokio::time::sleep(connection::IDLE_LOOK).await;
         let table = shared.table.borrow().clone();
@@ -282,7 +282,7 @@ async fn end_old_connections(shared: &Shared) {
 
 /// Where clients come in by HTTP and HTTPS.
 struct Entrance<'a> {
-    shared: &'a Shared,
+    shared: &'a IngressShared,
     threads: Threads,
     connections: &'a TaskTracker,
 }
@@ -290,7 +290,7 @@ struct Entrance<'a> {
 impl Entrance<'_> {
     async fn http(&self, listener: impl Future<Output = Arc<TcpListener>>) {
         let listener = listener.await;
-        self.accept_all(&listener, Scheme::Http).await;
+        self.accept_all(&listener, ClientScheme::Http).await;
     }
 
     async fn https(&self, listener: impl Future<Output = Option<Arc<TcpListener>>>) {
@@ -300,12 +300,12 @@ impl Entrance<'_> {
             if let Ok(address) = listener.local_addr() {
                 https.listens_on(address);
             }
-            self.accept_all(&listener, Scheme::Https).await;
+            self.accept_all(&listener, ClientScheme::Https).await;
         };
         tokio::join!(accepting, https.certificates.follow(https.config.look_every));
     }
 
-    async fn accept_all(&self, listener: &TcpListener, scheme: Scheme) {
+    async fn accept_all(&self, listener: &TcpListener, scheme: ClientScheme) {
         loop {
             match listener.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
                 Ok((stream, address)) => {

@@ -10,31 +10,31 @@ use common::ids::ServiceName;
 use tokio::sync::watch;
 
 use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
-use crate::retry::Budget;
+use crate::retry::RetryBudget;
 use crate::route::RouteTable;
-use crate::snapshot::{Endpoints, Snapshot};
+use crate::snapshot::{Endpoints, RoutingSnapshot};
 
-use super::Shared;
+use super::IngressShared;
 use super::asking::Asking;
 use super::connection::Pools;
 use super::measure::ServiceMetrics;
 
 /// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct RoutingTable {
     pub(super) routes: Arc<RouteTable>,
-    services: HashMap<ServiceName, Arc<Service>>,
+    services: HashMap<ServiceName, Arc<FollowedService>>,
 }
 
 /// A service that is followed.
-pub(super) struct Service {
+pub(super) struct FollowedService {
     /// Of which it was made; `None` if none are known.
     endpoints: Option<Endpoints>,
     /// Its ready pods.
     pub(super) pods: Vec<Arc<Pod>>,
     /// Its pods that run and are not ready: only who asks for their very slot reaches them.
     unready: Vec<Arc<Pod>>,
-    pub(super) budget: Arc<Mutex<Budget>>,
+    pub(super) budget: Arc<Mutex<RetryBudget>>,
     pub(super) metrics: Arc<ServiceMetrics>,
 }
 
@@ -43,13 +43,13 @@ pub(super) struct Pod {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) pools: Arc<Pools>,
     in_flight: AtomicU32,
-    health: Mutex<Health>,
+    health: Mutex<PodHealth>,
     /// For those of other hosts.
     asking: Mutex<Asking>,
 }
 
 #[derive(Default)]
-struct Health {
+struct PodHealth {
     latency: Latency,
     failures: Failures,
 }
@@ -64,7 +64,7 @@ impl Drop for InFlight {
 }
 
 impl Pod {
-    fn health(&self) -> MutexGuard<'_, Health> {
+    fn health(&self) -> MutexGuard<'_, PodHealth> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl Pod {
     }
 }
 
-impl Service {
+impl FollowedService {
     /// Iterates over the pods, ready or not.
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.iter().chain(&self.unready)
@@ -145,8 +145,8 @@ impl Service {
     }
 }
 
-impl Table {
-    pub(super) fn service(&self, name: &ServiceName) -> Option<&Arc<Service>> {
+impl RoutingTable {
+    pub(super) fn service(&self, name: &ServiceName) -> Option<&Arc<FollowedService>> {
         self.services.get(name)
     }
 
@@ -156,20 +156,23 @@ impl Table {
     }
 
     /// Makes the next table.
-    fn next(&self, snapshot: &Snapshot, shared: &Shared) -> Self {
+    fn next(&self, snapshot: &RoutingSnapshot, shared: &IngressShared) -> Self {
         // A service that has a route may have no endpoints yet.
         let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
         let services = followed.into_iter().map(|name| {
             let endpoints = snapshot.endpoints.get(name);
             let before = self.services.get(name);
             let same = before.filter(|before| before.is_made_of(endpoints)).cloned();
-            (name.clone(), same.unwrap_or_else(|| Arc::new(Service::next(before, name, endpoints, shared))))
+            (
+                name.clone(),
+                same.unwrap_or_else(|| Arc::new(FollowedService::next(before, name, endpoints, shared))),
+            )
         });
         Self { services: services.collect(), routes: snapshot.routes.clone() }
     }
 }
 
-impl Service {
+impl FollowedService {
     fn is_made_of(&self, endpoints: Option<&Endpoints>) -> bool {
         match (&self.endpoints, endpoints) {
             (Some(own), Some(endpoints)) => Arc::ptr_eq(own, endpoints),
@@ -181,7 +184,7 @@ impl Service {
         before: Option<&Arc<Self>>,
         name: &ServiceName,
         endpoints: Option<&Endpoints>,
-        shared: &Shared,
+        shared: &IngressShared,
     ) -> Self {
         let of = |endpoint: &'_ Endpoint| (endpoint.pod.clone(), endpoint.assignment.clone());
         let known: HashMap<_, _> =
@@ -200,7 +203,7 @@ impl Service {
             pods: in_state(EndpointState::Ready).collect(),
             unready: in_state(EndpointState::Running).collect(),
             budget: before.map_or_else(
-                || Arc::new(Mutex::new(Budget::new(Instant::now()))),
+                || Arc::new(Mutex::new(RetryBudget::new(Instant::now()))),
                 |before| before.budget.clone(),
             ),
             metrics: before
@@ -209,7 +212,7 @@ impl Service {
     }
 }
 
-fn new_pod(endpoint: &Arc<Endpoint>, shared: &Shared) -> Arc<Pod> {
+fn new_pod(endpoint: &Arc<Endpoint>, shared: &IngressShared) -> Arc<Pod> {
     Arc::new(Pod {
         endpoint: endpoint.clone(),
         pools: shared.new_pools(),
@@ -219,7 +222,7 @@ fn new_pod(endpoint: &Arc<Endpoint>, shared: &Shared) -> Arc<Pod> {
     })
 }
 
-impl Shared {
+impl IngressShared {
     #[cfg(not(test))]
     fn new_pools(&self) -> Arc<Pools> {
         Arc::default()
@@ -233,9 +236,9 @@ impl Shared {
 
 /// Keeps the table up to date, until nothing keeps the snapshot any more.
 pub(super) async fn follow(
-    mut snapshot: watch::Receiver<Arc<Snapshot>>,
-    table: watch::Sender<Arc<Table>>,
-    shared: Arc<Shared>,
+    mut snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
+    table: watch::Sender<Arc<RoutingTable>>,
+    shared: Arc<IngressShared>,
 ) {
     loop {
         let latest = snapshot.borrow_and_update().clone();
@@ -254,18 +257,18 @@ mod tests {
     use super::*;
     use crate::fixtures::endpoint;
 
-    fn service(pods: usize) -> Service {
+    fn service(pods: usize) -> FollowedService {
         let pod = |number: usize| {
             let endpoint = Arc::new(endpoint(&format!("p{number}"), EndpointState::Ready));
             let (pools, in_flight) = (Arc::default(), AtomicU32::new(0));
             Arc::new(Pod { endpoint, pools, in_flight, health: Mutex::default(), asking: Mutex::default() })
         };
         let name = ServiceName::new("web").unwrap();
-        Service {
+        FollowedService {
             endpoints: None,
             pods: (0..pods).map(pod).collect(),
             unready: Vec::new(),
-            budget: Arc::new(Mutex::new(Budget::new(Instant::now()))),
+            budget: Arc::new(Mutex::new(RetryBudget::new(Instant::now()))),
             metrics: Arc::new(ServiceMetrics::new(&name)),
         }
     }

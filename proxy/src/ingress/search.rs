@@ -8,12 +8,12 @@ use common::ids::{PodId, ServiceName};
 use common::ingress::HttpProtocol;
 use tokio::time::Instant;
 
-use crate::tunnel::{Dialer, HttpStream, NotAccepted, TunnelError};
+use crate::tunnel::{HttpStream, NotAccepted, TunnelDialer, TunnelError};
 
-use super::Shared;
-use super::asking::Refusal;
-use super::connection::{Connection, Key};
-use super::pods::{Pod, Service, Table};
+use super::IngressShared;
+use super::asking::EntryRefusal;
+use super::connection::{PodConnection, PoolKey};
+use super::pods::{FollowedService, Pod, RoutingTable};
 use super::way::Way;
 
 /// The longest wait until gates and closed ports are tried again: neither tells when it opens.
@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a request or connection is for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct RequestTarget<'a> {
     pub(crate) service: &'a ServiceName,
     /// The slot whose pod it is for, ready or not; `None` for any ready pod.
     pub(crate) slot: Option<u32>,
@@ -31,13 +31,13 @@ pub(crate) struct Target<'a> {
 
 /// The search for a pod of one service, for one request or connection.
 pub(super) struct Search<'a> {
-    shared: &'a Shared,
-    target: Target<'a>,
+    shared: &'a IngressShared,
+    target: RequestTarget<'a>,
     /// `None` for what has a connection of its own.
     request: Option<ForRequest>,
-    table: Arc<Table>,
+    table: Arc<RoutingTable>,
     /// As the table has it.
-    service: Option<Arc<Service>>,
+    service: Option<Arc<FollowedService>>,
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
@@ -59,7 +59,7 @@ enum NoWay {
     /// Its gate refuses, or no proxy has it.
     Refused,
     /// It let nothing in a moment ago, and was not asked again.
-    NotAsked(Refusal),
+    NotAsked(EntryRefusal),
     /// Its port accepts no connection.
     NotListening,
     /// The proxy of its host does not answer: no pod of that node is reached.
@@ -76,7 +76,7 @@ pub(super) enum NoPod {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(shared: &'a Shared, target: Target<'a>) -> Self {
+    pub(super) fn new(shared: &'a IngressShared, target: RequestTarget<'a>) -> Self {
         let table = shared.table.borrow().clone();
         Self {
             shared,
@@ -91,12 +91,16 @@ impl<'a> Search<'a> {
     }
 
     /// As [`new`](Self::new), for a request.
-    pub(super) fn for_request(shared: &'a Shared, target: Target<'a>, request: ForRequest) -> Self {
+    pub(super) fn for_request(
+        shared: &'a IngressShared,
+        target: RequestTarget<'a>,
+        request: ForRequest,
+    ) -> Self {
         Self { request: Some(request), ..Self::new(shared, target) }
     }
 
     /// Returns the service as it is known now.
-    pub(super) fn service(&self) -> Option<&Arc<Service>> {
+    pub(super) fn service(&self) -> Option<&Arc<FollowedService>> {
         self.service.as_ref()
     }
 
@@ -133,7 +137,7 @@ impl<'a> Search<'a> {
             match self.enter(&pod).await {
                 Ok(way) => return Some((pod, way)),
                 Err(NoWay::Refused) => self.refused(&pod),
-                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == Refusal::Port),
+                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == EntryRefusal::Port),
                 Err(NoWay::NotListening) => {
                     pod.failed(self.target.service, now);
                     self.rule_out(&pod, true);
@@ -178,7 +182,7 @@ impl<'a> Search<'a> {
     }
 
     /// Asks the proxy of the pod's own host.
-    async fn enter_through(&self, tunnel: &Dialer, pod: &Pod) -> Result<Way, NoWay> {
+    async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<Way, NoWay> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let connect = async || {
             let begun = Instant::now();
@@ -201,9 +205,9 @@ impl<'a> Search<'a> {
         match &connected {
             Ok(_) => pod.asking().let_in(port),
             Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => {
-                pod.asking().refused(port, Refusal::Gate, now);
+                pod.asking().refused(port, EntryRefusal::Gate, now);
             }
-            Err(TunnelError::NotListening(_)) => pod.asking().refused(port, Refusal::Port, now),
+            Err(TunnelError::NotListening(_)) => pod.asking().refused(port, EntryRefusal::Port, now),
             // Each request tries for itself: on busy hosts some connect in time, and some do not.
             Err(TunnelError::Unreachable { .. }) => {}
         }
@@ -214,12 +218,12 @@ impl<'a> Search<'a> {
     /// there is one.
     async fn enter_with_request(
         &self,
-        tunnel: &Dialer,
+        tunnel: &TunnelDialer,
         pod: &Pod,
         ForRequest { is_repeatable, protocol }: ForRequest,
     ) -> Result<Way, NoWay> {
         let within = self.shared.config.connect_within;
-        let key = Key::of_other_host(self.target.port, protocol);
+        let key = PoolKey::of_other_host(self.target.port, protocol);
         while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
             match connection.begin(is_repeatable, within).await {
                 Ok(()) => return Ok(Way::Http(Box::new(connection))),
@@ -235,7 +239,7 @@ impl<'a> Search<'a> {
 
     async fn connect_for_requests(
         &self,
-        tunnel: &Dialer,
+        tunnel: &TunnelDialer,
         pod: &Pod,
         protocol: HttpProtocol,
     ) -> Result<Way, NoWay> {
@@ -243,7 +247,7 @@ impl<'a> Search<'a> {
         let begun = Instant::now();
         match self.ask(pod, async || tunnel.connect_for_requests(&pod.endpoint, port, within).await).await? {
             HttpStream::Kept(stream) => {
-                let connection = Connection::over_kept(stream, protocol).await;
+                let connection = PodConnection::over_kept(stream, protocol).await;
                 connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
             }
             HttpStream::Once(stream) => Ok(Way::There { stream, took: begun.elapsed() }),

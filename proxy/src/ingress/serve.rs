@@ -22,17 +22,17 @@ use tokio_util::task::TaskTracker;
 
 use common::ingress::HttpProtocol;
 
-use crate::headers::{self, Origin};
+use crate::headers::{self, ClientOrigin};
 use crate::listening::Listening;
 use crate::route::{HttpRoute, has_dot_segments};
 
-use super::answer::{Answer, Problem, accepts_json};
+use super::answer::{AnswerBody, OwnAnswer, accepts_json};
 use super::client_stream::ClientStream;
-use super::exchange::{Outgoing, exchange, set_target};
+use super::exchange::{OutgoingRequest, exchange, set_target};
 use super::frames::Frames;
 use super::from_pod::FromPod;
 use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
-use super::{Place, Shared, https, measure, upgrade};
+use super::{CountedConnection, IngressShared, https, measure, upgrade};
 
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -43,12 +43,12 @@ const MOST_STREAMS: u32 = 100;
 
 /// What the client of a port speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum ClientScheme {
     Http,
     Https,
 }
 
-impl Scheme {
+impl ClientScheme {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -58,28 +58,28 @@ impl Scheme {
 }
 
 /// A client's connection.
-struct Client {
-    shared: Arc<Shared>,
+struct ClientConnection {
+    shared: Arc<IngressShared>,
     address: IpAddr,
-    scheme: Scheme,
+    scheme: ClientScheme,
     is_trusted: bool,
     state: Arc<ConnectionState>,
     /// What pods are told of the client, for the host of the last request.
-    origin: Mutex<Arc<Origin>>,
+    origin: Mutex<Arc<ClientOrigin>>,
     /// Whether the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
     is_last: Arc<AtomicBool>,
     /// What goes on: also what this connection is upgraded to.
     connections: TaskTracker,
     /// Counts the connection, also after it was upgraded.
-    place: Arc<Place>,
+    place: Arc<CountedConnection>,
 }
 
-impl Client {
+impl ClientConnection {
     /// Returns what pods are told of the client. Mostly all requests of a connection are for one host.
-    fn origin(&self, host: &str) -> Arc<Origin> {
+    fn origin(&self, host: &str) -> Arc<ClientOrigin> {
         let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
         if origin.host() != host {
-            *origin = Arc::new(Origin::new(self.address, self.is_trusted, self.scheme.as_str(), host));
+            *origin = Arc::new(ClientOrigin::new(self.address, self.is_trusted, self.scheme.as_str(), host));
         }
         origin.clone()
     }
@@ -87,11 +87,11 @@ impl Client {
 
 /// Serves a connection until it has ended.
 pub(super) async fn connection(
-    shared: Arc<Shared>,
+    shared: Arc<IngressShared>,
     stream: TcpStream,
     address: IpAddr,
-    scheme: Scheme,
-    place: Place,
+    scheme: ClientScheme,
+    place: CountedConnection,
     listening: Listening,
     connections: TaskTracker,
 ) {
@@ -104,7 +104,7 @@ pub(super) async fn connection(
     let (stream, is_http2) = match opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(opened) => opened,
         Err(error) => {
-            if scheme == Scheme::Https {
+            if scheme == ClientScheme::Https {
                 measure::failed_handshake();
             }
             tracing::debug!(%error, client = %address, "Client's connection did not begin");
@@ -114,8 +114,8 @@ pub(super) async fn connection(
     let timeouts = ClientTimeouts { head: within, idle: shared.config.idle };
     let state = Arc::new(ConnectionState::default());
     let is_trusted = shared.config.is_trusted(address);
-    let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, scheme.as_str(), "")));
-    let client = Arc::new(Client {
+    let origin = Mutex::new(Arc::new(ClientOrigin::new(address, is_trusted, scheme.as_str(), "")));
+    let client = Arc::new(ClientConnection {
         shared,
         address,
         scheme,
@@ -139,17 +139,21 @@ pub(super) async fn connection(
 }
 
 /// Makes TLS of the connection if the port is that of HTTPS. Also returns whether the client speaks HTTP/2.
-async fn open(shared: &Shared, stream: TcpStream, scheme: Scheme) -> io::Result<(ClientStream, bool)> {
+async fn open(
+    shared: &IngressShared,
+    stream: TcpStream,
+    scheme: ClientScheme,
+) -> io::Result<(ClientStream, bool)> {
     match (scheme, &shared.https) {
-        (Scheme::Http, _) => {
+        (ClientScheme::Http, _) => {
             let is_http2 = is_http2(&stream).await;
             Ok((ClientStream::Plain(stream), is_http2))
         }
-        (Scheme::Https, Some(https)) => {
+        (ClientScheme::Https, Some(https)) => {
             let (stream, is_http2) = https.handshake(stream).await?;
             Ok((ClientStream::Tls(Box::new(stream)), is_http2))
         }
-        (Scheme::Https, None) => Err(io::Error::other("HTTPS is off")),
+        (ClientScheme::Https, None) => Err(io::Error::other("HTTPS is off")),
     }
 }
 
@@ -179,7 +183,7 @@ async fn is_http2(stream: &TcpStream) -> bool {
 
 type Io = TokioIo<Guarded<ClientStream>>;
 
-async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper::Result<()> {
+async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening) -> hyper::Result<()> {
     let is_last = client.is_last.clone();
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
@@ -202,7 +206,7 @@ async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper
     connection.await
 }
 
-async fn serve_http2(client: Arc<Client>, io: Io, listening: Listening) -> hyper::Result<()> {
+async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening) -> hyper::Result<()> {
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
@@ -220,9 +224,9 @@ async fn serve_http2(client: Arc<Client>, io: Io, listening: Listening) -> hyper
 /// connection, which is not in the processor's cache when there are many; the memory of a box is, because the
 /// last request has used it.
 async fn answer(
-    client: Arc<Client>,
+    client: Arc<ClientConnection>,
     request: Box<Request<Incoming>>,
-) -> Result<Response<Answer>, Infallible> {
+) -> Result<Response<AnswerBody>, Infallible> {
     let begun = Instant::now();
     let active_request = ActiveRequest::new(&client.state);
     let log = AccessLog::begin(&client, &request, begun);
@@ -255,19 +259,19 @@ fn wants_upgrade(request: &Request<Incoming>) -> bool {
 }
 
 async fn routed(
-    client: &Client,
+    client: &ClientConnection,
     mut request: Box<Request<Incoming>>,
     wants_upgrade: bool,
     begun: Instant,
-) -> Result<Response<Answer>, Problem> {
+) -> Result<Response<AnswerBody>, OwnAnswer> {
     let host = host(&request)?;
     let table = client.shared.table.borrow().clone();
     let path = request.uri().path();
     if request.method() == Method::CONNECT || !path.starts_with('/') {
-        return Err(Problem::bad_request("The target must be a path."));
+        return Err(OwnAnswer::bad_request("The target must be a path."));
     }
     if table.routes.has_paths() && has_dot_segments(path) {
-        return Err(Problem::bad_request("A path with `.` or `..` could lead to another route's path."));
+        return Err(OwnAnswer::bad_request("A path with `.` or `..` could lead to another route's path."));
     }
     if let Some(token) = path.strip_prefix(https::CHALLENGE_PATH)
         && let Some(answer) = Box::pin(https::challenge(
@@ -282,7 +286,7 @@ async fn routed(
     }
     let Some(route) = table.routes.http(&host, path) else {
         measure::unrouted();
-        return Err(Problem::no_route(&host, path));
+        return Err(OwnAnswer::no_route(&host, path));
     };
     if let Some(tls) = route.tls
         && !is_by_https(client, request.headers())
@@ -296,7 +300,7 @@ async fn routed(
     }
     let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut *request));
     let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
-    let mut request = Box::new(Outgoing::new(*request));
+    let mut request = Box::new(OutgoingRequest::new(*request));
     prepare(client, &mut request.head, route, &host, on_upgrade.is_some());
     let answer = exchange(&client.shared, route, request, begun).await;
     if let Some(service) = table.service(&route.service) {
@@ -306,35 +310,35 @@ async fn routed(
     deliver(client, answer?, on_upgrade)
 }
 
-fn status<B>(answer: &Result<Response<B>, Problem>) -> StatusCode {
+fn status<B>(answer: &Result<Response<B>, OwnAnswer>) -> StatusCode {
     answer.as_ref().map_or_else(|problem| problem.status, Response::status)
 }
 
 /// Returns whether a request came by HTTPS: to this proxy, or to a trusted one before it.
-fn is_by_https(client: &Client, headers: &HeaderMap) -> bool {
-    client.scheme == Scheme::Https || (client.is_trusted && headers::says_https(headers))
+fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
+    client.scheme == ClientScheme::Https || (client.is_trusted && headers::says_https(headers))
 }
 
 /// Returns the host of a request. Two that differ are refused.
-fn host(request: &Request<Incoming>) -> Result<String, Problem> {
+fn host(request: &Request<Incoming>) -> Result<String, OwnAnswer> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let named = match (hosts.next(), hosts.next()) {
         (None, _) => None,
         (Some(host), None) => {
-            Some(host.to_str().map_err(|_| Problem::bad_request("The Host is not a name."))?)
+            Some(host.to_str().map_err(|_| OwnAnswer::bad_request("The Host is not a name."))?)
         }
-        _ => return Err(Problem::bad_request("There are two Hosts.")),
+        _ => return Err(OwnAnswer::bad_request("There are two Hosts.")),
     };
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     match (authority, named) {
         (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
-            Err(Problem::bad_request("The URL and the Host name different hosts."))
+            Err(OwnAnswer::bad_request("The URL and the Host name different hosts."))
         }
         (authority, host) => {
             let host = authority.or(host).unwrap_or_default();
             // A user's name before the host would be taken for a part of it.
             if host.contains('@') {
-                Err(Problem::bad_request("The Host has a user name."))
+                Err(OwnAnswer::bad_request("The Host has a user name."))
             } else {
                 Ok(host.to_owned())
             }
@@ -344,7 +348,7 @@ fn host(request: &Request<Incoming>) -> Result<String, Problem> {
 
 /// Makes the head of a client's request that of the request to a pod.
 fn prepare(
-    client: &Client,
+    client: &ClientConnection,
     head: &mut http::request::Parts,
     route: &HttpRoute,
     host: &str,
@@ -367,17 +371,17 @@ fn prepare(
 
 /// Makes the answer of a pod that to the client.
 fn deliver(
-    client: &Client,
+    client: &ClientConnection,
     mut response: Response<FromPod>,
     on_client: Option<OnUpgrade>,
-) -> Result<Response<Answer>, Problem> {
+) -> Result<Response<AnswerBody>, OwnAnswer> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(response.map(Answer::from_pod));
+        return Ok(response.map(AnswerBody::from_pod));
     }
     let Some(on_client) = on_client else {
-        return Err(Problem::bad_gateway("The pod changed the protocol without being asked.".to_owned()));
+        return Err(OwnAnswer::bad_gateway("The pod changed the protocol without being asked.".to_owned()));
     };
     let on_pod = hyper::upgrade::on(&mut response);
     let (mut head, body) = response.into_parts();
@@ -389,7 +393,7 @@ fn deliver(
         });
     }
     insert_upgrade(&mut head.headers, upgrade);
-    Ok(Response::from_parts(head, Answer::empty()))
+    Ok(Response::from_parts(head, AnswerBody::empty()))
 }
 
 fn insert_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
@@ -409,7 +413,7 @@ struct AccessLog {
 }
 
 impl AccessLog {
-    fn begin(client: &Client, request: &Request<Incoming>, begun: Instant) -> Option<Self> {
+    fn begin(client: &ClientConnection, request: &Request<Incoming>, begun: Instant) -> Option<Self> {
         tracing::enabled!(target: "access", tracing::Level::DEBUG).then(|| Self {
             client: client.address,
             method: request.method().clone(),

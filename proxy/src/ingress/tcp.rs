@@ -16,16 +16,16 @@ use crate::listening::Listening;
 use crate::socket;
 use crate::tunnel::TunnelStream;
 
-use super::Shared;
+use super::IngressShared;
 use super::pods::{InFlight, Pod};
-use super::search::{Search, Target};
+use super::search::{RequestTarget, Search};
 use super::way::{self, Way};
 
 /// The wait until a port that was in use is tried again, and after a failed `accept`.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Opens and closes ports until nothing keeps the table any more.
-pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, process: Listening) {
+pub(super) async fn run(shared: Arc<IngressShared>, connections: TaskTracker, process: Listening) {
     let mut table = shared.table.clone();
     let mut open: HashMap<u16, CancellationToken> = HashMap::new();
     loop {
@@ -68,7 +68,7 @@ pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, process: 
 
 /// Opens a port. Returns whether that worked.
 fn listen(
-    shared: &Arc<Shared>,
+    shared: &Arc<IngressShared>,
     port: u16,
     connections: &TaskTracker,
     process: &Listening,
@@ -93,7 +93,12 @@ fn listen(
     }
 }
 
-async fn accept_all(shared: Arc<Shared>, listener: Arc<TcpListener>, port: u16, connections: TaskTracker) {
+async fn accept_all(
+    shared: Arc<IngressShared>,
+    listener: Arc<TcpListener>,
+    port: u16,
+    connections: TaskTracker,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
@@ -114,10 +119,10 @@ async fn accept_all(shared: Arc<Shared>, listener: Arc<TcpListener>, port: u16, 
 }
 
 /// Passes a connection to a pod of the service that the port's rule names.
-async fn connection(shared: Arc<Shared>, port: u16, client: TcpStream, address: IpAddr) {
+async fn connection(shared: Arc<IngressShared>, port: u16, client: TcpStream, address: IpAddr) {
     let table = shared.table.borrow().clone();
     let Some(route) = table.routes.tcp().get(&port) else { return };
-    let target = Target { service: &route.service, slot: None, port: route.port };
+    let target = RequestTarget { service: &route.service, slot: None, port: route.port };
     let count = || {
         if let Some(service) = table.service(&route.service) {
             service.metrics.connections.increment(1);
@@ -134,12 +139,12 @@ async fn connection(shared: Arc<Shared>, port: u16, client: TcpStream, address: 
 /// # Errors
 /// The client's connection, if no pod took it.
 pub(crate) async fn pass_on(
-    shared: &Shared,
+    shared: &IngressShared,
     mut client: TcpStream,
-    target: Target<'_>,
+    target: RequestTarget<'_>,
     taken: impl FnOnce(),
 ) -> Result<(), TcpStream> {
-    let Some(ToPod { mut stream, pass, in_flight }) = connect(shared, target).await else {
+    let Some(TcpToPod { mut stream, pass, in_flight }) = connect(shared, target).await else {
         return Err(client);
     };
     taken();
@@ -157,7 +162,7 @@ pub(crate) async fn pass_on(
 }
 
 /// A connection to a pod, and what counts it.
-struct ToPod {
+struct TcpToPod {
     stream: Either<TcpStream, Box<TunnelStream>>,
     /// `None` if the gate is on another host.
     pass: Option<Pass>,
@@ -165,8 +170,8 @@ struct ToPod {
 }
 
 /// Connects to a pod that lets in. Waits for one.
-async fn connect(shared: &Shared, target: Target<'_>) -> Option<ToPod> {
-    let Target { service, port, .. } = target;
+async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<TcpToPod> {
+    let RequestTarget { service, port, .. } = target;
     let mut search = Search::new(shared, target);
     loop {
         let (pod, way) = match search.next().await {
@@ -181,13 +186,15 @@ async fn connect(shared: &Shared, target: Target<'_>) -> Option<ToPod> {
             Way::Here(pass) => pass,
             Way::There { stream, took } => {
                 pod.answered(took, Instant::now());
-                return Some(ToPod { stream: Either::Right(stream), pass: None, in_flight });
+                return Some(TcpToPod { stream: Either::Right(stream), pass: None, in_flight });
             }
             // Only found for requests.
             Way::Http(_) => return None,
         };
         match connect_to(shared, &pod, &pass, port).await {
-            Ok(stream) => return Some(ToPod { stream: Either::Left(stream), pass: Some(pass), in_flight }),
+            Ok(stream) => {
+                return Some(TcpToPod { stream: Either::Left(stream), pass: Some(pass), in_flight });
+            }
             Err(error) => {
                 tracing::debug!(%service, pod = %pod.endpoint.pod, port, %error, "Connection failed");
                 pod.failed(service, Instant::now());
@@ -197,7 +204,7 @@ async fn connect(shared: &Shared, target: Target<'_>) -> Option<ToPod> {
     }
 }
 
-async fn connect_to(shared: &Shared, pod: &Pod, pass: &Pass, port: u16) -> std::io::Result<TcpStream> {
+async fn connect_to(shared: &IngressShared, pod: &Pod, pass: &Pass, port: u16) -> std::io::Result<TcpStream> {
     let begun = Instant::now();
     let connecting = socket::connect((pass.address(), port).into());
     let stream = tokio::time::timeout(shared.config.connect_within, connecting).await??;

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::serve::{self, Scheme};
-use super::{Place, Shared};
+use super::serve::{self, ClientScheme};
+use super::{CountedConnection, IngressShared};
 use crate::listening::Listening;
 
 /// A client that was accepted.
@@ -24,17 +24,17 @@ pub(super) struct Accepted {
     pub(super) stream: TcpStream,
     pub(super) address: IpAddr,
     /// That of the port which it has connected to.
-    pub(super) scheme: Scheme,
+    pub(super) scheme: ClientScheme,
     /// Counts the connection until it has ended.
-    pub(super) place: Place,
+    pub(super) place: CountedConnection,
     /// Counts it as one that goes on, also before its thread has it.
     pub(super) goes_on: TaskTrackerToken,
 }
 
 /// What every thread has.
 #[derive(Clone)]
-pub(super) struct Served {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct ThreadContext {
+    pub(super) shared: Arc<IngressShared>,
     pub(super) connections: TaskTracker,
     pub(super) listening: Listening,
 }
@@ -50,7 +50,7 @@ impl Threads {
     ///
     /// # Errors
     /// If the system gives no more threads or file descriptors.
-    pub(super) fn start(served: &Served) -> io::Result<Self> {
+    pub(super) fn start(served: &ThreadContext) -> io::Result<Self> {
         let threads = (0..served.shared.config.threads.max(1)).map(|_| start_one(served.clone()));
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: AtomicUsize::new(0) })
     }
@@ -63,16 +63,16 @@ impl Threads {
     }
 }
 
-fn start_one(served: Served) -> io::Result<mpsc::UnboundedSender<Accepted>> {
+fn start_one(served: ThreadContext) -> io::Result<mpsc::UnboundedSender<Accepted>> {
     let (sender, clients) = mpsc::unbounded_channel();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("ingress".to_owned()).spawn(move || run(&runtime, served, clients))?;
     Ok(sender)
 }
 
-fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<Accepted>) {
+fn run(runtime: &Runtime, served: ThreadContext, mut clients: mpsc::UnboundedReceiver<Accepted>) {
     runtime.block_on(async {
-        let Served { shared, connections, listening } = served;
+        let ThreadContext { shared, connections, listening } = served;
         let listening = listening.of_thread();
         while let Some(client) = clients.recv().await {
             let connection = connection(shared.clone(), client, listening.clone(), connections.clone());
@@ -82,7 +82,12 @@ fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<A
     });
 }
 
-async fn connection(shared: Arc<Shared>, client: Accepted, listening: Listening, connections: TaskTracker) {
+async fn connection(
+    shared: Arc<IngressShared>,
+    client: Accepted,
+    listening: Listening,
+    connections: TaskTracker,
+) {
     let Accepted { stream, address, scheme, place, goes_on } = client;
     match tokio::net::TcpStream::from_std(stream) {
         Ok(stream) => serve::connection(shared, stream, address, scheme, place, listening, connections).await,

@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::gate::{Cut, Pass};
 use crate::tunnel::TunnelStream;
 
-use super::connection::Connection;
+use super::connection::PodConnection;
 
 /// A way to a pod that has let in.
 pub(super) enum Way {
     /// The pod is on this host.
     Here(Pass),
     /// A connection to the pod's port, through the tunnel, for one request after the other.
-    Http(Box<Connection>),
+    Http(Box<PodConnection>),
     /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it
     /// is for one connection or request, and is never kept.
     There {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 
 use crate::gate::Drained;
-use crate::names::NamesStatus;
+use crate::names::KnownNameReach;
 use crate::workers::{ConnectionId, NotSpeaker, Workers};
 
 /// A worker that reads nothing for this long has stopped, and its connection ends.
@@ -39,7 +39,7 @@ enum ConnectionError {
 
 /// Why a connection is served no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum LocalEnd {
     ByItself,
     /// It is the next process, which asks for the sockets.
     TakeOver,
@@ -48,10 +48,10 @@ enum Ended {
 /// A drain that was asked for on this connection and has ended; `None` if the pod was opened again.
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
-pub(super) struct Connection<S> {
+pub(super) struct LocalConnection<S> {
     id: ConnectionId,
     workers: Arc<Workers>,
-    names: watch::Receiver<NamesStatus>,
+    names: watch::Receiver<KnownNameReach>,
     lines: Lines<S>,
     /// The node that it speaks for.
     node: Option<NodeName>,
@@ -62,11 +62,11 @@ pub(super) struct Connection<S> {
     has_warned: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
     pub(super) fn new(
         id: ConnectionId,
         workers: Arc<Workers>,
-        names: watch::Receiver<NamesStatus>,
+        names: watch::Receiver<KnownNameReach>,
         lines: Lines<S>,
     ) -> Self {
         let drains = JoinSet::new();
@@ -87,24 +87,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
             tracing::warn!(node, "the connection of a worker is ended: {error}");
-            Ended::ByItself
+            LocalEnd::ByItself
         });
         if let Some(node) = &self.node {
             self.workers.disconnected(self.id, node);
         }
-        (ended == Ended::TakeOver).then_some(self.lines)
+        (ended == LocalEnd::TakeOver).then_some(self.lines)
     }
 
-    async fn serve(&mut self) -> Result<Ended, ConnectionError> {
+    async fn serve(&mut self) -> Result<LocalEnd, ConnectionError> {
         loop {
             tokio::select! {
                 line = self.lines.next() => match line {
                     Some(line) => {
-                        if self.receive(&line?).await? == Some(Ended::TakeOver) {
-                            return Ok(Ended::TakeOver);
+                        if self.receive(&line?).await? == Some(LocalEnd::TakeOver) {
+                            return Ok(LocalEnd::TakeOver);
                         }
                     }
-                    None => return Ok(Ended::ByItself),
+                    None => return Ok(LocalEnd::ByItself),
                 },
                 // Only to workers: others ask one thing and end. Without names nothing is told for ever.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    async fn receive(&mut self, line: &str) -> Result<Option<Ended>, ConnectionError> {
+    async fn receive(&mut self, line: &str) -> Result<Option<LocalEnd>, ConnectionError> {
         let message = match serde_json::from_str(line) {
             Ok(message) => message,
             Err(error) => {
@@ -156,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.close(pod, assignment, within).await?;
             }
             FromWorker::Ping => self.send(&FromProxy::Pong).await?,
-            FromWorker::TakeOver => return Ok(Some(Ended::TakeOver)),
+            FromWorker::TakeOver => return Ok(Some(LocalEnd::TakeOver)),
             FromWorker::Taken => {}
         }
         Ok(None)

@@ -7,9 +7,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connection;
+use super::connection::LocalConnection;
 use crate::gate::Gates;
-use crate::names::NamesStatus;
+use crate::names::KnownNameReach;
 use crate::saved_pods::{self, PodsOfNodes};
 use crate::workers::{ConnectionId, Workers};
 
@@ -17,7 +17,7 @@ use crate::workers::{ConnectionId, Workers};
 #[derive(Clone)]
 pub struct LocalHost {
     pub(super) workers: Arc<Workers>,
-    pub(super) names: watch::Receiver<NamesStatus>,
+    pub(super) names: watch::Receiver<KnownNameReach>,
 }
 
 impl LocalHost {
@@ -50,7 +50,7 @@ impl LocalHost {
         &self,
         id: ConnectionId,
         lines: Lines<S>,
-    ) -> Connection<S> {
-        Connection::new(id, self.workers.clone(), self.names.clone(), lines)
+    ) -> LocalConnection<S> {
+        LocalConnection::new(id, self.workers.clone(), self.names.clone(), lines)
     }
 }

@@ -13,7 +13,7 @@ struct Host {
     directory: Arc<tempfile::TempDir>,
     gates: Arc<Gates>,
     shutdown: CancellationToken,
-    served: JoinHandle<Served>,
+    served: JoinHandle<SocketEnd>,
 }
 
 impl Host {
@@ -333,14 +333,14 @@ async fn a_process_ends_at_once_when_the_next_one_has_ended() {
     let first = Host::new().await;
     let second = first.next().await;
     second.shutdown.cancel();
-    assert_eq!(first.served.await.unwrap(), Served::UntilNextEnded);
+    assert_eq!(first.served.await.unwrap(), SocketEnd::UntilNextEnded);
 }
 
 #[tokio::test]
 async fn without_a_process_to_follow_it_starts_as_any_other() {
     let host = Host::new().await;
     host.shutdown.cancel();
-    assert_eq!(host.served.await.unwrap(), Served::UntilShutdown);
+    assert_eq!(host.served.await.unwrap(), SocketEnd::UntilShutdown);
     let directory = host.directory;
     let listening = Listening::from(CancellationToken::new());
     let path = directory.path().join("proxy.sock");

@@ -13,8 +13,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use super::question::{Subject, subject};
-pub use super::response::Transport;
+use super::question::{NameSubject, subject};
+pub use super::response::QuestionTransport;
 use super::response::{HEADER_BYTES, MIN_UDP_BYTES, encode, refusal, soa, unreadable, with_records};
 
 /// How long programs may keep the address of a service or slot, in seconds: it never changes while they live.
@@ -37,16 +37,16 @@ pub trait Names {
     /// Returns the service that an alias leads to in an app.
     fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName>;
     /// Returns the address of a service or slot.
-    fn address(&self, name: &AddressName) -> Lookup<PoolAddress>;
+    fn address(&self, name: &AddressName) -> NameLookup<PoolAddress>;
     /// Returns the name that has an address.
-    fn name_of(&self, address: PoolAddress) -> Lookup<AddressName>;
+    fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName>;
     /// Returns the slots of a service whose pods are ready.
-    fn ready_slots(&self, service: &ServiceName) -> Lookup<Vec<u32>>;
+    fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>>;
 }
 
 /// What is known of one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lookup<T> {
+pub enum NameLookup<T> {
     /// This.
     Found(T),
     /// It does not exist.
@@ -59,18 +59,18 @@ pub enum Lookup<T> {
 
 /// The client that asks a question, and how the question came.
 #[derive(Debug, Clone)]
-pub struct Client<'a> {
+pub struct Questioner<'a> {
     /// The app of the pod that asks: its aliases and the short names of its services come first.
     pub app: Option<&'a AppName>,
     /// How the question came.
-    pub transport: Transport,
+    pub transport: QuestionTransport,
     /// Decides the order of pods. The same for a question that is decided again.
     pub random: u64,
 }
 
 /// What to do with a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum QuestionDecision {
     /// Send this message.
     Answer(Vec<u8>),
     /// Ask Redis for these, and then decide again.
@@ -93,21 +93,21 @@ pub enum Needed {
 }
 
 /// Why there is no answer from what is known.
-enum NoAnswer {
+enum NotKnown {
     Ask(Vec<Needed>),
     Forward,
     Unavailable,
 }
 
 /// The records that a question asks for, which may be none; `None` if there is no such name.
-type Found = Option<Vec<Record>>;
+type FoundRecords = Option<Vec<Record>>;
 
 /// Decides what to do with a message that came from `client`.
-pub fn decide(request: &[u8], client: &Client<'_>, names: &impl Names) -> Decision {
-    let send = |message: Option<Vec<u8>>| message.map_or(Decision::Ignore, Decision::Answer);
+pub fn decide(request: &[u8], client: &Questioner<'_>, names: &impl Names) -> QuestionDecision {
+    let send = |message: Option<Vec<u8>>| message.map_or(QuestionDecision::Ignore, QuestionDecision::Answer);
     let Ok(request) = Message::from_vec(request) else { return send(unreadable(request)) };
     if request.metadata.message_type == MessageType::Response {
-        return Decision::Ignore;
+        return QuestionDecision::Ignore;
     }
     let refuse = |code| send(encode(&request, client.transport, refusal(&request, code)));
     if request.metadata.op_code != OpCode::Query {
@@ -122,51 +122,51 @@ pub fn decide(request: &[u8], client: &Client<'_>, names: &impl Names) -> Decisi
     }
     match find(question, client, names) {
         Ok(found) => send(encode(&request, client.transport, with_records(&request, found))),
-        Err(NoAnswer::Ask(needed)) => Decision::Ask(needed),
-        Err(NoAnswer::Forward) => Decision::Forward,
-        Err(NoAnswer::Unavailable) => refuse(ResponseCode::ServFail),
+        Err(NotKnown::Ask(needed)) => QuestionDecision::Ask(needed),
+        Err(NotKnown::Forward) => QuestionDecision::Forward,
+        Err(NotKnown::Unavailable) => refuse(ResponseCode::ServFail),
     }
 }
 
 /// Returns the answer to a question that cannot be answered now; `None` if it is no question.
-pub(super) fn failure(request: &[u8], transport: Transport) -> Option<Vec<u8>> {
+pub(super) fn failure(request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
     let request = Message::from_vec(request).ok()?;
     encode(&request, transport, refusal(&request, ResponseCode::ServFail))
 }
 
-fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Found, NoAnswer> {
+fn find(question: &Query, client: &Questioner<'_>, names: &impl Names) -> Result<FoundRecords, NotKnown> {
     let (name, kind) = (question.name(), question.query_type());
     let service_of = |label| existing(label, client, names);
     match subject(name) {
         // An alias may be a name with dots, as `db.internal`.
-        Subject::Elsewhere => {
-            let Some(service) = alias(&name.to_ascii(), client, names) else { return Err(NoAnswer::Forward) };
+        NameSubject::Elsewhere => {
+            let Some(service) = alias(&name.to_ascii(), client, names) else { return Err(NotKnown::Forward) };
             let address = address_of(service, names)?;
             Ok(address.map(|(_, address)| address_record(name, kind, address)))
         }
-        Subject::Nothing | Subject::Address(None) => Ok(None),
-        Subject::Domain if kind == RecordType::SOA => Ok(Some(vec![soa(name)])),
-        Subject::Domain => Ok(Some(Vec::new())),
-        Subject::Address(Some(address)) => {
+        NameSubject::Nothing | NameSubject::Address(None) => Ok(None),
+        NameSubject::Domain if kind == RecordType::SOA => Ok(Some(vec![soa(name)])),
+        NameSubject::Domain => Ok(Some(Vec::new())),
+        NameSubject::Address(Some(address)) => {
             let holder = known(names.name_of(address), Needed::Holder(address))?;
             Ok(holder.map(|holder| pointer(name, kind, &holder)))
         }
-        Subject::Service(label) => {
+        NameSubject::Service(label) => {
             Ok(service_of(label)?.map(|(_, address)| address_record(name, kind, address)))
         }
-        Subject::Slot(label, slot) => {
+        NameSubject::Slot(label, slot) => {
             let Some((service, _)) = service_of(label)? else { return Ok(None) };
             let slot = AddressName { service, slot: Some(slot) };
             Ok(known(names.address(&slot), Needed::Address(slot))?
                 .map(|address| address_record(name, kind, address)))
         }
-        Subject::ReadySlots(label) => match service_of(label)? {
+        NameSubject::ReadySlots(label) => match service_of(label)? {
             Some((service, _)) if kind == RecordType::A => {
                 ready_addresses(name, &service, client, names).map(Some)
             }
             found => Ok(found.map(|_| Vec::new())),
         },
-        Subject::Port(label, port) => match service_of(label)? {
+        NameSubject::Port(label, port) => match service_of(label)? {
             Some((service, _)) if kind == RecordType::SRV => {
                 ready_ports(name, &service, port, client, names).map(Some)
             }
@@ -179,9 +179,9 @@ fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Fou
 /// name.
 fn existing(
     label: ServiceName,
-    client: &Client<'_>,
+    client: &Questioner<'_>,
     names: &impl Names,
-) -> Result<Option<(ServiceName, PoolAddress)>, NoAnswer> {
+) -> Result<Option<(ServiceName, PoolAddress)>, NotKnown> {
     let alias = alias(label.as_str(), client, names);
     let of_app = client.app.and_then(|app| app.service(label.as_str()).ok());
     for service in alias.into_iter().chain(of_app).chain([label]) {
@@ -193,25 +193,25 @@ fn existing(
     Ok(None)
 }
 
-fn alias(name: &str, client: &Client<'_>, names: &impl Names) -> Option<ServiceName> {
+fn alias(name: &str, client: &Questioner<'_>, names: &impl Names) -> Option<ServiceName> {
     names.alias(client.app?, &asked_for(name))
 }
 
 fn address_of(
     service: ServiceName,
     names: &impl Names,
-) -> Result<Option<(ServiceName, PoolAddress)>, NoAnswer> {
+) -> Result<Option<(ServiceName, PoolAddress)>, NotKnown> {
     let name = AddressName { service, slot: None };
     let address = known(names.address(&name), Needed::Address(name.clone()))?;
     Ok(address.map(|address| (name.service, address)))
 }
 
-fn known<T>(lookup: Lookup<T>, needed: Needed) -> Result<Option<T>, NoAnswer> {
+fn known<T>(lookup: NameLookup<T>, needed: Needed) -> Result<Option<T>, NotKnown> {
     match lookup {
-        Lookup::Found(found) => Ok(Some(found)),
-        Lookup::Missing => Ok(None),
-        Lookup::NotAsked => Err(NoAnswer::Ask(vec![needed])),
-        Lookup::Unavailable => Err(NoAnswer::Unavailable),
+        NameLookup::Found(found) => Ok(Some(found)),
+        NameLookup::Missing => Ok(None),
+        NameLookup::NotAsked => Err(NotKnown::Ask(vec![needed])),
+        NameLookup::Unavailable => Err(NotKnown::Unavailable),
     }
 }
 
@@ -229,10 +229,10 @@ fn pointer(name: &Name, kind: RecordType, holder: &AddressName) -> Vec<Record> {
 /// Returns `count` of the ready slots of a service, in an order of their own for each question.
 fn ready_slots(
     service: &ServiceName,
-    client: &Client<'_>,
+    client: &Questioner<'_>,
     names: &impl Names,
     count: usize,
-) -> Result<Vec<u32>, NoAnswer> {
+) -> Result<Vec<u32>, NotKnown> {
     let ready = names.ready_slots(service);
     let mut slots = known(ready, Needed::Endpoints(service.clone()))?.unwrap_or_default();
     slots.sort_unstable();
@@ -244,9 +244,9 @@ fn ready_slots(
 fn ready_addresses(
     name: &Name,
     service: &ServiceName,
-    client: &Client<'_>,
+    client: &Questioner<'_>,
     names: &impl Names,
-) -> Result<Vec<Record>, NoAnswer> {
+) -> Result<Vec<Record>, NotKnown> {
     // The name as it is sent ends with an empty label, and type and class follow.
     let question = name.len() + 1 + 4;
     let room = usize::from(MIN_UDP_BYTES) - HEADER_BYTES - EDNS_BYTES - question;
@@ -255,28 +255,28 @@ fn ready_addresses(
     for slot in slots {
         let slot = AddressName { service: service.clone(), slot: Some(slot) };
         match names.address(&slot) {
-            Lookup::Found(address) => {
+            NameLookup::Found(address) => {
                 records.push(Record::from_rdata(name.clone(), READY_TTL, RData::A(A(address.ip()))));
             }
-            Lookup::Missing => {}
-            Lookup::NotAsked => needed.push(Needed::Address(slot)),
-            Lookup::Unavailable => is_complete = false,
+            NameLookup::Missing => {}
+            NameLookup::NotAsked => needed.push(Needed::Address(slot)),
+            NameLookup::Unavailable => is_complete = false,
         }
     }
     if !needed.is_empty() {
-        return Err(NoAnswer::Ask(needed));
+        return Err(NotKnown::Ask(needed));
     }
     // Some pods are better than none, but none is no answer while there may be some.
-    if records.is_empty() && !is_complete { Err(NoAnswer::Unavailable) } else { Ok(records) }
+    if records.is_empty() && !is_complete { Err(NotKnown::Unavailable) } else { Ok(records) }
 }
 
 fn ready_ports(
     name: &Name,
     service: &ServiceName,
     port: u16,
-    client: &Client<'_>,
+    client: &Questioner<'_>,
     names: &impl Names,
-) -> Result<Vec<Record>, NoAnswer> {
+) -> Result<Vec<Record>, NotKnown> {
     let slots = ready_slots(service, client, names, MAX_PORTS)?;
     let record = |slot| {
         let target = full_name(&AddressName { service: service.clone(), slot: Some(slot) })?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::answer::Lookup;
+use super::answer::NameLookup;
 
 /// How long Redis is not asked again after it gave no answer.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
@@ -19,19 +19,19 @@ const MAX_MISSING: usize = 20_000;
 /// What is known of keys, and until when it counts as known.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
-    entries: HashMap<K, Entry<V>>,
+    entries: HashMap<K, CacheEntry<V>>,
     found_kept: Duration,
     missing_kept: Duration,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
-    known: Known<V>,
+struct CacheEntry<V> {
+    known: CachedValue<V>,
     until: Instant,
 }
 
 #[derive(Debug)]
-enum Known<V> {
+enum CachedValue<V> {
     Found(V),
     Missing,
     Unavailable,
@@ -49,13 +49,13 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     }
 
     /// Returns what is known of a key.
-    pub(super) fn get(&self, key: &K, now: Instant) -> Lookup<V> {
-        let Some(Entry { known, until }) = self.entries.get(key) else { return Lookup::NotAsked };
+    pub(super) fn get(&self, key: &K, now: Instant) -> NameLookup<V> {
+        let Some(CacheEntry { known, until }) = self.entries.get(key) else { return NameLookup::NotAsked };
         match known {
-            Known::Found(value) if now < *until + STALE_KEPT => Lookup::Found(value.clone()),
-            Known::Missing if now < *until => Lookup::Missing,
-            Known::Unavailable if now < *until => Lookup::Unavailable,
-            Known::Found(_) | Known::Missing | Known::Unavailable => Lookup::NotAsked,
+            CachedValue::Found(value) if now < *until + STALE_KEPT => NameLookup::Found(value.clone()),
+            CachedValue::Missing if now < *until => NameLookup::Missing,
+            CachedValue::Unavailable if now < *until => NameLookup::Unavailable,
+            CachedValue::Found(_) | CachedValue::Missing | CachedValue::Unavailable => NameLookup::NotAsked,
         }
     }
 
@@ -63,7 +63,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     /// caller in a while is told so.
     pub(super) fn is_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
-            Some(Entry { known: Known::Found(_), until }) if now >= *until => {
+            Some(CacheEntry { known: CachedValue::Found(_), until }) if now >= *until => {
                 *until = now + FAILURE_KEPT;
                 true
             }
@@ -73,31 +73,31 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
 
     /// Takes in what a process before this one had found. It is used, and asked for again at once.
     pub(super) fn restore(&mut self, key: K, value: V, now: Instant) {
-        self.entries.insert(key, Entry { known: Known::Found(value), until: now });
+        self.entries.insert(key, CacheEntry { known: CachedValue::Found(value), until: now });
     }
 
     /// Iterates over what was found, however long ago.
     pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().filter_map(|(key, entry)| match &entry.known {
-            Known::Found(value) => Some((key, value)),
-            Known::Missing | Known::Unavailable => None,
+            CachedValue::Found(value) => Some((key, value)),
+            CachedValue::Missing | CachedValue::Unavailable => None,
         })
     }
 
     /// Takes in an answer. Without one, what was known before stays.
     pub(super) fn set(&mut self, key: K, answer: Result<Option<V>, Unanswered>, now: Instant) {
         let (known, kept) = match answer {
-            Ok(Some(value)) => (Known::Found(value), self.found_kept),
-            Ok(None) => (Known::Missing, self.missing_kept),
+            Ok(Some(value)) => (CachedValue::Found(value), self.found_kept),
+            Ok(None) => (CachedValue::Missing, self.missing_kept),
             Err(Unanswered) => match self.entries.remove(&key) {
-                Some(Entry { known, .. }) => (known, FAILURE_KEPT),
-                None => (Known::Unavailable, FAILURE_KEPT),
+                Some(CacheEntry { known, .. }) => (known, FAILURE_KEPT),
+                None => (CachedValue::Unavailable, FAILURE_KEPT),
             },
         };
         if self.entries.len() >= MAX_MISSING {
-            self.entries.retain(|_, entry| matches!(entry.known, Known::Found(_)));
+            self.entries.retain(|_, entry| matches!(entry.known, CachedValue::Found(_)));
         }
-        self.entries.insert(key, Entry { known, until: now + kept });
+        self.entries.insert(key, CacheEntry { known, until: now + kept });
     }
 }
 
@@ -111,20 +111,20 @@ mod tests {
     fn what_is_missing_counts_for_a_moment_and_what_was_found_while_it_is_asked_for_again() {
         let start = Instant::now();
         let mut cache = Cache::new(60 * SECOND, 2 * SECOND);
-        assert_eq!(cache.get(&"web", start), Lookup::NotAsked);
+        assert_eq!(cache.get(&"web", start), NameLookup::NotAsked);
         cache.set("web", Ok(Some(7)), start);
         cache.set("db", Ok(None), start);
         assert!(!cache.is_due(&"web", start + 59 * SECOND));
         let later = start + 60 * SECOND;
         assert!(cache.is_due(&"web", later));
         assert!(!cache.is_due(&"web", later), "it is being asked for");
-        assert_eq!(cache.get(&"web", later), Lookup::Found(7));
+        assert_eq!(cache.get(&"web", later), NameLookup::Found(7));
         cache.set("web", Ok(Some(8)), later);
-        assert_eq!(cache.get(&"web", later), Lookup::Found(8));
+        assert_eq!(cache.get(&"web", later), NameLookup::Found(8));
         let long_after = later + 60 * SECOND + STALE_KEPT;
-        assert_eq!(cache.get(&"web", long_after), Lookup::NotAsked, "another may have the address");
-        assert_eq!(cache.get(&"db", start + SECOND), Lookup::Missing);
-        assert_eq!(cache.get(&"db", start + 2 * SECOND), Lookup::NotAsked, "it may be there now");
+        assert_eq!(cache.get(&"web", long_after), NameLookup::NotAsked, "another may have the address");
+        assert_eq!(cache.get(&"db", start + SECOND), NameLookup::Missing);
+        assert_eq!(cache.get(&"db", start + 2 * SECOND), NameLookup::NotAsked, "it may be there now");
         assert!(!cache.is_due(&"db", later));
     }
 
@@ -138,10 +138,10 @@ mod tests {
         for key in ["web", "db", "cache"] {
             cache.set(key, Err(Unanswered), hours);
         }
-        assert_eq!(cache.get(&"web", hours), Lookup::Found(7));
-        assert_eq!(cache.get(&"db", hours), Lookup::Missing);
-        assert_eq!(cache.get(&"cache", hours), Lookup::Unavailable);
-        assert_eq!(cache.get(&"cache", hours + FAILURE_KEPT), Lookup::NotAsked, "it may be back");
+        assert_eq!(cache.get(&"web", hours), NameLookup::Found(7));
+        assert_eq!(cache.get(&"db", hours), NameLookup::Missing);
+        assert_eq!(cache.get(&"cache", hours), NameLookup::Unavailable);
+        assert_eq!(cache.get(&"cache", hours + FAILURE_KEPT), NameLookup::NotAsked, "it may be back");
     }
 
     #[test]
@@ -153,6 +153,6 @@ mod tests {
             cache.set(key, Ok(None), now);
         }
         assert!(cache.entries.len() <= MAX_MISSING);
-        assert_eq!(cache.get(&usize::MAX, now), Lookup::Found(()));
+        assert_eq!(cache.get(&usize::MAX, now), NameLookup::Found(()));
     }
 }

@@ -12,13 +12,13 @@ use tokio::time::timeout;
 use crate::tunnel::PORT as TUNNEL_PORT;
 
 /// Addresses and ports that are refused to pods.
-pub type Closed = BTreeSet<SocketAddrV4>;
+pub type ClosedAddresses = BTreeSet<SocketAddrV4>;
 
 /// What is to be refused to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToClose {
     /// As far as it is known.
-    pub closed: Closed,
+    pub closed: ClosedAddresses,
     /// The servers of Redis and the Sentinels whose addresses cannot be found now. What is refused stays
     /// refused then.
     pub unknown: Vec<String>,
@@ -27,7 +27,7 @@ pub struct ToClose {
 impl ToClose {
     /// Returns what is to be refused when `now` is, of which `own` was refused by this program. What it has
     /// not refused itself is another program's, for one of several clusters on this host, and stays.
-    pub(super) fn beside(&self, now: &Closed, own: &Closed) -> Closed {
+    pub(super) fn beside(&self, now: &ClosedAddresses, own: &ClosedAddresses) -> ClosedAddresses {
         let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
         now.iter().filter(is_kept).chain(&self.closed).copied().collect()
     }
@@ -56,7 +56,7 @@ fn of_addresses(
     servers: &[SocketAddr],
     are_sentinels: bool,
     proxies: impl IntoIterator<Item = SocketAddr>,
-) -> Closed {
+) -> ClosedAddresses {
     let beside = [API_PORT, TUNNEL_PORT].into_iter().chain(are_sentinels.then_some(REDIS_PORT));
     let of_servers = servers.iter().flat_map(|server| {
         beside.clone().chain([server.port()]).map(|port| SocketAddr::new(server.ip(), port))
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(closed: &Closed) -> Vec<String> {
+    fn shown(closed: &ClosedAddresses) -> Vec<String> {
         closed.iter().map(ToString::to_string).collect()
     }
 
@@ -116,14 +116,17 @@ mod tests {
             assert_eq!(to_close(&url.parse().unwrap(), []).await, ToClose::default(), "{url}");
         }
         let unknown = to_close(&"redis://no-such-host.invalid:6379".parse().unwrap(), []).await;
-        assert_eq!(unknown, ToClose { closed: Closed::new(), unknown: vec!["no-such-host.invalid".into()] });
+        assert_eq!(
+            unknown,
+            ToClose { closed: ClosedAddresses::new(), unknown: vec!["no-such-host.invalid".into()] }
+        );
         let closed = to_close(&"redis://10.1.2.3".parse().unwrap(), []).await.closed;
         assert!(shown(&closed).contains(&"10.1.2.3:6379".to_owned()), "{closed:?}");
     }
 
     #[test]
     fn each_program_opens_only_what_it_has_closed_and_nothing_while_a_name_has_no_address() {
-        let closed = |hosts: &[u8]| -> Closed {
+        let closed = |hosts: &[u8]| -> ClosedAddresses {
             hosts.iter().map(|host| SocketAddrV4::new([10, 0, 0, *host].into(), 6379)).collect()
         };
         let beside = |wanted: &[u8], is_whole: bool, now: &[u8], own: &[u8]| {

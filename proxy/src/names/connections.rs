@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use super::resolver::Resolver;
-use crate::ingress::{Clients, Shared, Target, pass_on};
+use crate::ingress::{Clients, IngressShared, RequestTarget, pass_on};
 use crate::listening::Listening;
 
 /// The port to which the host's rules redirect connections to services.
@@ -40,7 +40,7 @@ pub(super) fn bind(address: Ipv4Addr, listening: &Listening) -> std::io::Result<
 pub(super) async fn accept_all(
     listener: Arc<TcpListener>,
     resolver: Arc<Resolver>,
-    shared: Arc<Shared>,
+    shared: Arc<IngressShared>,
     connections: TaskTracker,
 ) {
     let clients = Clients::new(usize::MAX);
@@ -79,7 +79,7 @@ async fn serve(
     stream: TcpStream,
     client: IpAddr,
     resolver: &Arc<Resolver>,
-    shared: &Shared,
+    shared: &IngressShared,
 ) -> Result<(), TcpStream> {
     let original = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
     // A connection that no rule has redirected was to go to this very port.
@@ -93,7 +93,7 @@ async fn serve(
         return Err(stream);
     }
     resolver.want(&name.service);
-    let target = Target { service: &name.service, slot: name.slot, port: original.port() };
+    let target = RequestTarget { service: &name.service, slot: name.slot, port: original.port() };
     pass_on(shared, stream, target, || {
         tracing::debug!(target: "access", %client, %name, port = original.port(), "Connection by name");
     })

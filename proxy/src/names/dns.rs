@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::Transport;
+use super::answer::QuestionTransport;
 use super::forward::{Forwarder, RESOLV_CONF, read_message, write_message};
 use super::resolver::Resolver;
 use crate::follow::Follower;
@@ -95,7 +95,7 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
             continue;
         }
         let question = &datagram[..length];
-        if let Some(answer) = resolver.answer_at_once(question, client.ip(), Transport::Udp) {
+        if let Some(answer) = resolver.answer_at_once(question, client.ip(), QuestionTransport::Udp) {
             // An answer that is lost is asked for again.
             let _ = socket.send_to(&answer, client).await;
             continue;
@@ -103,7 +103,7 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
         let Ok(place) = waiting.clone().try_acquire_owned() else { continue };
         let (socket, resolver, question) = (socket.clone(), resolver.clone(), question.to_vec());
         tasks.spawn(async move {
-            if let Some(answer) = resolver.answer(&question, client.ip(), Transport::Udp).await {
+            if let Some(answer) = resolver.answer(&question, client.ip(), QuestionTransport::Udp).await {
                 let _ = socket.send_to(&answer, client).await;
             }
             drop(place);
@@ -155,7 +155,7 @@ async fn accept_all(listener: Arc<TcpListener>, resolver: Arc<Resolver>) {
 
 async fn answer_connection(mut stream: TcpStream, client: IpAddr, resolver: Arc<Resolver>) {
     while let Ok(Ok(question)) = timeout(IDLE, read_message(&mut stream)).await {
-        let Some(answer) = resolver.answer(&question, client, Transport::Tcp).await else { return };
+        let Some(answer) = resolver.answer(&question, client, QuestionTransport::Tcp).await else { return };
         match timeout(IDLE, write_message(&mut stream, &answer)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout};
 
-use super::answer::Transport;
+use super::answer::QuestionTransport;
 
 /// Where this host's own resolvers are written down.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -41,7 +41,7 @@ impl Forwarder {
     }
 
     /// Returns the answer to a question; `None` if no resolver gives one.
-    pub(super) async fn forward(&self, request: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    pub(super) async fn forward(&self, request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
         let question = question(request)?;
         let upstreams = self.upstreams();
         let all = async {
@@ -50,8 +50,8 @@ impl Forwarder {
                 let upstream = SocketAddr::new(*upstream, self.port);
                 let answer = async {
                     match transport {
-                        Transport::Udp => over_udp(upstream, request, question).await,
-                        Transport::Tcp => over_tcp(upstream, request).await,
+                        QuestionTransport::Udp => over_udp(upstream, request, question).await,
+                        QuestionTransport::Tcp => over_tcp(upstream, request).await,
                     }
                 };
                 match timeout(ANSWER_WITHIN, answer).await {
@@ -206,7 +206,7 @@ mod tests {
             }
         });
         let request = asked([1, 2]);
-        let answer = forwarder.forward(&request, Transport::Udp).await.unwrap();
+        let answer = forwarder.forward(&request, QuestionTransport::Udp).await.unwrap();
         assert_eq!(answer, answer_of(&request, 3), "with the client's id");
         server.await.unwrap();
     }
@@ -217,7 +217,7 @@ mod tests {
         let upstream = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (_folder, forwarder) = forwarder(upstream.local_addr().unwrap().port()).await;
         let started = Instant::now();
-        assert_eq!(forwarder.forward(&asked([1, 2]), Transport::Udp).await, None);
+        assert_eq!(forwarder.forward(&asked([1, 2]), QuestionTransport::Udp).await, None);
         assert!(started.elapsed() <= ALL_WITHIN);
         let mut bytes = [0; 512];
         for _ in 0..2 {
@@ -236,7 +236,7 @@ mod tests {
             write_message(&mut stream, &answer_of(&request, 5)).await.unwrap();
         });
         let request = asked([1, 2]);
-        let answer = forwarder.forward(&request, Transport::Tcp).await.unwrap();
+        let answer = forwarder.forward(&request, QuestionTransport::Tcp).await.unwrap();
         assert_eq!(answer, answer_of(&request, 5));
         server.await.unwrap();
     }

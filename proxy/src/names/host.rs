@@ -17,7 +17,7 @@ use super::dns::DnsListener;
 use super::resolver::Resolver;
 use super::rules::{Rules, RulesError};
 use super::{connections, probe, saved};
-use crate::ingress::Shared;
+use crate::ingress::IngressShared;
 use crate::listening::Listening;
 use crate::tunnel::Peers;
 
@@ -26,18 +26,18 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What workers are told. `None` until it is known.
-pub(crate) type NamesStatus = Option<Status>;
+pub(crate) type KnownNameReach = Option<NameReach>;
 
 /// Whether pods of this host reach services by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct NameReach {
     /// Why they do not; `None` if they do.
     pub(crate) problem: Option<String>,
     /// The addresses of this host at which they ask.
     pub(crate) gateways: BTreeSet<Ipv4Addr>,
 }
 
-impl Status {
+impl NameReach {
     /// What workers are told when the operator does not want names.
     pub(crate) fn off() -> Self {
         let problem = Some("KUBELEET_NAMES is off for the proxy of this host".to_owned());
@@ -49,11 +49,11 @@ impl Status {
 pub(crate) struct HostNames {
     pub(crate) resolver: Arc<Resolver>,
     /// The ways to pods.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<IngressShared>,
     /// The addresses of this host in the networks of pods, as workers name them.
     pub(crate) gateways: watch::Receiver<BTreeSet<Ipv4Addr>>,
     /// For the workers.
-    pub(crate) status: watch::Sender<NamesStatus>,
+    pub(crate) status: watch::Sender<KnownNameReach>,
     /// Redis and the other proxies of the cluster: pods do not reach them.
     pub(crate) redis: RedisUrl,
     pub(crate) peers: Option<Arc<Peers>>,
@@ -115,7 +115,7 @@ impl HostNames {
                 }
             }
             let wait = if problem.is_none() && is_whole { CHECK_INTERVAL } else { RETRY_INTERVAL };
-            self.tell(Status { problem, gateways });
+            self.tell(NameReach { problem, gateways });
             tokio::select! {
                 Ok(()) = self.gateways.changed() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -138,7 +138,7 @@ impl HostNames {
         Ok(())
     }
 
-    fn tell(&self, status: Status) {
+    fn tell(&self, status: NameReach) {
         let before = self.status.borrow().as_ref().map(|status| status.problem.clone());
         if before.as_ref() != Some(&status.problem) {
             match &status.problem {

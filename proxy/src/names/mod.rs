@@ -30,5 +30,5 @@ mod tests;
 
 pub use dns::answer_without_limit;
 pub(crate) use forward::{Forwarder, RESOLV_CONF};
-pub(crate) use host::{HostNames, NamesStatus, Status};
+pub(crate) use host::{HostNames, KnownNameReach, NameReach};
 pub(crate) use resolver::Resolver;

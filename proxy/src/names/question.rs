@@ -9,7 +9,7 @@ use hickory_proto::rr::Name;
 /// What a domain name is the name of. A service is named as in the question: within an app by its short name
 /// perhaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum NameSubject {
     /// `kubeleet`.
     Domain,
     /// `web`, `web.kubeleet`.
@@ -29,38 +29,38 @@ pub(super) enum Subject {
 }
 
 /// Returns what a domain name is the name of.
-pub(super) fn subject(name: &Name) -> Subject {
+pub(super) fn subject(name: &Name) -> NameSubject {
     let labels: Option<Vec<String>> =
         name.iter().map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect();
     // A label that is not UTF-8 is in no name of ours, but the upstream resolver may know it.
-    let Some(labels) = labels else { return Subject::Elsewhere };
+    let Some(labels) = labels else { return NameSubject::Elsewhere };
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     match labels[..] {
         // The root: its name servers are a question for the upstream resolver.
-        [] => Subject::Elsewhere,
-        [DOMAIN] => Subject::Domain,
+        [] => NameSubject::Elsewhere,
+        [DOMAIN] => NameSubject::Domain,
         [service] => in_domain(&[service]),
         [ref within @ .., DOMAIN] => in_domain(within),
         [d, c, b, a, "in-addr", "arpa"] => reverse([a, b, c, d]),
-        _ => Subject::Elsewhere,
+        _ => NameSubject::Elsewhere,
     }
 }
 
-fn in_domain(labels: &[&str]) -> Subject {
+fn in_domain(labels: &[&str]) -> NameSubject {
     let subject = match *labels {
-        [service] => service_name(service).map(Subject::Service),
-        ["all", service] => service_name(service).map(Subject::ReadySlots),
+        [service] => service_name(service).map(NameSubject::Service),
+        ["all", service] => service_name(service).map(NameSubject::ReadySlots),
         [slot, service] => {
             let slot = number::<u32>(slot);
-            slot.and_then(|slot| Some(Subject::Slot(service_name(service)?, slot)))
+            slot.and_then(|slot| Some(NameSubject::Slot(service_name(service)?, slot)))
         }
         [port, "_tcp", service] => {
             let port = port.strip_prefix('_').and_then(number::<u16>);
-            port.and_then(|port| Some(Subject::Port(service_name(service)?, port)))
+            port.and_then(|port| Some(NameSubject::Port(service_name(service)?, port)))
         }
         _ => None,
     };
-    subject.unwrap_or(Subject::Nothing)
+    subject.unwrap_or(NameSubject::Nothing)
 }
 
 /// Returns the service that a label names. Compose files have names with underscores, and their programs ask
@@ -69,11 +69,11 @@ fn service_name(label: &str) -> Option<ServiceName> {
     ServiceName::new(label.replace('_', "-")).ok()
 }
 
-fn reverse(parts: [&str; 4]) -> Subject {
-    let [Some(a), Some(b), Some(c), Some(d)] = parts.map(number::<u8>) else { return Subject::Elsewhere };
+fn reverse(parts: [&str; 4]) -> NameSubject {
+    let [Some(a), Some(b), Some(c), Some(d)] = parts.map(number::<u8>) else { return NameSubject::Elsewhere };
     match a {
-        198 if b == 18 || b == 19 => Subject::Address(PoolAddress::from_ip(Ipv4Addr::new(a, b, c, d))),
-        _ => Subject::Elsewhere,
+        198 if b == 18 || b == 19 => NameSubject::Address(PoolAddress::from_ip(Ipv4Addr::new(a, b, c, d))),
+        _ => NameSubject::Elsewhere,
     }
 }
 

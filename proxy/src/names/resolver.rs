@@ -14,12 +14,14 @@ use common::store::{GivenAddress, Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::answer::{Client, Decision, Lookup, Names, Needed, Transport, decide, failure};
+use super::answer::{
+    NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide, failure,
+};
 use super::cache::{Cache, Unanswered};
 use super::forward::Forwarder;
 use crate::follow::Interest;
 use crate::gate::Gates;
-use crate::snapshot::Snapshot;
+use crate::snapshot::RoutingSnapshot;
 use crate::turns::Turns;
 
 /// Addresses and apps are asked for again after this.
@@ -41,7 +43,7 @@ const MAX_ROUNDS: usize = 6;
 pub(crate) struct Resolver {
     store: Store,
     interest: Interest,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
+    snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     gates: Arc<Gates>,
     forwarder: Forwarder,
     answers: Mutex<Answers>,
@@ -57,9 +59,9 @@ struct Answers {
 }
 
 /// What is known at one moment.
-struct Known<'a> {
+struct KnownNames<'a> {
     answers: &'a Answers,
-    snapshot: &'a Snapshot,
+    snapshot: &'a RoutingSnapshot,
     /// Services whose endpoints were asked for in vain.
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
@@ -67,32 +69,32 @@ struct Known<'a> {
     used: RefCell<Vec<AddressName>>,
 }
 
-impl Names for Known<'_> {
+impl Names for KnownNames<'_> {
     fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName> {
         self.snapshot.routes.alias(app, name).cloned()
     }
 
-    fn address(&self, name: &AddressName) -> Lookup<PoolAddress> {
+    fn address(&self, name: &AddressName) -> NameLookup<PoolAddress> {
         let known = self.answers.addresses.get(name, self.now);
-        if matches!(known, Lookup::Found(_)) {
+        if matches!(known, NameLookup::Found(_)) {
             self.used.borrow_mut().push(name.clone());
         }
         known
     }
 
-    fn name_of(&self, address: PoolAddress) -> Lookup<AddressName> {
+    fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName> {
         self.answers.holders.get(&address, self.now)
     }
 
-    fn ready_slots(&self, service: &ServiceName) -> Lookup<Vec<u32>> {
+    fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>> {
         let Some(endpoints) = self.snapshot.endpoints.get(service) else {
             let is_unanswered = self.unanswered.contains(service);
-            return if is_unanswered { Lookup::Unavailable } else { Lookup::NotAsked };
+            return if is_unanswered { NameLookup::Unavailable } else { NameLookup::NotAsked };
         };
         let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
         // While the pod of a slot is being replaced two may be ready.
         let slots: BTreeSet<u32> = ready.map(|endpoint| endpoint.replica).collect();
-        Lookup::Found(slots.into_iter().collect())
+        NameLookup::Found(slots.into_iter().collect())
     }
 }
 
@@ -100,7 +102,7 @@ impl Resolver {
     pub(crate) fn new(
         store: Store,
         interest: Interest,
-        snapshot: watch::Receiver<Arc<Snapshot>>,
+        snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
         gates: Arc<Gates>,
         forwarder: Forwarder,
     ) -> Self {
@@ -134,23 +136,23 @@ impl Resolver {
         self: &Arc<Self>,
         request: &[u8],
         client: IpAddr,
-        transport: Transport,
+        transport: QuestionTransport,
     ) -> Option<Vec<u8>> {
         let app = match self.gates.service_at(client) {
             Some(service) => self.app_of(service).await,
             None => None,
         };
-        let client = Client { app: app.as_ref(), transport, random: rand::random() };
+        let client = Questioner { app: app.as_ref(), transport, random: rand::random() };
         let mut unanswered = HashSet::new();
         for _ in 0..MAX_ROUNDS {
             match self.decide(request, &client, &unanswered) {
-                Decision::Answer(answer) => return Some(answer),
-                Decision::Ignore => return None,
-                Decision::Forward => {
+                QuestionDecision::Answer(answer) => return Some(answer),
+                QuestionDecision::Ignore => return None,
+                QuestionDecision::Forward => {
                     let answer = self.forwarder.forward(request, transport).await;
                     return answer.or_else(|| failure(request, transport));
                 }
-                Decision::Ask(needed) => self.ask(needed, &mut unanswered).await,
+                QuestionDecision::Ask(needed) => self.ask(needed, &mut unanswered).await,
             }
         }
         failure(request, transport)
@@ -161,33 +163,33 @@ impl Resolver {
         self: &Arc<Self>,
         request: &[u8],
         client: IpAddr,
-        transport: Transport,
+        transport: QuestionTransport,
     ) -> Option<Vec<u8>> {
         let app = match self.gates.service_at(client) {
             None => None,
             Some(service) => match self.answers().apps.get(&service, Instant::now()) {
-                Lookup::Found(app) => Some(app),
-                Lookup::Missing => None,
-                Lookup::NotAsked | Lookup::Unavailable => return None,
+                NameLookup::Found(app) => Some(app),
+                NameLookup::Missing => None,
+                NameLookup::NotAsked | NameLookup::Unavailable => return None,
             },
         };
-        let client = Client { app: app.as_ref(), transport, random: rand::random() };
+        let client = Questioner { app: app.as_ref(), transport, random: rand::random() };
         match self.decide(request, &client, &HashSet::new()) {
-            Decision::Answer(answer) => Some(answer),
-            Decision::Ask(_) | Decision::Forward | Decision::Ignore => None,
+            QuestionDecision::Answer(answer) => Some(answer),
+            QuestionDecision::Ask(_) | QuestionDecision::Forward | QuestionDecision::Ignore => None,
         }
     }
 
     fn decide(
         self: &Arc<Self>,
         request: &[u8],
-        client: &Client<'_>,
+        client: &Questioner<'_>,
         unanswered: &HashSet<ServiceName>,
-    ) -> Decision {
+    ) -> QuestionDecision {
         let (snapshot, now) = (self.snapshot.borrow().clone(), Instant::now());
         let mut answers = self.answers();
         let known =
-            Known { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
+            KnownNames { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
         let decision = decide(request, client, &known);
         let used = known.used.into_inner();
         for name in used.into_iter().filter(|name| answers.addresses.is_due(name, now)) {
@@ -205,15 +207,15 @@ impl Resolver {
         }
         let known = self.answers().holders.get(&address, Instant::now());
         let known = match known {
-            Lookup::NotAsked => {
+            NameLookup::NotAsked => {
                 self.ask_holder(address).await;
                 self.answers().holders.get(&address, Instant::now())
             }
             known => known,
         };
         match known {
-            Lookup::Found(name) => Some(name),
-            Lookup::Missing | Lookup::NotAsked | Lookup::Unavailable => None,
+            NameLookup::Found(name) => Some(name),
+            NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
         }
     }
 
@@ -223,14 +225,14 @@ impl Resolver {
     }
 
     async fn app_of(&self, service: ServiceName) -> Option<AppName> {
-        if self.answers().apps.get(&service, Instant::now()) == Lookup::NotAsked {
+        if self.answers().apps.get(&service, Instant::now()) == NameLookup::NotAsked {
             self.asks.wait().await;
             let answer = self.within(self.store.app_of_service(&service)).await;
             self.answers().apps.set(service.clone(), answer, Instant::now());
         }
         match self.answers().apps.get(&service, Instant::now()) {
-            Lookup::Found(app) => Some(app),
-            Lookup::Missing | Lookup::NotAsked | Lookup::Unavailable => None,
+            NameLookup::Found(app) => Some(app),
+            NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
         }
     }
 

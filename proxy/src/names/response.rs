@@ -15,7 +15,7 @@ const NEGATIVE_TTL: u32 = 2;
 
 /// How a question came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum QuestionTransport {
     /// In a datagram: the answer has to fit into one that the client can read.
     Udp,
     /// On a connection.
@@ -79,10 +79,10 @@ pub(super) fn soa(name: &Name) -> Record {
 
 /// Encodes a response. One that is too long for the client is cut to its header: the client asks again over
 /// TCP. `None` if even that cannot be encoded.
-pub(super) fn encode(request: &Message, transport: Transport, response: Message) -> Option<Vec<u8>> {
+pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
-        Transport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
-        Transport::Tcp => u16::MAX,
+        QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
+        QuestionTransport::Tcp => u16::MAX,
     };
     let encoded = response.to_vec().ok().filter(|bytes| bytes.len() <= usize::from(limit));
     encoded.or_else(|| response.truncate().to_vec().ok())

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use super::closed::{Closed, ToClose};
+use super::closed::{ClosedAddresses, ToClose};
 use super::{connections, dns};
 
 /// With what the names of the interfaces of pods' networks begin.
@@ -47,7 +47,7 @@ struct Jump {
 }
 
 /// Our chains and their rules, which replace whatever was in them.
-fn chains(has_docker_user: bool, closed: &Closed) -> String {
+fn chains(has_docker_user: bool, closed: &ClosedAddresses) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let resolver = common::address::PoolAddress::RESOLVER.ip();
     let forward = if has_docker_user {
@@ -147,7 +147,7 @@ async fn missing_jumps(has_docker_user: bool) -> Vec<Jump> {
 #[derive(Debug, Default)]
 pub struct Rules {
     /// What this program has closed.
-    own: Closed,
+    own: ClosedAddresses,
 }
 
 impl Rules {
@@ -180,7 +180,7 @@ impl Rules {
 }
 
 /// Returns what is closed to pods by rules that are set.
-fn closed_in(rules: &Conditions<'_>) -> Closed {
+fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
     let address = |rule: &[Option<&str>; 3]| match rule {
         [Some(host), Some("tcp"), Some(port)] => format!("{host}:{port}").parse().ok(),
         _ => None,
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn rules_are_the_same_however_they_are_written_and_others_are_not() {
-        let closed = Closed::from(["10.0.0.1:6379".parse().expect("it is one")]);
+        let closed = ClosedAddresses::from(["10.0.0.1:6379".parse().expect("it is one")]);
         let text = chains(true, &closed);
         // As `iptables -S` prints them, among those of others.
         let listed = text
@@ -294,9 +294,10 @@ mod tests {
             + "-A DOCKER-USER -i kl-+ -j KUBELEET-FROM-PODS\n-P INPUT ACCEPT\n-N KUBELEET\n";
         assert_eq!(conditions(&listed), conditions(&text));
         assert_eq!(closed_in(&conditions(&listed)), closed);
-        let more =
-            Closed::from(["10.0.0.1:6379", "10.0.0.2:6379"].map(|one| one.parse().expect("it is one")));
-        for other in [Closed::new(), more] {
+        let more = ClosedAddresses::from(
+            ["10.0.0.1:6379", "10.0.0.2:6379"].map(|one| one.parse().expect("it is one")),
+        );
+        for other in [ClosedAddresses::new(), more] {
             assert_ne!(conditions(&listed), conditions(&chains(true, &other)));
         }
         let flushed: String =

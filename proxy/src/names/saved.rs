@@ -16,14 +16,15 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// As in Redis: the fields of `addresses`, with a name.
 #[derive(Default, Serialize, Deserialize)]
-struct File {
+struct SavedNamesFile {
     addresses: BTreeMap<String, u32>,
 }
 
 /// Reads the file. What is no address of a name is left out; without a file nothing is known.
 pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
     let parse = |text: &[u8]| serde_json::from_slice(text);
-    let File { addresses } = known_file::read_saved(path, parse, "no name is known until Redis answers");
+    let SavedNamesFile { addresses } =
+        known_file::read_saved(path, parse, "no name is known until Redis answers");
     let known = addresses.into_iter();
     known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
 }
@@ -36,7 +37,7 @@ pub(super) async fn keep(resolver: Arc<Resolver>, path: PathBuf) {
 
 fn text(known: &[(AddressName, PoolAddress)]) -> String {
     let addresses = known.iter().map(|(name, address)| (name.to_string(), address.number())).collect();
-    serde_json::to_string(&File { addresses }).expect("texts and numbers serialize")
+    serde_json::to_string(&SavedNamesFile { addresses }).expect("texts and numbers serialize")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 use proptest::prelude::*;
 
-use super::answer::{Client, Decision, Lookup, Names, Needed, Transport, decide};
+use super::answer::{NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide};
 
 /// Names with their addresses, and the ready slots of services. Of the others Redis has none, or was not
 /// asked.
@@ -19,15 +19,15 @@ struct Known {
     ready: HashMap<ServiceName, Vec<u32>>,
     /// Aliases of the app `shop`.
     aliases: HashMap<&'static str, ServiceName>,
-    others: fn() -> Lookup<()>,
+    others: fn() -> NameLookup<()>,
 }
 
 impl Known {
-    fn other<T>(&self) -> Lookup<T> {
+    fn other<T>(&self) -> NameLookup<T> {
         match (self.others)() {
-            Lookup::Found(()) | Lookup::Missing => Lookup::Missing,
-            Lookup::NotAsked => Lookup::NotAsked,
-            Lookup::Unavailable => Lookup::Unavailable,
+            NameLookup::Found(()) | NameLookup::Missing => NameLookup::Missing,
+            NameLookup::NotAsked => NameLookup::NotAsked,
+            NameLookup::Unavailable => NameLookup::Unavailable,
         }
     }
 }
@@ -37,23 +37,23 @@ impl Names for Known {
         self.aliases.get(name).filter(|_| app.as_str() == "shop").cloned()
     }
 
-    fn address(&self, name: &AddressName) -> Lookup<PoolAddress> {
-        self.addresses.get(name).map_or_else(|| self.other(), |address| Lookup::Found(*address))
+    fn address(&self, name: &AddressName) -> NameLookup<PoolAddress> {
+        self.addresses.get(name).map_or_else(|| self.other(), |address| NameLookup::Found(*address))
     }
 
-    fn name_of(&self, address: PoolAddress) -> Lookup<AddressName> {
+    fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName> {
         let found = self.addresses.iter().find(|(_, known)| **known == address);
-        found.map_or_else(|| self.other(), |(name, _)| Lookup::Found(name.clone()))
+        found.map_or_else(|| self.other(), |(name, _)| NameLookup::Found(name.clone()))
     }
 
-    fn ready_slots(&self, service: &ServiceName) -> Lookup<Vec<u32>> {
-        self.ready.get(service).map_or_else(|| self.other(), |slots| Lookup::Found(slots.clone()))
+    fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>> {
+        self.ready.get(service).map_or_else(|| self.other(), |slots| NameLookup::Found(slots.clone()))
     }
 }
 
 /// `web` with two slots of which 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with 300 ready
 /// slots.
-fn known(others: fn() -> Lookup<()>) -> Known {
+fn known(others: fn() -> NameLookup<()>) -> Known {
     let address = |number| PoolAddress::from_number(number).unwrap();
     let names =
         [("web", 7), ("0.web", 8), ("1.web", 9), ("idle", 10), ("db", 11), ("shop-db", 12), ("big", 13)];
@@ -75,13 +75,13 @@ fn question(name: &str, kind: RecordType) -> Message {
     message
 }
 
-fn client(transport: Transport) -> Client<'static> {
-    Client { app: None, transport, random: 1 }
+fn client(transport: QuestionTransport) -> Questioner<'static> {
+    Questioner { app: None, transport, random: 1 }
 }
 
-fn answer_to(message: &Message, client: &Client<'_>, known: &Known) -> Message {
+fn answer_to(message: &Message, client: &Questioner<'_>, known: &Known) -> Message {
     match decide(&message.to_vec().unwrap(), client, known) {
-        Decision::Answer(bytes) => Message::from_vec(&bytes).unwrap(),
+        QuestionDecision::Answer(bytes) => Message::from_vec(&bytes).unwrap(),
         other => panic!("{message:?}: {other:?}"),
     }
 }
@@ -102,7 +102,7 @@ fn shown(answer: &Message) -> String {
 #[test]
 fn names_are_answered_by_the_table() {
     use RecordType::{A, AAAA, ANY, MX, PTR, SOA, SRV, TXT};
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     let empty = "ok soa kubeleet. 2";
     let unknown = "no such name soa kubeleet. 2";
     for (name, kind, expected) in [
@@ -143,7 +143,7 @@ fn names_are_answered_by_the_table() {
         ("kubeleet.", SOA, "ok 2 resolver.kubeleet. resolver.kubeleet. 1 2 2 2 2"),
         ("a.b.c.d.kubeleet.", A, unknown),
     ] {
-        for transport in [Transport::Udp, Transport::Tcp] {
+        for transport in [QuestionTransport::Udp, QuestionTransport::Tcp] {
             let asked = question(name, kind);
             let answer = answer_to(&asked, &client(transport), &known);
             assert_eq!(shown(&answer), expected, "{name} {kind} {transport:?}");
@@ -156,18 +156,22 @@ fn names_are_answered_by_the_table() {
 
 #[test]
 fn other_names_are_forwarded() {
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     for name in
         ["example.com.", "web.example.", "0.web.", "1.0.0.10.in-addr.arpa.", "x.18.198.in-addr.arpa.", "."]
     {
         let bytes = question(name, RecordType::A).to_vec().unwrap();
-        assert_eq!(decide(&bytes, &client(Transport::Udp), &known), Decision::Forward, "{name}");
+        assert_eq!(
+            decide(&bytes, &client(QuestionTransport::Udp), &known),
+            QuestionDecision::Forward,
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn within_an_app_its_short_names_come_first() {
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     let [shop, blog] = ["shop", "blog"].map(|app| AppName::new(app).unwrap());
     for (app, name, expected) in [
         (None, "db.kubeleet.", "ok 30 198.18.0.11"),
@@ -177,7 +181,7 @@ fn within_an_app_its_short_names_come_first() {
         (Some(&shop), "0.web.kubeleet.", "ok 30 198.18.0.8"),
         (Some(&blog), "db.kubeleet.", "ok 30 198.18.0.11"),
     ] {
-        let client = Client { app, ..client(Transport::Udp) };
+        let client = Questioner { app, ..client(QuestionTransport::Udp) };
         let answer = answer_to(&question(name, RecordType::A), &client, &known);
         assert_eq!(shown(&answer), expected, "{app:?} {name}");
     }
@@ -186,7 +190,7 @@ fn within_an_app_its_short_names_come_first() {
 #[test]
 fn within_an_app_an_alias_leads_to_its_service_in_all_forms() {
     use RecordType::{A, AAAA, SRV};
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     let [shop, blog] = ["shop", "blog"].map(|app| AppName::new(app).unwrap());
     for (app, name, kind, expected) in [
         (Some(&shop), "database.", A, "ok 30 198.18.0.12"),
@@ -203,29 +207,30 @@ fn within_an_app_an_alias_leads_to_its_service_in_all_forms() {
         (Some(&blog), "idle.kubeleet.", A, "ok 30 198.18.0.10"),
         (None, "database.kubeleet.", A, "no such name soa kubeleet. 2"),
     ] {
-        let client = Client { app, ..client(Transport::Udp) };
+        let client = Questioner { app, ..client(QuestionTransport::Udp) };
         let answer = answer_to(&question(name, kind), &client, &known);
         assert_eq!(shown(&answer), expected, "{app:?} {name}");
     }
     let elsewhere = question("db.internal.", A).to_vec().unwrap();
-    assert_eq!(decide(&elsewhere, &client(Transport::Udp), &known), Decision::Forward);
+    assert_eq!(decide(&elsewhere, &client(QuestionTransport::Udp), &known), QuestionDecision::Forward);
 }
 
 #[test]
 fn a_slot_of_a_service_of_the_app_is_not_that_of_another_service() {
-    let mut known = known(|| Lookup::Missing);
+    let mut known = known(|| NameLookup::Missing);
     known.addresses.insert("0.db".parse().unwrap(), PoolAddress::from_number(50).unwrap());
     let shop = AppName::new("shop").unwrap();
-    let client = Client { app: Some(&shop), ..client(Transport::Udp) };
+    let client = Questioner { app: Some(&shop), ..client(QuestionTransport::Udp) };
     let answer = answer_to(&question("0.db.kubeleet.", RecordType::A), &client, &known);
     assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain, "`db` is shop-db, which has no slot 0");
 }
 
 #[test]
 fn what_is_not_known_is_asked_for() {
-    let known = known(|| Lookup::NotAsked);
-    let address = |name: &str| Decision::Ask(vec![Needed::Address(name.parse().unwrap())]);
-    let endpoints = |name: &str| Decision::Ask(vec![Needed::Endpoints(ServiceName::new(name).unwrap())]);
+    let known = known(|| NameLookup::NotAsked);
+    let address = |name: &str| QuestionDecision::Ask(vec![Needed::Address(name.parse().unwrap())]);
+    let endpoints =
+        |name: &str| QuestionDecision::Ask(vec![Needed::Endpoints(ServiceName::new(name).unwrap())]);
     for (name, kind, expected) in [
         ("other.kubeleet.", RecordType::A, address("other")),
         ("other.kubeleet.", RecordType::AAAA, address("other")),
@@ -234,13 +239,13 @@ fn what_is_not_known_is_asked_for() {
         ("_1._tcp.db.kubeleet.", RecordType::SRV, endpoints("db")),
     ] {
         let bytes = question(name, kind).to_vec().unwrap();
-        assert_eq!(decide(&bytes, &client(Transport::Udp), &known), expected, "{name}");
+        assert_eq!(decide(&bytes, &client(QuestionTransport::Udp), &known), expected, "{name}");
     }
 }
 
 #[test]
 fn while_redis_is_away_what_is_known_is_answered_and_the_rest_fails() {
-    let known = known(|| Lookup::Unavailable);
+    let known = known(|| NameLookup::Unavailable);
     for (name, kind, expected) in [
         ("web.kubeleet.", RecordType::A, "ok 30 198.18.0.7"),
         ("all.web.kubeleet.", RecordType::A, "ok 5 198.18.0.9"),
@@ -248,16 +253,16 @@ fn while_redis_is_away_what_is_known_is_answered_and_the_rest_fails() {
         ("all.db.kubeleet.", RecordType::A, "failed"),
         ("99.0.18.198.in-addr.arpa.", RecordType::PTR, "failed"),
     ] {
-        let answer = answer_to(&question(name, kind), &client(Transport::Udp), &known);
+        let answer = answer_to(&question(name, kind), &client(QuestionTransport::Udp), &known);
         assert_eq!(shown(&answer), expected, "{name}");
     }
 }
 
 #[test]
 fn an_answer_has_as_many_pods_as_fit_in_another_order_for_each_question() {
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     let ask = |random| {
-        let client = Client { random, ..client(Transport::Udp) };
+        let client = Questioner { random, ..client(QuestionTransport::Udp) };
         answer_to(&question("all.big.kubeleet.", RecordType::A), &client, &known)
     };
     let answer = ask(1);
@@ -268,7 +273,7 @@ fn an_answer_has_as_many_pods_as_fit_in_another_order_for_each_question() {
 
 #[test]
 fn an_answer_that_is_too_long_for_the_client_is_cut() {
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     let mut asked = question("_80._tcp.big.kubeleet.", RecordType::SRV);
     for payload in [None, Some(100), Some(1232), Some(65535)] {
         asked.edns = payload.map(|payload| {
@@ -276,22 +281,22 @@ fn an_answer_that_is_too_long_for_the_client_is_cut() {
             edns.set_max_payload(payload);
             edns
         });
-        let answer = answer_to(&asked, &client(Transport::Udp), &known);
+        let answer = answer_to(&asked, &client(QuestionTransport::Udp), &known);
         assert_eq!((answer.answers.len(), answer.metadata.truncation), (0, true), "{payload:?}");
         assert_eq!(answer.edns.is_some(), payload.is_some());
-        let answer = answer_to(&asked, &client(Transport::Tcp), &known);
+        let answer = answer_to(&asked, &client(QuestionTransport::Tcp), &known);
         assert_eq!((answer.answers.len(), answer.metadata.truncation), (256, false), "{payload:?}");
     }
 }
 
 #[test]
 fn what_is_no_usual_question_is_refused() {
-    let known = known(|| Lookup::Missing);
+    let known = known(|| NameLookup::Missing);
     let usual = || question("web.kubeleet.", RecordType::A);
     let edited = |edit: fn(&mut Message)| {
         let mut message = usual();
         edit(&mut message);
-        answer_to(&message, &client(Transport::Udp), &known).metadata.response_code
+        answer_to(&message, &client(QuestionTransport::Udp), &known).metadata.response_code
     };
     assert_eq!(edited(|message| message.metadata.op_code = OpCode::Status), ResponseCode::NotImp);
     assert_eq!(edited(|message| message.queries.clear()), ResponseCode::FormErr);
@@ -305,16 +310,18 @@ fn what_is_no_usual_question_is_refused() {
     let mut newer = usual();
     newer.edns = Some(Edns::new());
     newer.edns.as_mut().unwrap().set_version(1);
-    let answer = answer_to(&newer, &client(Transport::Udp), &known);
+    let answer = answer_to(&newer, &client(QuestionTransport::Udp), &known);
     assert_eq!(answer.edns.unwrap().rcode_high(), ResponseCode::BADVERS.high());
 
     let mut response = usual();
     response.metadata.message_type = MessageType::Response;
     let bytes = response.to_vec().unwrap();
-    assert_eq!(decide(&bytes, &client(Transport::Udp), &known), Decision::Ignore);
-    assert_eq!(decide(b"short", &client(Transport::Udp), &known), Decision::Ignore);
+    assert_eq!(decide(&bytes, &client(QuestionTransport::Udp), &known), QuestionDecision::Ignore);
+    assert_eq!(decide(b"short", &client(QuestionTransport::Udp), &known), QuestionDecision::Ignore);
     let cut = &usual().to_vec().unwrap()[..20];
-    let Decision::Answer(bytes) = decide(cut, &client(Transport::Udp), &known) else { panic!("no answer") };
+    let QuestionDecision::Answer(bytes) = decide(cut, &client(QuestionTransport::Udp), &known) else {
+        panic!("no answer")
+    };
     let answer = Message::from_vec(&bytes).unwrap();
     assert_eq!((answer.metadata.id, answer.metadata.response_code), (4711, ResponseCode::FormErr));
 }
@@ -344,12 +351,12 @@ proptest! {
     /// Whatever arrives, an answer is one that the client can read, and is an answer to its question.
     #[test]
     fn any_bytes_are_answered_within_limits(bytes in messages(), is_tcp in any::<bool>(), random in any::<u64>()) {
-        let transport = if is_tcp { Transport::Tcp } else { Transport::Udp };
-        let client = Client { random, ..client(transport) };
-        if let Decision::Answer(answer) = decide(&bytes, &client, &known(|| Lookup::Missing)) {
+        let transport = if is_tcp { QuestionTransport::Tcp } else { QuestionTransport::Udp };
+        let client = Questioner { random, ..client(transport) };
+        if let QuestionDecision::Answer(answer) = decide(&bytes, &client, &known(|| NameLookup::Missing)) {
             let limit = match transport {
-                Transport::Tcp => usize::from(u16::MAX),
-                Transport::Udp => Message::from_vec(&bytes).map_or(512, |asked| asked.max_payload().min(1232).into()),
+                QuestionTransport::Tcp => usize::from(u16::MAX),
+                QuestionTransport::Udp => Message::from_vec(&bytes).map_or(512, |asked| asked.max_payload().min(1232).into()),
             };
             prop_assert!(answer.len() <= limit, "{} bytes of at most {limit}", answer.len());
             let answer = Message::from_vec(&answer).unwrap();

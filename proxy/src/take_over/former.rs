@@ -27,12 +27,12 @@ pub(crate) struct Former {
 
 /// The waits for the drain of each pod. `None` when the former process has ended: nothing of it is in flight.
 #[derive(Debug)]
-struct Drains(Mutex<Option<Waiting>>);
+struct Drains(Mutex<Option<DrainWaiters>>);
 
-type Waiting = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
+type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
 
 impl Drains {
-    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, Option<DrainWaiters>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,20 +25,20 @@ const WAITS_FOR: Duration = Duration::from_secs(50);
 
 /// The connections that wait.
 pub(super) struct Ahead {
-    hosts: Mutex<HashMap<Peer, Host>>,
+    hosts: Mutex<HashMap<Peer, HostConnections>>,
     waits_for: Duration,
 }
 
 #[derive(Default)]
-struct Host {
+struct HostConnections {
     /// How many are being opened.
     opening: usize,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingConnection>,
     /// Numbers those that wait.
     next: u64,
 }
 
-struct Waiting {
+struct WaitingConnection {
     number: u64,
     stream: TunnelStream,
 }
@@ -66,7 +66,7 @@ impl Ahead {
     pub(super) fn take(&self, peer: &Peer) -> Option<TunnelStream> {
         let mut hosts = self.lock();
         let waiting = &mut hosts.get_mut(peer)?.waiting;
-        while let Some(Waiting { mut stream, .. }) = waiting.pop() {
+        while let Some(WaitingConnection { mut stream, .. }) = waiting.pop() {
             if is_open(&mut stream) {
                 return Some(stream);
             }
@@ -102,7 +102,7 @@ impl Ahead {
         let number = host.next;
         if let Some(stream) = stream {
             host.next += 1;
-            host.waiting.push(Waiting { number, stream });
+            host.waiting.push(WaitingConnection { number, stream });
             return Some(number);
         }
         forget_if_empty(&mut hosts, peer);
@@ -123,13 +123,13 @@ impl Ahead {
         self.lock().get(peer).map_or(0, |host| host.waiting.len())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, Host>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, HostConnections>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Removes what is kept of a host without connections.
-fn forget_if_empty(hosts: &mut HashMap<Peer, Host>, peer: Peer) {
+fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     if hosts.get(&peer).is_some_and(|host| host.opening == 0 && host.waiting.is_empty()) {
         hosts.remove(&peer);
     }

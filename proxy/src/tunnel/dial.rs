@@ -19,7 +19,7 @@ use super::key::ProxyKey;
 use super::peers::{Peer, Peers};
 use super::silent::SilentHosts;
 use super::tls::client_config;
-use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, ServedPod, TCP_PROTOCOL, TunnelReply, serving};
 use crate::gate::EnterError;
 use crate::socket::{self, Socket};
 
@@ -70,14 +70,14 @@ pub enum TunnelError {
 
 /// Connects to pods of other hosts.
 #[derive(Debug)]
-pub struct Dialer {
+pub struct TunnelDialer {
     pub(super) key: Arc<ProxyKey>,
     peers: Arc<Peers>,
     silent: SilentHosts,
     pub(super) ahead: Arc<Ahead>,
 }
 
-impl Dialer {
+impl TunnelDialer {
     /// Returns a dialer that shows `key` to the proxies in `peers`.
     pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
         Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
@@ -191,7 +191,7 @@ impl Dialer {
         &self,
         services: &BTreeSet<ServiceName>,
         within: Duration,
-        heard: impl Fn(BTreeSet<NodeName>, Vec<Served>),
+        heard: impl Fn(BTreeSet<NodeName>, Vec<ServedPod>),
     ) {
         let asked = stream::iter(self.peers.hosts()).for_each_concurrent(MAX_ASKED, async |(peer, nodes)| {
             match tokio::time::timeout(within, self.ask(peer, services)).await {
@@ -205,7 +205,7 @@ impl Dialer {
         asked.await;
     }
 
-    async fn ask(&self, peer: Peer, services: &BTreeSet<ServiceName>) -> io::Result<Vec<Served>> {
+    async fn ask(&self, peer: Peer, services: &BTreeSet<ServiceName>) -> io::Result<Vec<ServedPod>> {
         serving::ask(self.open(peer, &[SERVING_PROTOCOL]).await?, services).await
     }
 
@@ -214,7 +214,7 @@ impl Dialer {
         endpoint: &Endpoint,
         port: u16,
         within: Duration,
-        connect: impl AsyncFnOnce(Peer) -> io::Result<(TunnelStream, Reply)>,
+        connect: impl AsyncFnOnce(Peer) -> io::Result<(TunnelStream, TunnelReply)>,
     ) -> Result<TunnelStream, TunnelError> {
         let node = &endpoint.node;
         let peer = self.peers.of_node(node).ok_or_else(|| TunnelError::NoProxy(node.clone()))?;
@@ -224,10 +224,10 @@ impl Dialer {
             self.silent.answered(&peer, Instant::now());
         }
         match answer {
-            Ok((stream, Reply::Connected)) => Ok(stream),
-            Ok((_, Reply::Closed)) => Err(EnterError::Closed.into()),
-            Ok((_, Reply::Unknown)) => Err(EnterError::Unknown.into()),
-            Ok((_, Reply::NotListening)) => Err(TunnelError::NotListening(port)),
+            Ok((stream, TunnelReply::Connected)) => Ok(stream),
+            Ok((_, TunnelReply::Closed)) => Err(EnterError::Closed.into()),
+            Ok((_, TunnelReply::Unknown)) => Err(EnterError::Unknown.into()),
+            Ok((_, TunnelReply::NotListening)) => Err(TunnelError::NotListening(port)),
             Err(error) => Err(TunnelError::Unreachable { node: node.clone(), peer, error }),
         }
     }
@@ -249,11 +249,11 @@ async fn ask_for(
     mut stream: TunnelStream,
     endpoint: &Endpoint,
     port: u16,
-) -> io::Result<(TunnelStream, Reply)> {
+) -> io::Result<(TunnelStream, TunnelReply)> {
     let line = format!("{} {} {port}\n", endpoint.pod, endpoint.assignment);
     stream.write_all(line.as_bytes()).await?;
     stream.flush().await?;
     let byte = stream.read_u8().await?;
-    let reply = Reply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
+    let reply = TunnelReply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
     Ok((stream, reply))
 }

@@ -10,7 +10,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
-use super::Reply;
+use super::TunnelReply;
 
 /// The bytes before what a frame carries.
 pub(super) const HEADER: usize = 3;
@@ -25,7 +25,7 @@ const REFUSED: u8 = b'r';
 
 /// One frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum TunnelFrame {
     /// A request begins: the gate is asked to let it in.
     Begin {
         /// Whether `Accepted` is waited for. Otherwise what the request says follows at once.
@@ -38,18 +38,18 @@ pub(super) enum Frame {
     /// The request has been answered: it is not in flight any more.
     End,
     /// The request was not let in. The pod has seen nothing of it.
-    Refused(Reply),
+    Refused(TunnelReply),
 }
 
-impl Frame {
+impl TunnelFrame {
     /// Appends the frame.
     pub(super) fn write(&self, to: &mut BytesMut) {
         match self {
-            Frame::Begin { wants_answer } => put(to, BEGIN, &[u8::from(*wants_answer)]),
-            Frame::Accepted => put(to, ACCEPTED, &[]),
-            Frame::Data(bytes) => put_data(to, bytes),
-            Frame::End => put(to, END, &[]),
-            Frame::Refused(reply) => put(to, REFUSED, &[reply.byte()]),
+            TunnelFrame::Begin { wants_answer } => put(to, BEGIN, &[u8::from(*wants_answer)]),
+            TunnelFrame::Accepted => put(to, ACCEPTED, &[]),
+            TunnelFrame::Data(bytes) => put_data(to, bytes),
+            TunnelFrame::End => put(to, END, &[]),
+            TunnelFrame::Refused(reply) => put(to, REFUSED, &[reply.byte()]),
         }
     }
 
@@ -69,11 +69,13 @@ impl Frame {
         from.advance(HEADER);
         let payload = from.split_to(length).freeze();
         let frame = match (kind, &payload[..]) {
-            (DATA, _) => Some(Frame::Data(payload)),
-            (BEGIN, [wants_answer @ (0 | 1)]) => Some(Frame::Begin { wants_answer: *wants_answer == 1 }),
-            (ACCEPTED, []) => Some(Frame::Accepted),
-            (END, []) => Some(Frame::End),
-            (REFUSED, [reply]) => Reply::of_byte(*reply).map(Frame::Refused),
+            (DATA, _) => Some(TunnelFrame::Data(payload)),
+            (BEGIN, [wants_answer @ (0 | 1)]) => {
+                Some(TunnelFrame::Begin { wants_answer: *wants_answer == 1 })
+            }
+            (ACCEPTED, []) => Some(TunnelFrame::Accepted),
+            (END, []) => Some(TunnelFrame::End),
+            (REFUSED, [reply]) => TunnelReply::of_byte(*reply).map(TunnelFrame::Refused),
             _ => None,
         };
         frame.map(Some).ok_or_else(|| io::Error::other("a frame of the tunnel is of no known kind"))
@@ -98,9 +100,9 @@ impl Arrived {
         &mut self,
         from: &mut R,
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Option<Frame>>> {
+    ) -> Poll<io::Result<Option<TunnelFrame>>> {
         loop {
-            if let Some(frame) = Frame::take(&mut self.0)? {
+            if let Some(frame) = TunnelFrame::take(&mut self.0)? {
                 return Poll::Ready(Ok(Some(frame)));
             }
             self.0.reserve(MAX_PAYLOAD);
@@ -144,16 +146,16 @@ mod tests {
 
     use super::*;
 
-    fn frames() -> Vec<Frame> {
+    fn frames() -> Vec<TunnelFrame> {
         vec![
-            Frame::Begin { wants_answer: true },
-            Frame::Begin { wants_answer: false },
-            Frame::Accepted,
-            Frame::Data(Bytes::from(vec![b'x'; MAX_PAYLOAD])),
-            Frame::Data(Bytes::new()),
-            Frame::End,
-            Frame::Refused(Reply::Closed),
-            Frame::Refused(Reply::Unknown),
+            TunnelFrame::Begin { wants_answer: true },
+            TunnelFrame::Begin { wants_answer: false },
+            TunnelFrame::Accepted,
+            TunnelFrame::Data(Bytes::from(vec![b'x'; MAX_PAYLOAD])),
+            TunnelFrame::Data(Bytes::new()),
+            TunnelFrame::End,
+            TunnelFrame::Refused(TunnelReply::Closed),
+            TunnelFrame::Refused(TunnelReply::Unknown),
         ]
     }
 
@@ -165,7 +167,7 @@ mod tests {
             let (mut arrived, mut read) = (BytesMut::new(), Vec::new());
             for bytes in written.chunks(piece) {
                 arrived.extend_from_slice(bytes);
-                while let Some(frame) = Frame::take(&mut arrived).unwrap() {
+                while let Some(frame) = TunnelFrame::take(&mut arrived).unwrap() {
                     read.push(frame);
                 }
             }
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_an_error() {
         for bytes in [&b"x\0\0"[..], b"b\0\0", b"b\0\x01\x02", b"e\0\x01e", b"r\0\x01?", b"d\xff\xff"] {
-            assert!(Frame::take(&mut bytes.into()).is_err(), "{bytes:?}");
+            assert!(TunnelFrame::take(&mut bytes.into()).is_err(), "{bytes:?}");
         }
     }
 
@@ -185,7 +187,7 @@ mod tests {
         #[test]
         fn no_bytes_are_read_past_their_end(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = BytesMut::from(&bytes[..]);
-            while let Ok(Some(_)) = Frame::take(&mut bytes) {}
+            while let Ok(Some(_)) = TunnelFrame::take(&mut bytes) {}
         }
     }
 }

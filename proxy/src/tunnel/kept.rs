@@ -17,7 +17,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::dial::TunnelStream;
-use super::frame::{Arrived, Frame, MAX_PAYLOAD, put_some_data};
+use super::frame::{Arrived, MAX_PAYLOAD, TunnelFrame, put_some_data};
 use super::refusal_of;
 use crate::gate::EnterError;
 
@@ -35,9 +35,9 @@ pub(crate) enum NotAccepted {
 /// A connection to a port of a pod, for one request after the other. Its clones are the same connection: one
 /// is the stream that HTTP is spoken on, and one asks the gate between two requests.
 #[derive(Clone)]
-pub struct KeptStream(Arc<Mutex<Inner>>);
+pub struct KeptStream(Arc<Mutex<KeptInner>>);
 
-struct Inner {
+struct KeptInner {
     stream: TunnelStream,
     arrived: Arrived,
     /// Bytes of the pod that were not read yet.
@@ -53,13 +53,13 @@ struct Inner {
     is_idle: bool,
     has_ended: bool,
     /// What reads: a task, or otherwise the request that asks the gate.
-    reader: Reader,
+    reader: KeptReader,
     /// The task that has something to write and waits for the next request.
     writer: Option<Waker>,
 }
 
 /// What reads what arrives while the gate is asked.
-enum Reader {
+enum KeptReader {
     Asker,
     /// A task. It wakes who asks.
     Task(Option<Waker>),
@@ -74,7 +74,7 @@ impl fmt::Debug for KeptStream {
 impl KeptStream {
     /// Takes a connection whose first request was let in.
     pub(super) fn new(stream: TunnelStream) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
+        Self(Arc::new(Mutex::new(KeptInner {
             stream,
             arrived: Arrived::default(),
             data: Bytes::new(),
@@ -84,17 +84,17 @@ impl KeptStream {
             is_accepted: true,
             is_idle: false,
             has_ended: false,
-            reader: Reader::Asker,
+            reader: KeptReader::Asker,
             writer: None,
         })))
     }
 
     /// Says that a task reads from now on.
     pub(crate) fn is_read_by_a_task(&self) {
-        self.lock().reader = Reader::Task(None);
+        self.lock().reader = KeptReader::Task(None);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, KeptInner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,7 +127,7 @@ impl KeptStream {
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.lock();
         inner.is_idle = true;
-        Frame::End.write(&mut inner.unsent);
+        TunnelFrame::End.write(&mut inner.unsent);
         matches!(inner.poll_flush(cx), Poll::Ready(Ok(())))
     }
 
@@ -149,12 +149,12 @@ impl KeptStream {
     }
 }
 
-impl Inner {
+impl KeptInner {
     fn begin(&mut self, wants_answer: bool) {
         self.has_heard = false;
         self.is_accepted = false;
         self.is_idle = false;
-        Frame::Begin { wants_answer }.write(&mut self.unsent);
+        TunnelFrame::Begin { wants_answer }.write(&mut self.unsent);
         wake(&mut self.writer);
     }
 
@@ -162,7 +162,7 @@ impl Inner {
     fn poll_accepted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NotAccepted>> {
         match (self.poll_flush(cx), &self.reader) {
             (Poll::Ready(Ok(())), _) => {}
-            (Poll::Pending, Reader::Asker) => return Poll::Pending,
+            (Poll::Pending, KeptReader::Asker) => return Poll::Pending,
             // Its task waits for the same socket, and only one of them would be woken.
             _ => return Poll::Ready(Err(NotAccepted::Ended)),
         }
@@ -176,7 +176,7 @@ impl Inner {
             if self.has_ended {
                 return Poll::Ready(Err(NotAccepted::Ended));
             }
-            if let Reader::Task(asker) = &mut self.reader {
+            if let KeptReader::Task(asker) = &mut self.reader {
                 *asker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
@@ -194,19 +194,19 @@ impl Inner {
         let arrival =
             ready!(self.arrived.poll_frame(&mut self.stream, cx)).and_then(|frame| self.note(frame));
         self.has_ended |= arrival.is_err();
-        if let Reader::Task(asker) = &mut self.reader {
+        if let KeptReader::Task(asker) = &mut self.reader {
             wake(asker);
         }
         Poll::Ready(arrival)
     }
 
-    fn note(&mut self, frame: Option<Frame>) -> io::Result<()> {
+    fn note(&mut self, frame: Option<TunnelFrame>) -> io::Result<()> {
         self.has_heard |= frame.is_some();
         match frame {
-            Some(Frame::Data(bytes)) => self.data = bytes,
+            Some(TunnelFrame::Data(bytes)) => self.data = bytes,
             // Or the pod takes its time.
-            Some(Frame::Accepted) => self.is_accepted = true,
-            Some(Frame::Refused(reply)) => {
+            Some(TunnelFrame::Accepted) => self.is_accepted = true,
+            Some(TunnelFrame::Refused(reply)) => {
                 let refusal = refusal_of(reply);
                 self.refusal = Some(refusal);
                 return Err(io::Error::other(refusal));

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
 use super::tls::server_config;
-use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TunnelReply, reply_of, serve_kept, serving};
 use crate::gate::{Gates, Pass};
 use crate::listening::Listening;
 use crate::rarely::Rarely;
@@ -45,11 +45,11 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub struct TunnelListener {
     listener: Arc<TcpListener>,
     acceptor: TlsAcceptor,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerShared>,
 }
 
 /// What all connections have.
-struct Shared {
+struct ListenerShared {
     /// The proxies that may connect.
     peers: Arc<Peers>,
     workers: Arc<Workers>,
@@ -60,7 +60,7 @@ struct Shared {
     warned: Rarely,
 }
 
-impl Shared {
+impl ListenerShared {
     fn new(peers: Arc<Peers>, workers: Arc<Workers>, connections: usize) -> Self {
         let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
         Self { peers, workers, handshakes, places: Semaphore::new(connections), warned: Rarely::default() }
@@ -93,7 +93,7 @@ impl TunnelListener {
         workers: Arc<Workers>,
     ) -> io::Result<Self> {
         let config = server_config(key, peers.clone()).map_err(io::Error::other)?;
-        let shared = Arc::new(Shared::new(peers, workers, MAX_CONNECTIONS));
+        let shared = Arc::new(ListenerShared::new(peers, workers, MAX_CONNECTIONS));
         Ok(Self { listener, acceptor: Arc::new(config).into(), shared })
     }
 
@@ -109,8 +109,8 @@ impl TunnelListener {
     /// Makes it take this number of connections to pods.
     #[cfg(test)]
     pub(super) fn with_connections(mut self, most: usize) -> Self {
-        let Shared { peers, workers, .. } = &*self.shared;
-        self.shared = Arc::new(Shared::new(peers.clone(), workers.clone(), most));
+        let ListenerShared { peers, workers, .. } = &*self.shared;
+        self.shared = Arc::new(ListenerShared::new(peers.clone(), workers.clone(), most));
         self
     }
 
@@ -155,7 +155,7 @@ impl TunnelListener {
     }
 }
 
-impl Shared {
+impl ListenerShared {
     /// Counts a connection to a pod until the place is dropped. `None` if there are too many.
     fn place(&self) -> Option<SemaphorePermit<'_>> {
         let place = self.places.try_acquire().ok();
@@ -174,12 +174,12 @@ impl Shared {
 
 async fn serve(
     acceptor: TlsAcceptor,
-    shared: &Shared,
+    shared: &ListenerShared,
     stream: TcpStream,
     handshake: OwnedSemaphorePermit,
     listening: &Listening,
 ) -> io::Result<()> {
-    let Shared { peers, workers, .. } = shared;
+    let ListenerShared { peers, workers, .. } = shared;
     let stream = Socket::new(stream)?;
     let mut peer = timeout(OPEN_WITHIN, acceptor.accept(stream)).await??;
     drop(handshake);
@@ -206,7 +206,7 @@ async fn serve(
     }
     let gates = workers.gates();
     let place = shared.place();
-    let connected = if place.is_some() { connect(gates, &target).await } else { Err(Reply::Closed) };
+    let connected = if place.is_some() { connect(gates, &target).await } else { Err(TunnelReply::Closed) };
     match connected {
         Ok((pod, pass)) if peer.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL) => {
             serve_kept::serve(gates, &target, peer, pod, pass).await
@@ -224,14 +224,14 @@ fn key_of(peer: &TlsStream<Socket>) -> Option<Fingerprint> {
 }
 
 /// A port of a pod under an assignment.
-pub(super) struct Target {
+pub(super) struct TunnelTarget {
     pub(super) pod: PodId,
     pub(super) assignment: AssignmentId,
     port: u16,
 }
 
 /// Reads the line `<pod> <assignment> <port>`, and nothing after it.
-async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<Target> {
+async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
     let mut line = Vec::with_capacity(MAX_LINE);
     loop {
         match peer.read_u8().await? {
@@ -243,27 +243,27 @@ async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<Target> {
     parse_target(&line).ok_or_else(|| io::Error::other("the line does not name a pod"))
 }
 
-fn parse_target(line: &[u8]) -> Option<Target> {
+fn parse_target(line: &[u8]) -> Option<TunnelTarget> {
     let mut parts = std::str::from_utf8(line).ok()?.split(' ');
     let (pod, assignment, port) = (parts.next()?, parts.next()?, parts.next()?);
     let is_whole = parts.next().is_none();
     let port = port.parse().ok().filter(|_| is_whole)?;
-    Some(Target { pod: PodId::new(pod).ok()?, assignment: AssignmentId::new(assignment).ok()?, port })
+    Some(TunnelTarget { pod: PodId::new(pod).ok()?, assignment: AssignmentId::new(assignment).ok()?, port })
 }
 
-async fn connect(gates: &Gates, target: &Target) -> Result<(TcpStream, Pass), Reply> {
+async fn connect(gates: &Gates, target: &TunnelTarget) -> Result<(TcpStream, Pass), TunnelReply> {
     let pass = gates.enter(&target.pod, &target.assignment).map_err(reply_of)?;
     let connecting = socket::connect((pass.address(), target.port).into());
     match timeout(CONNECT_WITHIN, connecting).await {
         Ok(Ok(pod)) => Ok((pod, pass)),
-        Ok(Err(_)) | Err(_) => Err(Reply::NotListening),
+        Ok(Err(_)) | Err(_) => Err(TunnelReply::NotListening),
     }
 }
 
 /// Passes bytes until both ends have ended, or the pod is stopped.
 async fn pass_bytes(mut peer: TlsStream<Socket>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
     pod.set_nodelay(true)?;
-    peer.write_all(&[Reply::Connected.byte()]).await?;
+    peer.write_all(&[TunnelReply::Connected.byte()]).await?;
     peer.flush().await?;
     let copied = tokio::select! {
         copied = tokio::io::copy_bidirectional(&mut peer, &mut pod) => copied.map(|_| ()),

@@ -21,13 +21,13 @@ mod silent;
 mod tests;
 mod tls;
 
-pub use dial::{Dialer, HttpStream, TunnelError, TunnelStream};
+pub use dial::{HttpStream, TunnelDialer, TunnelError, TunnelStream};
 pub(crate) use host::{HostTunnel, PORT};
 pub(crate) use kept::{KeptStream, NotAccepted};
 pub use key::{Fingerprint, ProxyKey};
 pub use listen::TunnelListener;
 pub use peers::{Peer, Peers};
-pub(crate) use serving::{MAX_SERVICES, Served};
+pub(crate) use serving::{MAX_SERVICES, ServedPod};
 
 use crate::gate::EnterError;
 
@@ -42,7 +42,7 @@ const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
 /// The answer to the line that names a pod: one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reply {
+enum TunnelReply {
     /// What follows is the pod's.
     Connected,
     /// The pod is about to be stopped.
@@ -53,15 +53,15 @@ enum Reply {
     NotListening,
 }
 
-impl Reply {
+impl TunnelReply {
     const ALL: [Self; 4] = [Self::Connected, Self::Closed, Self::Unknown, Self::NotListening];
 
     fn byte(self) -> u8 {
         match self {
-            Reply::Connected => b'+',
-            Reply::Closed => b'c',
-            Reply::Unknown => b'u',
-            Reply::NotListening => b'n',
+            TunnelReply::Connected => b'+',
+            TunnelReply::Closed => b'c',
+            TunnelReply::Unknown => b'u',
+            TunnelReply::NotListening => b'n',
         }
     }
 
@@ -70,17 +70,17 @@ impl Reply {
     }
 }
 
-fn reply_of(refusal: EnterError) -> Reply {
+fn reply_of(refusal: EnterError) -> TunnelReply {
     match refusal {
-        EnterError::Closed => Reply::Closed,
-        EnterError::Unknown => Reply::Unknown,
+        EnterError::Closed => TunnelReply::Closed,
+        EnterError::Unknown => TunnelReply::Unknown,
     }
 }
 
 /// Returns what an answer means that does not let a request in.
-fn refusal_of(reply: Reply) -> EnterError {
+fn refusal_of(reply: TunnelReply) -> EnterError {
     match reply {
-        Reply::Closed => EnterError::Closed,
-        Reply::Connected | Reply::Unknown | Reply::NotListening => EnterError::Unknown,
+        TunnelReply::Closed => EnterError::Closed,
+        TunnelReply::Connected | TunnelReply::Unknown | TunnelReply::NotListening => EnterError::Unknown,
     }
 }

@@ -15,9 +15,9 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::frame::{Arrived, Frame, HEADER, MAX_PAYLOAD, data_header};
-use super::listen::Target;
-use super::{Reply, reply_of};
+use super::frame::{Arrived, HEADER, MAX_PAYLOAD, TunnelFrame, data_header};
+use super::listen::TunnelTarget;
+use super::{TunnelReply, reply_of};
 use crate::gate::{Cut, Gates, Pass};
 use crate::socket::Socket;
 use crate::timer::Timer;
@@ -33,19 +33,19 @@ const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
 /// With bytes unread the system would answer with a reset, which can overtake what was sent before.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
-type Peer = TlsStream<Socket>;
+type KeptPeer = TlsStream<Socket>;
 
 /// Passes requests on until one of the ends has ended, or the pod is stopped. The first one was let in.
 pub(super) async fn serve(
     gates: &Gates,
-    target: &Target,
-    peer: Peer,
+    target: &TunnelTarget,
+    peer: KeptPeer,
     pod: TcpStream,
     pass: Pass,
 ) -> io::Result<()> {
     pod.set_nodelay(true)?;
     let (peer_read, mut peer_write) = tokio::io::split(peer);
-    peer_write.write_all(&[Reply::Connected.byte()]).await?;
+    peer_write.write_all(&[TunnelReply::Connected.byte()]).await?;
     peer_write.flush().await?;
     let answering = Answering { writer: Mutex::new(peer_write), is_due: AtomicBool::new(false) };
     let (mut pod_read, pod_write) = pod.into_split();
@@ -86,7 +86,7 @@ pub(super) async fn serve(
 /// What the other proxy sends, on its way to the pod.
 struct Requests<'a> {
     gates: &'a Gates,
-    target: &'a Target,
+    target: &'a TunnelTarget,
     /// Counts the starts of the pod's containers: the connection is to this one.
     start: u64,
     /// That of the request that is in flight.
@@ -118,19 +118,19 @@ impl Requests<'_> {
                 }
             };
             match (frame, self.pass.is_some()) {
-                (Some(Frame::Data(bytes)), true) => {
+                (Some(TunnelFrame::Data(bytes)), true) => {
                     tokio::select! {
                         biased;
                         written = self.pod.write_all(&bytes) => written?,
                         () = &mut self.cut => return Ok(()),
                     }
                 }
-                (Some(Frame::End), true) => self.pass = None,
-                (Some(Frame::Begin { wants_answer }), false) => match self.enter() {
-                    Ok(()) if wants_answer => self.answering.send(&Frame::Accepted).await?,
+                (Some(TunnelFrame::End), true) => self.pass = None,
+                (Some(TunnelFrame::Begin { wants_answer }), false) => match self.enter() {
+                    Ok(()) if wants_answer => self.answering.send(&TunnelFrame::Accepted).await?,
                     Ok(()) => self.answering.is_due.store(true, Ordering::Relaxed),
                     Err(reply) => {
-                        self.answering.send(&Frame::Refused(reply)).await?;
+                        self.answering.send(&TunnelFrame::Refused(reply)).await?;
                         return self.reader.discard().await;
                     }
                 },
@@ -147,10 +147,10 @@ impl Requests<'_> {
     }
 
     /// Lets a request in, unless this is no connection to the containers that run now.
-    fn enter(&mut self) -> Result<(), Reply> {
+    fn enter(&mut self) -> Result<(), TunnelReply> {
         let pass = self.gates.enter(&self.target.pod, &self.target.assignment).map_err(reply_of)?;
         if pass.pod().start != self.start {
-            return Err(Reply::Unknown);
+            return Err(TunnelReply::Unknown);
         }
         if !self.cut.is_of(&pass) {
             self.cut = pass.cut();
@@ -162,7 +162,7 @@ impl Requests<'_> {
 
 /// What goes back to the other proxy.
 struct Answering {
-    writer: Mutex<WriteHalf<Peer>>,
+    writer: Mutex<WriteHalf<KeptPeer>>,
     /// Whether nothing was said yet of the request that was let in last.
     is_due: AtomicBool,
 }
@@ -179,7 +179,7 @@ impl Answering {
                 read = pod.read(&mut buffer[HEADER..]) => read,
                 () = silence.until(until) => {
                     if self.is_due.load(Ordering::Relaxed) {
-                        self.send(&Frame::Accepted).await?;
+                        self.send(&TunnelFrame::Accepted).await?;
                     }
                     continue;
                 }
@@ -193,7 +193,7 @@ impl Answering {
         }
     }
 
-    async fn send(&self, frame: &Frame) -> io::Result<()> {
+    async fn send(&self, frame: &TunnelFrame) -> io::Result<()> {
         let mut bytes = BytesMut::new();
         frame.write(&mut bytes);
         self.write(&bytes).await
@@ -209,7 +209,7 @@ impl Answering {
 
 /// Reads frames.
 struct FrameReader {
-    peer: ReadHalf<Peer>,
+    peer: ReadHalf<KeptPeer>,
     arrived: Arrived,
 }
 
@@ -218,7 +218,7 @@ impl FrameReader {
     ///
     /// # Cancel safety
     /// Nothing that arrived is lost.
-    async fn next(&mut self) -> io::Result<Option<Frame>> {
+    async fn next(&mut self) -> io::Result<Option<TunnelFrame>> {
         poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
     }
 

@@ -18,7 +18,7 @@ const MAX_QUESTION: u64 = 64 * MAX_SERVICES as u64 + 1;
 const MAX_ANSWER: u64 = 4 << 20;
 
 /// A pod of a service, as the proxy of its host says.
-pub(crate) type Served = (ServiceName, Endpoint);
+pub(crate) type ServedPod = (ServiceName, Endpoint);
 
 /// Asks on a connection which pods serve these services there.
 ///
@@ -27,7 +27,7 @@ pub(crate) type Served = (ServiceName, Endpoint);
 pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     services: &BTreeSet<ServiceName>,
-) -> io::Result<Vec<Served>> {
+) -> io::Result<Vec<ServedPod>> {
     let question: String = services.iter().map(|service| format!("{service}\n")).collect();
     stream.write_all(format!("{question}\n").as_bytes()).await?;
     stream.flush().await?;
@@ -48,7 +48,7 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
 /// If the connection fails, or what comes is no question.
 pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    serving: impl Fn(&BTreeSet<ServiceName>) -> Vec<Served>,
+    serving: impl Fn(&BTreeSet<ServiceName>) -> Vec<ServedPod>,
 ) -> io::Result<()> {
     let lines = lines(stream, MAX_QUESTION).await?;
     let services = lines.into_iter().take(MAX_SERVICES).filter_map(|line| ServiceName::new(line).ok());
@@ -58,11 +58,11 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     stream.shutdown().await
 }
 
-fn line((service, endpoint): &Served) -> String {
+fn line((service, endpoint): &ServedPod) -> String {
     format!("{service} {} {endpoint}\n", endpoint.pod)
 }
 
-fn parse(line: &str) -> Option<Served> {
+fn parse(line: &str) -> Option<ServedPod> {
     let mut parts = line.splitn(3, ' ');
     let (service, pod, rest) = (parts.next()?, parts.next()?, parts.next()?);
     let endpoint = Endpoint::parse(PodId::new(pod).ok()?, rest).ok()?;
@@ -94,7 +94,7 @@ mod tests {
 
     async fn asked(question: &[&str], lines: &[&str]) -> io::Result<Vec<String>> {
         let (mut here, there) = tokio::io::duplex(64);
-        let served: Vec<Served> = lines.iter().map(|line| parse(line).unwrap()).collect();
+        let served: Vec<ServedPod> = lines.iter().map(|line| parse(line).unwrap()).collect();
         let answering = tokio::spawn(async move { answer(&mut here, |_| served.clone()).await });
         let answer = ask(there, &names(question)).await?;
         answering.await.unwrap().unwrap();

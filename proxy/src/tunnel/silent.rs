@@ -25,11 +25,11 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 pub(super) struct SilentHosts {
     /// How many are silent. Most of the time none is, and no request takes the lock.
     silent: AtomicUsize,
-    hosts: Mutex<HashMap<Peer, Host>>,
+    hosts: Mutex<HashMap<Peer, HostSilence>>,
 }
 
 #[derive(Debug)]
-struct Host {
+struct HostSilence {
     silences: u32,
     /// When it has answered; `None` while it is silent.
     answered: Option<Instant>,
@@ -52,9 +52,10 @@ impl SilentHosts {
     /// already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.lock();
-        let is_recent = |host: &Host| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);
+        let is_recent =
+            |host: &HostSilence| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);
         hosts.retain(|_, host| is_recent(host) || host.is_asked);
-        let new = Host { silences: 0, answered: Some(now), is_asked: false };
+        let new = HostSilence { silences: 0, answered: Some(now), is_asked: false };
         let host = hosts.entry(peer).or_insert(new);
         let wait = FIRST_WAIT.saturating_mul(1 << host.silences.min(8)).min(LONGEST_WAIT);
         if host.answered.take().is_some() {
@@ -89,12 +90,12 @@ impl SilentHosts {
         self.count(&hosts);
     }
 
-    fn count(&self, hosts: &HashMap<Peer, Host>) {
+    fn count(&self, hosts: &HashMap<Peer, HostSilence>) {
         let silent = hosts.values().filter(|host| host.answered.is_none()).count();
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, Host>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, HostSilence>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

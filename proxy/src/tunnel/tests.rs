@@ -53,7 +53,7 @@ struct Hosts {
     /// The proxies that the pod's host knows.
     known: Arc<Peers>,
     pod_host: Peer,
-    dialer: Dialer,
+    dialer: TunnelDialer,
     stop: tokio_util::sync::DropGuard,
     running: tokio::task::JoinHandle<()>,
 }
@@ -80,8 +80,8 @@ async fn hosts_with(change: impl FnOnce(TunnelListener) -> TunnelListener) -> Ho
     Hosts { gates, known, pod_host, dialer, stop: stop.drop_guard(), running }
 }
 
-fn dialer(key: ProxyKey, peer: Peer) -> Dialer {
-    Dialer::new(Arc::new(key), only(peer))
+fn dialer(key: ProxyKey, peer: Peer) -> TunnelDialer {
+    TunnelDialer::new(Arc::new(key), only(peer))
 }
 
 fn only(peer: Peer) -> Arc<Peers> {
@@ -91,8 +91,8 @@ fn only(peer: Peer) -> Arc<Peers> {
 }
 
 /// Returns a dialer with the same key.
-fn dialer_like(dialer: &Dialer, peer: Peer) -> Dialer {
-    Dialer::new(dialer.key.clone(), only(peer))
+fn dialer_like(dialer: &TunnelDialer, peer: Peer) -> TunnelDialer {
+    TunnelDialer::new(dialer.key.clone(), only(peer))
 }
 
 #[tokio::test]
@@ -324,12 +324,12 @@ impl Switch {
 }
 
 /// Returns a dialer whose connections go through a switch.
-async fn dialer_through_switch(hosts: &Hosts) -> (Dialer, Switch) {
+async fn dialer_through_switch(hosts: &Hosts) -> (TunnelDialer, Switch) {
     let switch = Switch::before(hosts.pod_host).await;
     (dialer_like(&hosts.dialer, switch.peer), switch)
 }
 
-async fn says_hello(dialer: &Dialer, port: u16) {
+async fn says_hello(dialer: &TunnelDialer, port: u16) {
     let mut stream = dialer.connect(&endpoint(), port, SOON).await.unwrap();
     stream.write_all(b"hello").await.unwrap();
     let mut answer = [0; 5];
@@ -460,7 +460,7 @@ async fn a_port_without_a_listener_is_told_apart_from_an_unreachable_proxy() {
     let gone = Peer { address: SocketAddr::from((Ipv4Addr::LOCALHOST, free)), ..hosts.pod_host };
     let error = dialer(ProxyKey::generate().unwrap(), gone).connect(&endpoint(), 1, SOON).await.unwrap_err();
     assert!(matches!(error, TunnelError::Unreachable { .. }), "{error}");
-    let alone = Dialer::new(Arc::new(ProxyKey::generate().unwrap()), Arc::default());
+    let alone = TunnelDialer::new(Arc::new(ProxyKey::generate().unwrap()), Arc::default());
     let error = alone.connect(&endpoint(), 1, SOON).await.unwrap_err();
     assert_eq!(error.to_string(), "node w2 has no proxy: start `kubeleet proxy` there");
 }

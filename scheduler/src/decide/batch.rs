@@ -23,13 +23,13 @@ use super::filter::{self, EvalContext};
 use super::policy::Weights;
 use super::requirements::Requirements;
 use super::score::LoadScore;
-use super::snapshot::{PlacementTarget, RankKey, Snapshot};
+use super::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
 /// The state of placing one batch.
-pub(super) struct Batch<'a, I: Iterator<Item = RankKey>> {
-    snapshot: &'a Snapshot,
+pub(super) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
+    snapshot: &'a ClusterSnapshot,
     weights: &'a Weights,
-    /// See [`Snapshot::typical_pressure`].
+    /// See [`ClusterSnapshot::typical_pressure`].
     typical_pressure: LoadScore,
     context: EvalContext,
     /// The nodes that are not in the pool yet, in the order of the snapshot.
@@ -60,8 +60,13 @@ impl PodClass {
     }
 }
 
-impl<'a, I: Iterator<Item = RankKey>> Batch<'a, I> {
-    pub(super) fn new(snapshot: &'a Snapshot, order: I, weights: &'a Weights, context: EvalContext) -> Self {
+impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
+    pub(super) fn new(
+        snapshot: &'a ClusterSnapshot,
+        order: I,
+        weights: &'a Weights,
+        context: EvalContext,
+    ) -> Self {
         Self {
             snapshot,
             weights,

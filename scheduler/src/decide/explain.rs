@@ -13,10 +13,10 @@ use serde::Serialize;
 use super::PodRequest;
 use super::candidate::Candidate;
 use super::filter::{self, EvalContext, NodeFilter, Reason};
-use super::policy::Policy;
+use super::policy::PlacementPolicy;
 use super::requirements::Requirements;
 use super::score::{self, LoadScore, TermScore};
-use super::snapshot::Snapshot;
+use super::snapshot::ClusterSnapshot;
 
 /// How one node was evaluated for one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,9 +51,9 @@ pub struct FilterRefusal {
 /// Evaluates every node for a pod. Feasible nodes come first, then the others, each by load and then by name.
 /// The first one is where [`decide`](super::decide) would place the pod if it were alone.
 pub fn explain(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     now: RedisMillis,
-    policy: &Policy,
+    policy: &PlacementPolicy,
     pod: &PodRequest,
 ) -> Vec<NodeEvaluation> {
     let context = EvalContext { now, dead_after: policy.dead_after };
@@ -69,7 +69,7 @@ pub fn explain(
 
 fn evaluate(
     node: &Node,
-    policy: &Policy,
+    policy: &PlacementPolicy,
     typical_pressure: LoadScore,
     requirements: &Requirements,
     context: &EvalContext,
@@ -92,7 +92,7 @@ fn evaluate(
 /// Returns why no node can run a pod, the most frequent reason first. `current` maps a node's index and
 /// candidate to its candidate after what the batch has placed.
 pub(super) fn refusals<'a>(
-    snapshot: &'a Snapshot,
+    snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,
     context: &EvalContext,
     current: impl Fn(u32, &'a Candidate) -> &'a Candidate,

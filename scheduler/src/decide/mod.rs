@@ -32,14 +32,14 @@ use common::RedisMillis;
 use common::ids::{PodId, ServiceName};
 use common::pod::Refusal;
 
-use batch::{Batch, PodClass};
+use batch::{PlacementBatch, PodClass};
 use filter::EvalContext;
 
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
-pub use policy::{Policy, Weights};
+pub use policy::{PlacementPolicy, Weights};
 pub use requirements::{BoundVolume, Requirements, UnreportedVolume};
-pub use snapshot::{PlacementTarget, Snapshot};
+pub use snapshot::{ClusterSnapshot, PlacementTarget};
 
 /// A pod to be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,12 +84,17 @@ pub enum Outcome {
 /// Decides about the pods in the given order; returns one decision for each. Equal arguments give equal
 /// decisions.
 ///
-/// The snapshot does not change: [`Snapshot::commit`] what Redis accepts. Order the snapshot by the weights
-/// of the policy; otherwise the decisions are the same, but all nodes are sorted again first.
-pub fn decide(snapshot: &Snapshot, now: RedisMillis, policy: &Policy, pods: &[PodRequest]) -> Vec<Decision> {
+/// The snapshot does not change: [`ClusterSnapshot::commit`] what Redis accepts. Order the snapshot by the
+/// weights of the policy; otherwise the decisions are the same, but all nodes are sorted again first.
+pub fn decide(
+    snapshot: &ClusterSnapshot,
+    now: RedisMillis,
+    policy: &PlacementPolicy,
+    pods: &[PodRequest],
+) -> Vec<Decision> {
     let snapshot = snapshot.ordered_by(policy.weights);
     let context = EvalContext { now, dead_after: policy.dead_after };
-    let mut batch = Batch::new(&snapshot, snapshot.order(), &policy.weights, context);
+    let mut batch = PlacementBatch::new(&snapshot, snapshot.order(), &policy.weights, context);
     let mut classes = PodClasses::default();
     let decide_one = |(pod, request): (usize, &PodRequest)| {
         let outcome = match batch.place(classes.of(&request.requirements), request.name()) {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// The settings of placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct PlacementPolicy {
     /// A node whose last heartbeat is older gets no new pods. The same setting declares it dead.
     pub dead_after: Duration,
     /// How much each observation adds to a node's load.
     pub weights: Weights,
 }
 
-impl Default for Policy {
+impl Default for PlacementPolicy {
     fn default() -> Self {
         Self { dead_after: Duration::from_secs(20), weights: Weights::default() }
     }

@@ -6,7 +6,7 @@
 use common::node::{Node, Psi};
 use serde::Serialize;
 
-use super::policy::{Policy, Weights};
+use super::policy::{PlacementPolicy, Weights};
 
 /// A load, in thousandths of a point; see [`Weights`].
 pub type LoadScore = u64;
@@ -52,7 +52,7 @@ pub struct TermScore {
 ///
 /// An external worker and a kernel without PSI report no pressure. Such a node counts as if it had
 /// `typical_pressure`: if it counted as idle, it would get every pod beside a busy node.
-pub fn explain(node: &Node, policy: &Policy, typical_pressure: LoadScore) -> Vec<TermScore> {
+pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScore) -> Vec<TermScore> {
     let weights = &policy.weights;
     let used = node.used.pods;
     let slots = node.facts.capacity.pods;
@@ -129,7 +129,7 @@ mod tests {
     use crate::decide::testing::node;
 
     fn points(node: &Node, term: LoadTerm) -> LoadScore {
-        explain(node, &Policy::default(), 0).iter().find(|c| c.term == term).map_or(0, |c| c.points)
+        explain(node, &PlacementPolicy::default(), 0).iter().find(|c| c.term == term).map_or(0, |c| c.points)
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_terms_add_up_to_the_load() {
-        let policy = Policy::default();
+        let policy = PlacementPolicy::default();
         let built = node("a").pods(33, 110).psi(|psi| (psi.cpu_some, psi.io_full) = (37.0, 12.0)).build();
         for node in [built.clone(), Node { psi: None, ..built }] {
             let sum: LoadScore = explain(&node, &policy, 7_000).iter().map(|c| c.points).sum();

@@ -29,7 +29,7 @@ pub struct PlacementTarget {
 
 /// The nodes, by name and by load.
 #[derive(Debug, Clone, Default)]
-pub struct Snapshot {
+pub struct ClusterSnapshot {
     weights: Weights,
     entries: Vec<NodeEntry>,
     /// Indexes into `entries`.
@@ -64,7 +64,7 @@ pub(super) struct RankKey {
 /// Distance between the name ranks of neighbors, where possible: leaves gaps for nodes that join later.
 const NAME_RANK_STRIDE: u64 = 1 << 32;
 
-impl Snapshot {
+impl ClusterSnapshot {
     /// Returns a snapshot without nodes that is ordered by these weights. Deciding with other weights works,
     /// but sorts all nodes again each time.
     pub fn new(weights: Weights) -> Self {
@@ -272,7 +272,7 @@ mod tests {
     use crate::decide::testing::node;
 
     /// The order equals that of sorting by load and name, and all indexes are correct.
-    fn assert_consistent(snapshot: &Snapshot) {
+    fn assert_consistent(snapshot: &ClusterSnapshot) {
         let names: Vec<_> = snapshot.order().map(|key| &snapshot.at(key.index).1.name).collect();
         let mut nodes: Vec<_> = snapshot.nodes().collect();
         assert!(nodes.windows(2).all(|pair| pair[0].name < pair[1].name));
@@ -294,7 +294,7 @@ mod tests {
         fn the_order_is_consistent_after_any_changes(
             steps in prop::collection::vec((0..4u8, 0..12u8, 0..5u64), 0..60),
         ) {
-            let mut snapshot = Snapshot::new(Weights::default());
+            let mut snapshot = ClusterSnapshot::new(Weights::default());
             for (step, name, n) in steps {
                 let name = NodeName::new(format!("n{name}")).unwrap();
                 let known = snapshot.get(&name).map(|node| node.used.pods);
@@ -321,7 +321,7 @@ mod tests {
         let falling = (0..200).rev().map(|i| format!("m{i:03}"));
         // Each name lies between the last two, which uses up the gaps fastest.
         let nested = (0..100).flat_map(|i| ["a".repeat(i % 60 + 1), format!("{}b", "a".repeat(i % 60))]);
-        let mut snapshot = Snapshot::new(Weights::default());
+        let mut snapshot = ClusterSnapshot::new(Weights::default());
         for name in rising.chain(falling).chain(nested) {
             snapshot.upsert(node(&name).build());
         }
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_new_incarnation_is_a_new_target() {
-        let mut snapshot = Snapshot::new(Weights::default());
+        let mut snapshot = ClusterSnapshot::new(Weights::default());
         for incarnation in ["one", "two"] {
             let incarnation = Some(Incarnation::new(incarnation).unwrap());
             snapshot.upsert(node("a").with(|n| n.incarnation = incarnation).build());

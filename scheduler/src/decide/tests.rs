@@ -13,21 +13,21 @@ use proptest::prelude::*;
 use super::testing::{NOW, node, pod};
 use super::*;
 
-fn snapshot(nodes: &[Node]) -> Snapshot {
+fn snapshot(nodes: &[Node]) -> ClusterSnapshot {
     snapshot_by(Weights::default(), nodes)
 }
 
-fn snapshot_by(weights: Weights, nodes: &[Node]) -> Snapshot {
-    let mut snapshot = Snapshot::new(weights);
+fn snapshot_by(weights: Weights, nodes: &[Node]) -> ClusterSnapshot {
+    let mut snapshot = ClusterSnapshot::new(weights);
     nodes.iter().for_each(|node| snapshot.upsert(node.clone()));
     snapshot
 }
 
 fn place(nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
-    place_by(&Policy::default(), nodes, pods)
+    place_by(&PlacementPolicy::default(), nodes, pods)
 }
 
-fn place_by(policy: &Policy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
+fn place_by(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let decisions = decide(&snapshot_by(policy.weights, nodes), NOW, policy, pods);
     assert!(decisions.iter().enumerate().all(|(i, decision)| decision.pod == i));
     decisions.into_iter().map(|decision| node_of(&decision.outcome)).collect()
@@ -64,7 +64,7 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
 }
 
 /// Placement as simple as possible: evaluates all nodes for each pod.
-fn reference(policy: &Policy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
+fn reference(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let mut nodes = nodes.to_vec();
     let mut pressures: Vec<u64> =
         nodes.iter().filter_map(|n| Some(score::pressure_load(n.psi.as_ref()?, &policy.weights))).collect();
@@ -174,7 +174,7 @@ proptest! {
         pods in any_pods(),
         weights in any_weights(),
     ) {
-        let policy = Policy { weights, ..Policy::default() };
+        let policy = PlacementPolicy { weights, ..PlacementPolicy::default() };
         prop_assert_eq!(place_by(&policy, &nodes, &pods), reference(&policy, &nodes, &pods));
     }
 
@@ -198,9 +198,9 @@ proptest! {
     fn equal_arguments_give_equal_decisions(nodes in any_nodes(), pods in any_pods()) {
         let mut shuffled = nodes.clone();
         shuffled.reverse();
-        let once = decide(&snapshot(&nodes), NOW, &Policy::default(), &pods);
-        prop_assert_eq!(&once, &decide(&snapshot(&nodes), NOW, &Policy::default(), &pods));
-        prop_assert_eq!(&once, &decide(&snapshot(&shuffled), NOW, &Policy::default(), &pods));
+        let once = decide(&snapshot(&nodes), NOW, &PlacementPolicy::default(), &pods);
+        prop_assert_eq!(&once, &decide(&snapshot(&nodes), NOW, &PlacementPolicy::default(), &pods));
+        prop_assert_eq!(&once, &decide(&snapshot(&shuffled), NOW, &PlacementPolicy::default(), &pods));
     }
 
     /// Placing pods in one batch equals placing and committing them one by one.
@@ -209,9 +209,9 @@ proptest! {
         let mut snapshot = snapshot(&nodes);
         let mut one_by_one = Vec::new();
         for pod in &pods {
-            let decision = decide(&snapshot, NOW, &Policy::default(), std::slice::from_ref(pod)).remove(0);
+            let decision = decide(&snapshot, NOW, &PlacementPolicy::default(), std::slice::from_ref(pod)).remove(0);
             let name = node_of(&decision.outcome);
-            let evaluations = explain(&snapshot, NOW, &Policy::default(), pod);
+            let evaluations = explain(&snapshot, NOW, &PlacementPolicy::default(), pod);
             let best = evaluations.iter().find(|e| e.is_feasible()).map(|e| e.node.clone());
             prop_assert_eq!(&best, &name, "explain agrees with decide");
             if let Some(name) = &name {
@@ -227,14 +227,14 @@ proptest! {
     #[test]
     fn the_weights_of_the_snapshot_do_not_change_decisions(nodes in any_nodes(), pods in any_pods()) {
         let other = snapshot_by(Weights { pod_count: 0, cpu_some: 90_000, ..Weights::default() }, &nodes);
-        let policy = Policy::default();
+        let policy = PlacementPolicy::default();
         let decisions = decide(&other, NOW, &policy, &pods);
         prop_assert_eq!(decisions, decide(&snapshot(&nodes), NOW, &policy, &pods));
     }
 
     #[test]
     fn every_node_gives_a_reason_for_its_refusal(nodes in any_nodes(), pods in any_pods()) {
-        for decision in decide(&snapshot(&nodes), NOW, &Policy::default(), &pods) {
+        for decision in decide(&snapshot(&nodes), NOW, &PlacementPolicy::default(), &pods) {
             let Outcome::Unschedulable { refusals } = decision.outcome else { continue };
             let mut named: Vec<_> = refusals.iter().flat_map(|r| &r.nodes).map(|n| n.node.as_str()).collect();
             named.sort_unstable();
@@ -296,7 +296,8 @@ fn pods_avoid_a_node_under_pressure() {
 
 #[test]
 fn a_placement_names_the_incarnation_of_the_snapshot() {
-    let decisions = decide(&snapshot(&[node("a").build()]), NOW, &Policy::default(), &[pod(0, 0, 0)]);
+    let decisions =
+        decide(&snapshot(&[node("a").build()]), NOW, &PlacementPolicy::default(), &[pod(0, 0, 0)]);
     let Outcome::Place(target) = &decisions[0].outcome else { panic!("{decisions:?}") };
     assert_eq!(target.incarnation.as_ref().unwrap().as_str(), "1/a");
 }
@@ -305,7 +306,8 @@ fn a_placement_names_the_incarnation_of_the_snapshot() {
 fn the_policy_sets_dead_after() {
     let snapshot = snapshot(&[node("a").with(|n| n.beat = NOW - 30_000).build()]);
     for (seconds, fits) in [(29, false), (30, true)] {
-        let policy = Policy { dead_after: Duration::from_secs(seconds), ..Policy::default() };
+        let policy =
+            PlacementPolicy { dead_after: Duration::from_secs(seconds), ..PlacementPolicy::default() };
         let decisions = decide(&snapshot, NOW, &policy, &[pod(0, 0, 0)]);
         assert_eq!(node_of(&decisions[0].outcome).is_some(), fits, "{seconds}");
     }
@@ -313,7 +315,7 @@ fn the_policy_sets_dead_after() {
 
 #[test]
 fn a_cluster_without_nodes_has_its_own_reason() {
-    let decisions = decide(&Snapshot::default(), NOW, &Policy::default(), &[pod(0, 0, 0)]);
+    let decisions = decide(&ClusterSnapshot::default(), NOW, &PlacementPolicy::default(), &[pod(0, 0, 0)]);
     let Outcome::Unschedulable { refusals } = &decisions[0].outcome else { panic!("{decisions:?}") };
     assert_eq!((refusals[0].reason.as_str(), refusals.len()), ("NoNodes", 1));
 }
@@ -323,7 +325,7 @@ fn refusals_are_counted_with_few_examples_and_shared_by_a_class() {
     let mut nodes: Vec<_> = (0..30).map(|i| node(&format!("n{i:02}")).cpu(3_000, 4_000).build()).collect();
     nodes[7].cordoned = true;
     let pods: Vec<_> = (0..35).map(|i| pod(i, 1_000, 0)).collect();
-    let decisions = decide(&snapshot(&nodes), NOW, &Policy::default(), &pods);
+    let decisions = decide(&snapshot(&nodes), NOW, &PlacementPolicy::default(), &pods);
     let unschedulable: Vec<_> = decisions
         .iter()
         .filter_map(|decision| match &decision.outcome {
@@ -350,7 +352,7 @@ fn explain_lists_the_best_node_first_and_refusing_nodes_last() {
         node("b").pods(20, 110).build(),
         node("c").pods(10, 110).build(),
     ];
-    let evaluations = explain(&snapshot(&nodes), NOW, &Policy::default(), &pod(0, 0, 0));
+    let evaluations = explain(&snapshot(&nodes), NOW, &PlacementPolicy::default(), &pod(0, 0, 0));
     assert_eq!(evaluations.iter().map(|e| e.node.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
     assert_eq!(evaluations.iter().map(NodeEvaluation::is_feasible).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(evaluations[2].refusals[0].reason.as_str(), "Cordoned");

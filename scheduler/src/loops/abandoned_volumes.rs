@@ -13,7 +13,7 @@ use common::store::{RemoveVolumeOutcome, Store, StoreError};
 use common::volume::{Volume, VolumeScope, VolumeState};
 
 use crate::SchedulerContext;
-use crate::loop_lease::{LoopLease, Standing};
+use crate::loop_lease::{LeaseStanding, LoopLease};
 
 /// Between two passes.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -33,9 +33,9 @@ impl Loop for AbandonedVolumeLoop {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         match self.lease.acquire().await? {
-            Standing::Without => {}
-            Standing::New => self.counted_at = Instant::now(),
-            Standing::Kept => {
+            LeaseStanding::Without => {}
+            LeaseStanding::New => self.counted_at = Instant::now(),
+            LeaseStanding::Kept => {
                 let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
                 // What is lost of a pass that fails prolongs the time.
                 self.counted_at = Instant::now();

@@ -19,7 +19,7 @@ use common::store::{Store, StoreError, Subscription, TickOutcome, channel};
 
 use crate::SchedulerContext;
 use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};
-use crate::loop_lease::{LoopLease, Standing};
+use crate::loop_lease::{LeaseStanding, LoopLease};
 
 const LEASE_TIME: Duration = Duration::from_secs(4);
 /// Between two looks at all services for crons of which no hint came.
@@ -49,12 +49,12 @@ impl Loop for CronLoop {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         match self.lease.acquire().await? {
-            Standing::Kept => {}
-            Standing::New => {
+            LeaseStanding::Kept => {}
+            LeaseStanding::New => {
                 tracing::debug!("this scheduler now creates the jobs of crons");
                 self.next_pass_at = Instant::now();
             }
-            Standing::Without => {
+            LeaseStanding::Without => {
                 self.crons.clear();
                 return Ok(Next::Rest);
             }

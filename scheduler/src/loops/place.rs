@@ -23,7 +23,7 @@ use common::store::{
 
 use crate::SchedulerContext;
 use crate::apply::{AssignResult, Executor, unschedulable_message};
-use crate::decide::{Outcome, PodRequest, Policy, decide};
+use crate::decide::{Outcome, PlacementPolicy, PodRequest, decide};
 use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;
@@ -56,7 +56,7 @@ pub(crate) struct PlacementLoop {
     store: Store,
     id: SchedulerId,
     queue_block: Duration,
-    policy: Policy,
+    policy: PlacementPolicy,
     view: ClusterView,
     /// The blocking end of `sq`. None while a wait is under way, and after an error: dropping a wait must
     /// also drop its connection.
@@ -119,7 +119,7 @@ impl Loop for PlacementLoop {
 
 impl PlacementLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
-        let policy = Policy { dead_after: context.timings.dead_after, ..Policy::default() };
+        let policy = PlacementPolicy { dead_after: context.timings.dead_after, ..PlacementPolicy::default() };
         Self {
             store: context.store.clone(),
             id: context.id.clone(),

@@ -23,13 +23,13 @@ use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, cha
 use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
-use crate::loop_lease::{LoopLease, Standing};
+use crate::loop_lease::{LeaseStanding, LoopLease};
 use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue, settle_times};
 use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::plan::{ReplicaSlot, is_replacing, plan};
-use crate::reconcile::replacements::{Replacements, Seen};
+use crate::reconcile::replacements::{Replacements, SeenService};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::unlisted;
 
@@ -91,7 +91,7 @@ pub(crate) struct ReconcileLoop {
 
 /// What one plan of a service has led to.
 struct PlannedStep {
-    seen: Seen,
+    seen: SeenService,
     /// Whether another plan is needed at once.
     needs_another: bool,
     /// Pods that may have lost their payload.
@@ -103,12 +103,12 @@ impl Loop for ReconcileLoop {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         match self.lease.acquire().await? {
-            Standing::Kept => {}
-            Standing::New => {
+            LeaseStanding::Kept => {}
+            LeaseStanding::New => {
                 tracing::debug!("this scheduler now reconciles services");
                 self.next_pass_at = Instant::now();
             }
-            Standing::Without => {
+            LeaseStanding::Without => {
                 self.forget_hints();
                 return Ok(Next::Rest);
             }
@@ -245,7 +245,7 @@ impl ReconcileLoop {
     fn note_replacement(
         &mut self,
         name: &ServiceName,
-        result: Result<Seen, StoreError>,
+        result: Result<SeenService, StoreError>,
     ) -> Result<(), StoreError> {
         let seen = result.as_ref().copied().unwrap_or_default();
         self.replacements.note(name, seen, Instant::now());
@@ -397,7 +397,7 @@ impl ReconcileLoop {
         name: &ServiceName,
         observed: Option<&ObservedState>,
         sums: &mut PassSums,
-    ) -> Result<Seen, StoreError> {
+    ) -> Result<SeenService, StoreError> {
         let only_time;
         let observed = match observed {
             Some(observed) => observed,
@@ -409,7 +409,7 @@ impl ReconcileLoop {
         };
         let mut has_acted = false;
         for round in 1.. {
-            let Some(service) = self.store.service(name).await? else { return Ok(Seen::default()) };
+            let Some(service) = self.store.service(name).await? else { return Ok(SeenService::default()) };
             if round == 1 && service.lacks_routes && service.state == ServiceState::Active {
                 self.restore_routes(&service).await?;
                 continue;
@@ -417,7 +417,7 @@ impl ReconcileLoop {
             if service.kind() == Kind::Cron {
                 let has_acted = end_cron(&self.store, &service).await?;
                 sums.add_spec(&service.spec_id);
-                return Ok(Seen { is_replacing: has_acted, has_acted, look_again_in: None });
+                return Ok(SeenService { is_replacing: has_acted, has_acted, look_again_in: None });
             }
             let (mut slots, mut unreadable) = read_slots(&self.store, &service).await?;
             if round == 1 && unlisted::restore(&self.store, &service, &slots, observed, sums).await? {
@@ -436,10 +436,10 @@ impl ReconcileLoop {
                 sums.add_slots(&slots);
                 sums.add_spec(&spec);
                 sums.suspects.extend(step.suspects);
-                return unreadable.map_or(Ok(Seen { has_acted, ..step.seen }), Err);
+                return unreadable.map_or(Ok(SeenService { has_acted, ..step.seen }), Err);
             }
         }
-        Ok(Seen::default())
+        Ok(SeenService::default())
     }
 
     /// An API of a version before has changed the service, and does not know all that its record has: until
@@ -468,7 +468,7 @@ impl ReconcileLoop {
         let plan = plan(service, slots, observed);
         let has_acted = !plan.is_complete();
         let needs_another = has_acted && carry_out(&self.store, service, &plan).await?;
-        let seen = Seen { is_replacing: is_replacing(service, slots), has_acted, look_again_in: None };
+        let seen = SeenService { is_replacing: is_replacing(service, slots), has_acted, look_again_in: None };
         Ok(PlannedStep { seen, needs_another, suspects: plan.requeue })
     }
 
@@ -487,7 +487,7 @@ impl ReconcileLoop {
         let has_acted = !plan.is_complete();
         let needs_another = has_acted && carry_out_job(&self.store, &service, &plan).await?;
         let look_again_in = look_again_in(&plan, needs_another, observed.now);
-        let seen = Seen { is_replacing: false, has_acted, look_again_in };
+        let seen = SeenService { is_replacing: false, has_acted, look_again_in };
         Ok(PlannedStep { seen, needs_another, suspects: plan.pods.requeue })
     }
 

@@ -21,7 +21,7 @@ const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
 /// What one reconciliation has seen of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenService {
     /// Whether pods of an older generation are left.
     pub(crate) is_replacing: bool,
     /// Whether there was something to do.
@@ -39,7 +39,7 @@ pub(crate) struct Replacements {
 
 impl Replacements {
     /// Plans the next look at a service, if there is to be one.
-    pub(crate) fn note(&mut self, name: &ServiceName, seen: Seen, now: Instant) {
+    pub(crate) fn note(&mut self, name: &ServiceName, seen: SeenService, now: Instant) {
         if let Some(wait) = seen.look_again_in {
             let wait = wait.clamp(MIN_WAIT, MAX_PLANNED_WAIT);
             self.checks.insert(name.clone(), (wait, Some(now + wait)));
@@ -84,8 +84,8 @@ mod tests {
     fn a_replacement_is_looked_at_soon_after_each_step_and_less_often_while_it_does_not_go_on() {
         let (mut replacements, begin) = (Replacements::default(), Instant::now());
         let name = ServiceName::new("web").unwrap();
-        let step = Seen { is_replacing: true, has_acted: true, look_again_in: None };
-        let nothing = Seen { is_replacing: true, has_acted: false, look_again_in: None };
+        let step = SeenService { is_replacing: true, has_acted: true, look_again_in: None };
+        let nothing = SeenService { is_replacing: true, has_acted: false, look_again_in: None };
         let mut waits = Vec::new();
         for seen in [step, nothing, nothing, step] {
             replacements.note(&name, seen, begin);
@@ -97,7 +97,7 @@ mod tests {
         assert!(replacements.take_due(begin).is_empty());
         assert_eq!(replacements.take_due(begin + MAX_WAIT).len(), 1);
         assert_eq!((replacements.next_due(), replacements.take_due(begin + MAX_WAIT).len()), (None, 0));
-        replacements.note(&name, Seen::default(), begin);
+        replacements.note(&name, SeenService::default(), begin);
         assert_eq!(replacements.next_due(), None);
     }
 }

@@ -15,7 +15,7 @@ use common::spec::OnFailure;
 use common::store::ReplacedPod;
 
 use super::plan::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
-use super::rollout::{self, Verdict, is_past_delay};
+use super::rollout::{self, RolloutVerdict, is_past_delay};
 
 /// The next step.
 #[derive(Debug, Default, PartialEq)]
@@ -29,10 +29,10 @@ pub(super) struct Replacing {
 }
 
 /// The pods of one replica whose records can be read, at most two.
-type Pods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
+type ReplicaPods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
 
 /// What may still be done in this step.
-struct Budget {
+struct StepBudget {
     /// How many replicas may be taken out of service.
     unavailable: usize,
     /// How many replicas may get a second pod.
@@ -41,9 +41,9 @@ struct Budget {
     canary: usize,
 }
 
-impl Budget {
-    fn of(service: &Service, replicas: &[Pods<'_>], desired: u32, now: RedisMillis) -> Self {
-        let count = |is_counted: &dyn Fn(&Pods<'_>) -> bool| {
+impl StepBudget {
+    fn of(service: &Service, replicas: &[ReplicaPods<'_>], desired: u32, now: RedisMillis) -> Self {
+        let count = |is_counted: &dyn Fn(&ReplicaPods<'_>) -> bool| {
             replicas.iter().filter(|replica| is_counted(replica)).count()
         };
         let desired = desired as usize;
@@ -65,7 +65,7 @@ impl Budget {
 /// Plans the next step. The highest replicas go first.
 pub(super) fn plan(service: &Service, slots: &[ReplicaSlot], desired: u32, now: RedisMillis) -> Replacing {
     let replicas = by_replica(slots, desired);
-    let mut budget = Budget::of(service, &replicas, desired, now);
+    let mut budget = StepBudget::of(service, &replicas, desired, now);
     let mut plan = Replacing::default();
     for replica in replicas.iter().rev() {
         let other = |slot: &ReplicaSlot| replica.iter().find(|(other, _)| other.slot != slot.slot);
@@ -79,7 +79,7 @@ pub(super) fn plan(service: &Service, slots: &[ReplicaSlot], desired: u32, now: 
     plan
 }
 
-fn replace_only_pod(slot: &ReplicaSlot, pod: &PodRecord, budget: &mut Budget, plan: &mut Replacing) {
+fn replace_only_pod(slot: &ReplicaSlot, pod: &PodRecord, budget: &mut StepBudget, plan: &mut Replacing) {
     if budget.canary == 0 {
         return;
     }
@@ -128,7 +128,7 @@ pub(super) fn second_of_equals(
     slots: &[ReplicaSlot],
     desired: u32,
 ) -> impl Iterator<Item = PodStop> {
-    let surplus = |replica: Pods<'_>| {
+    let surplus = |replica: ReplicaPods<'_>| {
         let [first, second] = replica[..] else { return None };
         let are_equals = [first, second].iter().all(|(_, pod)| !is_old(service, pod) && !is_ending(pod));
         let only_second_serves = is_in_service(second.1) && !is_in_service(first.1);
@@ -139,8 +139,8 @@ pub(super) fn second_of_equals(
     found.into_iter()
 }
 
-fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<Pods<'_>> {
-    let wanted: Pods<'_> = pods(slots).filter(|(slot, _)| slot.slot.replica < desired).collect();
+fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
+    let wanted: ReplicaPods<'_> = pods(slots).filter(|(slot, _)| slot.slot.replica < desired).collect();
     wanted.chunk_by(|(a, _), (b, _)| a.slot.replica == b.slot.replica).map(<[_]>::to_vec).collect()
 }
 
@@ -150,10 +150,10 @@ fn allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
         return is_in_service(pod);
     };
     match rollout::verdict(service, &policy, pod, now) {
-        Verdict::Good => is_past_delay(&policy, pod, now),
+        RolloutVerdict::Good => is_past_delay(&policy, pod, now),
         // Where bad ones are accepted, there is nothing to wait for.
-        Verdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
-        Verdict::Young => false,
+        RolloutVerdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
+        RolloutVerdict::Young => false,
     }
 }
 

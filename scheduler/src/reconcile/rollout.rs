@@ -24,7 +24,7 @@ const BAD_REASONS: [&str; 5] =
 
 /// What a new pod shows of its generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RolloutVerdict {
     /// It was ready for long enough.
     Good,
     /// It is not known yet.
@@ -65,9 +65,9 @@ pub(crate) fn verdict(
     policy: &UpdatePolicy,
     pod: &PodRecord,
     now: RedisMillis,
-) -> Verdict {
+) -> RolloutVerdict {
     if pod.phase == Phase::Succeeded || (pod.is_ready() && is_for(ready_since(pod), policy.monitor(), now)) {
-        return Verdict::Good;
+        return RolloutVerdict::Good;
     }
     // Until its record says so, it has its former generation.
     if pod.generation < service.generation || pod.kept_at.is_some() {
@@ -75,10 +75,13 @@ pub(crate) fn verdict(
     }
     let name = name_of(pod);
     if pod.phase == Phase::Failed || BAD_REASONS.contains(&pod.reason.as_str()) {
-        return Verdict::Bad(format!("{name}: {}", what_it_says(pod)));
+        return RolloutVerdict::Bad(format!("{name}: {}", what_it_says(pod)));
     }
     if pod.restarts > 0 {
-        return Verdict::Bad(with_last_output(pod, format!("{name} was restarted ({})", pod.restarts)));
+        return RolloutVerdict::Bad(with_last_output(
+            pod,
+            format!("{name} was restarted ({})", pod.restarts),
+        ));
     }
     in_time(pod, pod.created_at, now)
 }
@@ -89,13 +92,17 @@ fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
 
 /// Returns `Young` for a pod that is not good yet while it has time, counted from `since`, and `Bad` after
 /// that.
-fn in_time(pod: &PodRecord, since: RedisMillis, now: RedisMillis) -> Verdict {
+fn in_time(pod: &PodRecord, since: RedisMillis, now: RedisMillis) -> RolloutVerdict {
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
     if pod.is_ready() || is_leaving || !is_for(since, PROGRESS_DEADLINE, now) {
-        return Verdict::Young;
+        return RolloutVerdict::Young;
     }
     let minutes = PROGRESS_DEADLINE.as_secs() / 60;
-    Verdict::Bad(format!("{} is not ready after {minutes} minutes: {}", name_of(pod), what_it_says(pod)))
+    RolloutVerdict::Bad(format!(
+        "{} is not ready after {minutes} minutes: {}",
+        name_of(pod),
+        what_it_says(pod)
+    ))
 }
 
 fn name_of(pod: &PodRecord) -> String {
@@ -119,9 +126,9 @@ pub(crate) fn step<'a>(
     let (mut good, mut bad) = (0, Vec::new());
     for pod in new {
         match verdict(service, &policy, pod, now) {
-            Verdict::Good => good += 1,
-            Verdict::Young => {}
-            Verdict::Bad(why) => bad.push(why),
+            RolloutVerdict::Good => good += 1,
+            RolloutVerdict::Young => {}
+            RolloutVerdict::Bad(why) => bad.push(why),
         }
     }
     let desired = service.replicas as usize;
@@ -260,9 +267,9 @@ mod tests {
         ] {
             let verdict = verdict(&service(1, 2, ServiceState::Active), &policy, &pod, NOW);
             let word = match &verdict {
-                Verdict::Good => "good",
-                Verdict::Young => "young",
-                Verdict::Bad(_) => "bad",
+                RolloutVerdict::Good => "good",
+                RolloutVerdict::Young => "young",
+                RolloutVerdict::Bad(_) => "bad",
             };
             assert_eq!(word, expected, "{case}: {verdict:?}");
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubeleet_tests::cluster::Daemon;
+use kubeleet_tests::cluster::DaemonProcess;
 use testkit::eventually::eventually_within;
 
 use crate::fault_runner::FaultRunner;
@@ -17,7 +17,7 @@ const FROZEN_FOR: Duration = Duration::from_millis(2500);
 /// How long the pods of a dead node take to run elsewhere.
 const MOVE_TIME: Duration = Duration::from_secs(4);
 
-type Daemons = fn(&mut Stack) -> &mut Vec<Daemon>;
+type Daemons = fn(&mut Stack) -> &mut Vec<DaemonProcess>;
 
 const KINDS: [(&str, Daemons); 3] = [
     ("api", |stack| &mut stack.apis),

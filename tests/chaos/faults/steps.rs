@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::cluster::Daemon;
+use kubeleet_tests::cluster::DaemonProcess;
 use kubeleet_tests::steps::{API, DOCKER, SCHEDULER, WORKER};
 
 use super::background_load::BackgroundLoad;
@@ -22,7 +22,7 @@ pub async fn run(runner: &mut FaultRunner) {
     let (reached_now, total_now) = (&mut reached, &mut total);
     let round = async |stack: &mut Stack, _: usize| {
         // With other schedulers the first one would not make all of its calls.
-        stack.schedulers[1..].iter_mut().for_each(Daemon::kill);
+        stack.schedulers[1..].iter_mut().for_each(DaemonProcess::kill);
         let background_load = BackgroundLoad::start(stack);
         let has_engine = stack.engine.is_some();
         let Stack { apis, schedulers, workers, .. } = stack;
@@ -36,7 +36,7 @@ pub async fn run(runner: &mut FaultRunner) {
         );
         *reached_now += api + scheduler + worker + engine;
         *total_now += 2 * (API.len() + SCHEDULER.len() + WORKER.len() + docker_steps.len());
-        stack.schedulers[1..].iter_mut().for_each(Daemon::start_again);
+        stack.schedulers[1..].iter_mut().for_each(DaemonProcess::start_again);
         background_load.stop().await;
     };
     runner.round("abort at a failpoint", 1, round).await;
@@ -49,7 +49,7 @@ pub async fn run(runner: &mut FaultRunner) {
 }
 
 /// For each failpoint, starts the process with it and waits until the process aborts. Returns how many did.
-async fn abort_at_each(daemon: &mut Daemon, calls: &[&str], missed: &Mutex<Vec<String>>) -> usize {
+async fn abort_at_each(daemon: &mut DaemonProcess, calls: &[&str], missed: &Mutex<Vec<String>>) -> usize {
     let mut reached = 0;
     for call in calls {
         for side in ["before", "after"] {

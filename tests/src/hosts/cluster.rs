@@ -11,9 +11,9 @@ use testkit::ChildGuard;
 use testkit::eventually::eventually_within;
 use testkit::sentinel::check_complete;
 
-use super::{Host, Hosts};
+use super::{Host, TestHosts};
 use crate::invariants::Running;
-use crate::{Daemon, Docker, Http, Timing};
+use crate::{ClusterTiming, DaemonProcess, Docker, Http};
 
 /// How long the whole cluster may take to come up on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,11 +22,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct HostCluster {
     /// The engines, in the order of the hosts.
     engines: Vec<Docker>,
-    daemons: Vec<Daemon>,
+    daemons: Vec<DaemonProcess>,
     _redis: Vec<ChildGuard>,
     /// The hosts.
-    pub hosts: Hosts,
-    timing: Timing,
+    pub hosts: TestHosts,
+    timing: ClusterTiming,
 }
 
 /// Prints the logs of its Redis servers and Sentinels if the test failed.
@@ -54,9 +54,9 @@ impl Drop for HostCluster {
 
 impl HostCluster {
     /// Starts it, and waits until every node is ready. None where hosts are not possible; see
-    /// [`Hosts::start`].
-    pub async fn start(timing: Timing) -> Option<Self> {
-        let hosts = Hosts::start(3).await?;
+    /// [`TestHosts::start`].
+    pub async fn start(timing: ClusterTiming) -> Option<Self> {
+        let hosts = TestHosts::start(3).await?;
         let mut redis = Vec::new();
         for host in hosts.all() {
             redis.push(start_redis(host, hosts.host(0)));
@@ -90,7 +90,7 @@ impl HostCluster {
         Some(cluster)
     }
 
-    fn start_daemon(&self, index: usize, command: &str) -> Daemon {
+    fn start_daemon(&self, index: usize, command: &str) -> DaemonProcess {
         let addresses: Vec<_> =
             self.hosts.all().iter().map(|host| format!("{}:26379", host.address())).collect();
         let redis = format!("redis+sentinel://{}/mymaster", addresses.join(","));
@@ -114,9 +114,9 @@ impl Host {
         &self,
         command: &str,
         redis: &str,
-        timing: Timing,
+        timing: ClusterTiming,
         settings: &[(&str, &str)],
-    ) -> Daemon {
+    ) -> DaemonProcess {
         let path = |name: &str| self.folder().join(name).display().to_string();
         let mut environment: BTreeMap<String, String> = [
             ("KUBELEET_REDIS_URL", redis.to_owned()),
@@ -135,7 +135,7 @@ impl Host {
         environment.extend(timing.map(|(name, value)| (format!("KUBELEET_{name}"), (*value).to_owned())));
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let log = self.folder().join(format!("{command}.log"));
-        Daemon::start_within(&self.entry(), command, environment, log)
+        DaemonProcess::start_within(&self.entry(), command, environment, log)
     }
 }
 

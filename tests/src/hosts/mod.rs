@@ -19,7 +19,7 @@ use self::host::Namespaces;
 pub use self::host::{Host, Neighbour};
 
 /// Hosts on a switch, and the machine they run on as one more member that is never cut off.
-pub struct Hosts {
+pub struct TestHosts {
     hosts: Vec<Host>,
     net: String,
     machine: String,
@@ -32,7 +32,7 @@ const NEIGHBOUR: u8 = 200;
 /// The programs that make a host.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
-impl Hosts {
+impl TestHosts {
     /// Starts `count` hosts with their engines, which have the test image. None where this is not possible;
     /// the test is reported as skipped then.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use common::ids::{NodeName, PodId};
 use kubeleet_tests::Keyspace;
 use kubeleet_tests::in_process::InProcessCluster;
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -94,7 +94,7 @@ fn kind_type(key: &str) -> &'static str {
 
 fn fields(keyspace: &Keyspace, key: &str) -> Vec<String> {
     match keyspace.get(key) {
-        Some(Entry::Hash(fields)) => fields.keys().cloned().collect(),
+        Some(KeyEntry::Hash(fields)) => fields.keys().cloned().collect(),
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kubeleet_tests::Keyspace;
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -140,11 +140,11 @@ impl Writer {
         }
         let key = self.key(keys);
         let mut value = match keyspace.get(&key) {
-            Some(Entry::Hash(fields)) => {
+            Some(KeyEntry::Hash(fields)) => {
                 let all: Vec<&Vec<u8>> = fields.values().collect();
                 all.choose(&mut self.random).map(|value| value.to_vec()).unwrap_or_default()
             }
-            Some(Entry::Text(text)) => text.clone(),
+            Some(KeyEntry::Text(text)) => text.clone(),
             entry => self.element(entry),
         };
         self.mutate(&mut value);
@@ -165,12 +165,12 @@ impl Writer {
     }
 
     /// An element of a list, set or sorted set, or a field of a hash.
-    fn element(&mut self, entry: Option<&Entry>) -> Vec<u8> {
+    fn element(&mut self, entry: Option<&KeyEntry>) -> Vec<u8> {
         let elements: Vec<Vec<u8>> = match entry {
-            Some(Entry::List(elements)) => elements.clone(),
-            Some(Entry::Set(elements)) => elements.iter().cloned().collect(),
-            Some(Entry::Hash(fields)) => fields.keys().map(|field| field.clone().into_bytes()).collect(),
-            Some(Entry::Sorted(members)) => {
+            Some(KeyEntry::List(elements)) => elements.clone(),
+            Some(KeyEntry::Set(elements)) => elements.iter().cloned().collect(),
+            Some(KeyEntry::Hash(fields)) => fields.keys().map(|field| field.clone().into_bytes()).collect(),
+            Some(KeyEntry::Sorted(members)) => {
                 members.keys().map(|member| member.clone().into_bytes()).collect()
             }
             _ => Vec::new(),

@@ -1,6 +1,6 @@
 //! The wrong values of a key, as commands. Pure.
 
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 
 /// A command of Redis.
 pub(crate) type Command = Vec<Vec<u8>>;
@@ -37,14 +37,14 @@ fn of_type(kind: &str, key: &[u8]) -> Command {
 }
 
 /// The type of a key, as `TYPE` names it.
-pub(crate) fn type_of(entry: &Entry) -> &'static str {
+pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     match entry {
-        Entry::Text(_) => "string",
-        Entry::List(_) => "list",
-        Entry::Set(_) => "set",
-        Entry::Hash(_) => "hash",
-        Entry::Sorted(_) => "zset",
-        Entry::Stream(_) => "stream",
+        KeyEntry::Text(_) => "string",
+        KeyEntry::List(_) => "list",
+        KeyEntry::Set(_) => "set",
+        KeyEntry::Hash(_) => "hash",
+        KeyEntry::Sorted(_) => "zset",
+        KeyEntry::Stream(_) => "stream",
     }
 }
 

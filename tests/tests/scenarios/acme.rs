@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use kubeleet_tests::cluster::{Cluster, Daemon, Timing};
+use kubeleet_tests::cluster::{Cluster, ClusterTiming, DaemonProcess};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::pebble::{Pebble, has_pebble};
 use serde_json::{Value, json};
@@ -21,11 +21,11 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// Proxies on addresses of their own, which listen on the same ports, and the authority.
 struct Site {
     cluster: Cluster,
-    api: Daemon,
+    api: DaemonProcess,
     pebble: Pebble,
     root: PathBuf,
     tls_port: u16,
-    proxies: Vec<Daemon>,
+    proxies: Vec<DaemonProcess>,
 }
 
 fn address(proxy: usize) -> Ipv4Addr {
@@ -34,7 +34,7 @@ fn address(proxy: usize) -> Ipv4Addr {
 
 impl Site {
     async fn start(proxies: usize, validity: Duration, environment: &[(&str, &str)]) -> Self {
-        let cluster = Cluster::new(Timing::Short).await;
+        let cluster = Cluster::new(ClusterTiming::Short).await;
         let folder = cluster.folder().to_owned();
         let pebble = Pebble::start(&folder, validity, environment).await;
         let key = folder.join("secret-key");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Redis, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, Redis};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -13,7 +13,7 @@ use crate::SOON;
 #[tokio::test(flavor = "multi_thread")]
 async fn two_apis_serve_the_same() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (mut first, second) = (cluster.api().await, cluster.api().await);
     let (_scheduler, _worker) = (cluster.scheduler(), cluster.worker("w1", "sim"));
     let (one, other) = (first.http(), second.http());
@@ -37,7 +37,7 @@ async fn two_apis_serve_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_the_token_are_refused() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api_with(&[("KUBELEET_TOKEN", "a very secret one")]).await;
     let anonymous = api.http();
     for (method, path) in [
@@ -63,7 +63,7 @@ async fn requests_without_the_token_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_streamed_in_order_and_the_stream_can_be_resumed() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler, _worker) = (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "sim"));
     let http = api.http();
     let mut stream = http.stream("/event?tail=0").await;
@@ -89,7 +89,7 @@ async fn events_are_streamed_in_order_and_the_stream_can_be_resumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_reports_that_redis_is_unavailable_and_recovers() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, mut scheduler, mut worker) =
         (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "sim"));
     let http = api.http();
@@ -117,7 +117,7 @@ async fn the_api_reports_that_redis_is_unavailable_and_recovers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unconfirmed_write_is_confirmed_later_and_an_event_reports_it() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let replica = Redis::start_with(&["--replicaof", "127.0.0.1", &cluster.redis.port().to_string()]).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let ending = cluster.api_with(&[("KUBELEET_FAILPOINT", "redis.WAIT.before")]).await;
@@ -158,7 +158,7 @@ async fn an_unconfirmed_write_is_confirmed_later_and_an_event_reports_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_is_healthy_while_it_renews_its_lease() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let reports = async |code: i32, message: &str| {
         eventually_within(SOON, &format!("the health check ends with {code} {message}"), || async {
             let healthcheck = cluster.healthcheck("scheduler");
@@ -187,7 +187,7 @@ async fn a_scheduler_is_healthy_while_it_renews_its_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_redis_lost_everything_pods_run_on_and_with_its_id_the_cluster_works_again() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let worker = cluster.worker("w1", "process");
     let http = api.http();
@@ -228,7 +228,7 @@ async fn after_redis_lost_everything_pods_run_on_and_with_its_id_the_cluster_wor
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_specification_replaces_the_pods_a_few_at_a_time() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler, _worker) =
         (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "process"));
     let http = api.http();
@@ -252,7 +252,7 @@ async fn a_changed_specification_replaces_the_pods_a_few_at_a_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cordoned_node_keeps_its_pods_and_gets_no_new_ones() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "sim", 10));
     let http = api.http();

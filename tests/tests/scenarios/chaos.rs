@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::invariants::violations;
-use kubeleet_tests::{Cluster, Daemon, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
 use rand::RngExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -69,7 +69,7 @@ async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWr
 
 /// Kills and restarts one daemon after the other. Sometimes it freezes one for longer than it takes to
 /// declare a node dead.
-async fn inject_faults(mut daemons: Vec<Daemon>, until: Instant) -> (Vec<Daemon>, usize) {
+async fn inject_faults(mut daemons: Vec<DaemonProcess>, until: Instant) -> (Vec<DaemonProcess>, usize) {
     let mut rng = StdRng::seed_from_u64(7);
     let mut kills = 0;
     while Instant::now() < until {
@@ -77,7 +77,7 @@ async fn inject_faults(mut daemons: Vec<Daemon>, until: Instant) -> (Vec<Daemon>
         let pause = Duration::from_millis(rng.random_range(50..600));
         if rng.random_range(0..12) == 0 {
             daemons[which].freeze();
-            tokio::time::sleep(Timing::Short.dead_after() + Duration::from_secs(2)).await;
+            tokio::time::sleep(ClusterTiming::Short.dead_after() + Duration::from_secs(2)).await;
             daemons[which].thaw();
         } else {
             daemons[which].kill();
@@ -93,11 +93,11 @@ async fn inject_faults(mut daemons: Vec<Daemon>, until: Instant) -> (Vec<Daemon>
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_minute_of_kills_exactly_the_acknowledged_services_run() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let docker = Docker::find(&cluster.prefix).await;
     let runtimes = if docker.is_some() { ["docker", "process", "process"] } else { ["process"; 3] };
     let apis = [cluster.api().await, cluster.api().await];
-    let https: Vec<Http> = apis.iter().map(Daemon::http).collect();
+    let https: Vec<Http> = apis.iter().map(DaemonProcess::http).collect();
     let mut daemons = Vec::from(apis);
     daemons.extend(["scheduler-1", "scheduler-2"].map(|name| cluster.scheduler_named(name)));
     for (short, runtime) in ["w1", "w2", "w3"].into_iter().zip(runtimes) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::docker::{Docker, IMAGE, SAMPLE_IMAGE};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -14,7 +14,7 @@ use crate::SOON;
 #[tokio::test(flavor = "multi_thread")]
 async fn three_replicas_are_spread_over_two_nodes() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
@@ -64,7 +64,7 @@ async fn three_replicas_are_spread_over_two_nodes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_containers_of_pods_that_have_ended_go_with_their_service() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
@@ -94,7 +94,7 @@ async fn the_containers_of_pods_that_have_ended_go_with_their_service() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_lpush_line_starts_one_container_despite_repetition_and_kills() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let mut worker = cluster.worker("w1", "docker");
     let queue = format!("pq:{}", cluster.node("w1"));
@@ -137,7 +137,7 @@ async fn the_documented_lpush_line_starts_one_container_despite_repetition_and_k
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_killed_during_a_start_finds_its_container_again() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let mut worker = cluster.worker("w1", "docker");
     let queue = format!("pq:{}", cluster.node("w1"));
@@ -158,7 +158,7 @@ async fn a_worker_killed_during_a_start_finds_its_container_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_was_removed_by_hand_is_started_again() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler, _worker) =
         (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "docker"));
@@ -178,7 +178,7 @@ async fn a_container_that_was_removed_by_hand_is_started_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_image_is_reported_with_the_engines_message_and_delays_no_other_pod() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let worker = cluster.worker_with("w1", "docker", &[("KUBELEET_START_CONCURRENCY", "1")]);
@@ -207,7 +207,7 @@ async fn a_missing_image_is_reported_with_the_engines_message_and_delays_no_othe
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_loop_is_reported_and_backs_off() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let worker = cluster.worker_with("w1", "docker", &[("KUBELEET_RESTART_BACKOFF", "500ms")]);
@@ -241,7 +241,7 @@ async fn a_crash_loop_is_reported_and_backs_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_are_read_and_followed_through_the_api() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler, _worker) =
         (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "docker"));
@@ -274,7 +274,7 @@ async fn logs_are_read_and_followed_through_the_api() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_containers_of_a_pod_share_one_network_and_one_that_crashes_keeps_the_pod() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _worker = cluster.small_worker("w1", "docker", 6);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::{alone, beside_others};
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
@@ -19,7 +19,7 @@ async fn pods_on(cluster: &Cluster, short: &str) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_declared_dead() {
     let _lock = alone().await;
-    let cluster = Cluster::new(Timing::Default).await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut killed_worker = cluster.small_worker("w1", "process", 8);
     let _other = cluster.small_worker("w2", "process", 8);
@@ -55,7 +55,7 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_the_usual_silence() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Medium).await;
+    let cluster = Cluster::new(ClusterTiming::Medium).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let (mut killed, _other) = (cluster.worker("w1", "process"), cluster.worker("w2", "process"));
     let http = api.http();
@@ -91,7 +91,7 @@ async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_th
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut former = cluster.worker("former", "process");
     let http = api.http();
@@ -119,7 +119,7 @@ async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_returning_worker_stops_the_pods_that_have_moved() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let frozen = cluster.small_worker("w1", "docker", 8);
@@ -152,7 +152,7 @@ async fn a_returning_worker_stops_the_pods_that_have_moved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_must_not_run_twice_is_stopped_at_the_fence_before_it_starts_elsewhere() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let (first, _second) = (cluster.worker("w1", "process"), cluster.worker("w2", "process"));
     let http = api.http();
@@ -192,7 +192,7 @@ async fn a_pod_that_must_not_run_twice_is_stopped_at_the_fence_before_it_starts_
 #[tokio::test(flavor = "multi_thread")]
 async fn keep_pods_run_on_while_redis_is_unavailable() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
     let http = api.http();
@@ -206,7 +206,7 @@ async fn keep_pods_run_on_while_redis_is_unavailable() {
     let mut before = cluster.processes.leaders();
     cluster.redis.freeze();
     // Longer than the fence and the death of a node.
-    tokio::time::sleep(Timing::Short.dead_after() * 2).await;
+    tokio::time::sleep(ClusterTiming::Short.dead_after() * 2).await;
     let mut during = cluster.processes.leaders();
     cluster.redis.thaw();
     cluster
@@ -227,7 +227,7 @@ async fn keep_pods_run_on_while_redis_is_unavailable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_worker_finds_its_pods_and_restarts_none() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut worker = cluster.worker("w1", "process");
     let http = api.http();

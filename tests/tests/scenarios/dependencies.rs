@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, Http};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -54,7 +54,7 @@ async fn until_waits(http: &Http, service: &str, message: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn services_are_started_in_their_order_also_after_everything_was_down() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Medium).await;
+    let cluster = Cluster::new(ClusterTiming::Medium).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut worker = cluster.worker_with("w1", "docker", &[("KUBELEET_RESTART_BACKOFF", "500ms")]);

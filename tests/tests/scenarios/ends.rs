@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::{Value, json};
 use testkit::eventually::eventually_within;
 
@@ -106,7 +106,7 @@ async fn measure(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_container_is_recorded_and_it_is_restarted_at_once() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let command = |number: usize| {
         let seconds = run_time(number);
@@ -123,7 +123,7 @@ async fn the_end_of_a_container_is_recorded_and_it_is_restarted_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_process_is_recorded_and_it_is_restarted_at_once() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let folder = tempfile::tempdir().unwrap();
     let file = |number: usize| folder.path().join(number.to_string());
     let command = |number: usize| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kubeleet_tests::cluster::binary;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::terminal::Terminal;
-use kubeleet_tests::{Cluster, Daemon, Docker, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Docker, Http};
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -52,15 +52,15 @@ struct Shell {
     _cluster_lock: Box<dyn std::any::Any>,
     cluster: Cluster,
     docker: Docker,
-    api: Daemon,
-    worker: Daemon,
-    _scheduler: Daemon,
+    api: DaemonProcess,
+    worker: DaemonProcess,
+    _scheduler: DaemonProcess,
 }
 
 impl Shell {
     async fn new() -> Option<Self> {
         let lock = beside_others().await;
-        let cluster = Cluster::new(Timing::Short).await;
+        let cluster = Cluster::new(ClusterTiming::Short).await;
         let docker = Docker::find(&cluster.prefix).await?;
         let image = docker.make_shell_image().await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
@@ -316,7 +316,7 @@ fn port_forward(http: &Http, pod: &str, port: u16) -> (std::process::Child, Stri
 #[tokio::test(flavor = "multi_thread")]
 async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _worker = cluster.worker("w1", "process");
     let http = api.http();
@@ -380,7 +380,7 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_turns_it_off_and_an_old_worker_does_not_answer() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut worker = cluster.worker_with("w1", "process", &[("KUBELEET_EXEC", "off")]);
     let http = api.http();

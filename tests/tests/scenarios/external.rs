@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -70,7 +70,7 @@ impl ExternalWorker {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_external_worker_gets_pods_and_they_move_when_its_heartbeat_stops() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _worker = cluster.worker("w1", "sim");
     let http = api.http();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Http, Timing, command, require};
+use kubeleet_tests::{Cluster, ClusterTiming, Http, command, require};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -55,7 +55,7 @@ async fn reasons(http: &Http) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_fills_up_loses_kept_logs_first_and_then_takes_no_pods() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(disk) = SmallDisk::mount(cluster.folder()) else {
         return require::skipped("netns", "no file system can be mounted here");
     };
@@ -116,7 +116,7 @@ async fn a_disk_that_fills_up_loses_kept_logs_first_and_then_takes_no_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let unique = uuid::Uuid::new_v4().simple().to_string();
     let image = |name: &str| format!("kubeleet-gc-{name}:{unique}");

@@ -13,7 +13,7 @@ use common::ids::{AssignmentId, PodId};
 use futures_util::{SinkExt, StreamExt};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use proxy::LocalServer;
 use proxy::gate::{Gates, Pass};
 use reqwest::Method;
@@ -217,7 +217,7 @@ async fn update(http: &Http, updates: u64) {
 /// Updates a service while clients send it requests without a pause.
 #[allow(clippy::print_stderr, reason = "figures")]
 async fn requests_during(updates: u64, ablation: Option<Ablation>) -> Outcome {
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (gates, shutdown) = (Arc::new(Gates::default()), CancellationToken::new());
     let own = cluster.folder().join("own.sock");
     let server = LocalServer::bind(own.clone(), gates.clone()).await.unwrap();
@@ -275,7 +275,7 @@ async fn requests_during(updates: u64, ablation: Option<Ablation>) -> Outcome {
     outcome
 }
 
-fn start_worker(cluster: &Cluster, short: &str, socket: &Path) -> kubeleet_tests::cluster::Daemon {
+fn start_worker(cluster: &Cluster, short: &str, socket: &Path) -> kubeleet_tests::cluster::DaemonProcess {
     cluster.worker_with(short, "process", &[("KUBELEET_PROXY_SOCKET", socket.to_str().unwrap())])
 }
 

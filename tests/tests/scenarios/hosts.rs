@@ -8,7 +8,7 @@ use kubeleet_tests::exclusive::alone;
 use kubeleet_tests::hosts::HostCluster;
 use kubeleet_tests::invariants::Running;
 use kubeleet_tests::pod_life::{Watched, gap, started};
-use kubeleet_tests::{Http, Timing};
+use kubeleet_tests::{ClusterTiming, Http};
 use rustix::process::Pid;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -86,7 +86,7 @@ async fn cut_and_join(cluster: &HostCluster) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_cut_off_stops_its_pods_before_they_start_elsewhere_and_can_rejoin() {
     let _lock = alone().await;
-    let Some(cluster) = HostCluster::start(Timing::Medium).await else { return };
+    let Some(cluster) = HostCluster::start(ClusterTiming::Medium).await else { return };
     let http = cluster.http(0);
     let image = kubeleet_tests::docker::IMAGE;
     for (name, on_disconnect) in [("db", "stop"), ("web", "keep")] {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::ports::free_port;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
@@ -41,7 +41,7 @@ async fn a_service_that_wants_https_is_reached_by_it_with_the_commands_of_the_pa
         println!("SKIPPED: openssl and curl are needed");
         return;
     }
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let folder = cluster.folder();
     let directory = folder.join("certificates");

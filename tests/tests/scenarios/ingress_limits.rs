@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::ports::free_port;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use testkit::eventually::{check, eventually_within};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -20,7 +20,7 @@ async fn is_closed(connection: &mut TcpStream) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_has_as_many_connections_as_its_setting_says_and_the_log_names_it() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let listen = format!("127.0.0.1:{}", free_port());
     let settings = [("KUBELEET_INGRESS_LISTEN", listen.as_str()), ("KUBELEET_CLIENT_CONNECTIONS", "2")];
     let proxy = cluster.proxy(&cluster.folder().join("host"), &settings);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -27,7 +27,7 @@ fn malformed(number: usize) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_bad_payloads_do_not_block_a_hundred_good_ones() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _worker = cluster.worker("w1", "process");
     let http = api.http();
@@ -105,7 +105,7 @@ fn base64(bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_key_of_the_wrong_type_is_moved_out_of_the_way_and_work_goes_on() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, scheduler) = (cluster.api().await, cluster.scheduler());
     let worker = cluster.worker("w1", "process");
     let http = api.http();
@@ -140,7 +140,7 @@ async fn used_commands(cluster: &Cluster) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unschedulable_pod_reports_its_refusals_and_runs_once_it_fits() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _small = cluster.worker_with("w1", "process", &[("KUBELEET_MEMORY", "64MiB")]);
     let http = api.http();

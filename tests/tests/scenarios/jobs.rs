@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -45,7 +45,7 @@ fn is_in(phase: &'static str) -> impl Fn(&Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_each_of_its_indices_once_a_few_at_a_time() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let _schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
@@ -82,7 +82,7 @@ async fn a_job_runs_each_of_its_indices_once_a_few_at_a_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_fails_too_often_fails_and_says_why() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let _scheduler = cluster.scheduler_named("s1");
     let _worker = cluster.worker("w1", "process");
@@ -117,7 +117,7 @@ async fn a_job_that_fails_too_often_fails_and_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_ends_at_its_deadline_and_is_forgotten_after_its_ttl() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let _scheduler = cluster.scheduler_named("s1");
     let _worker = cluster.worker("w1", "process");
@@ -144,7 +144,7 @@ async fn a_job_ends_at_its_deadline_and_is_forgotten_after_its_ttl() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
@@ -239,7 +239,7 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let (crons, ticks) = (number("KUBELEET_CRONS", 10), number("KUBELEET_CRON_TICKS", 5));
-    let cluster = Cluster::new(Timing::Default).await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
     let api = cluster.api().await;
     let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
@@ -340,7 +340,7 @@ async fn many_jobs_have_each_result_once_whatever_is_killed() {
     const COMPLETIONS: u64 = 10;
     let _lock = beside_others().await;
     let jobs: u64 = std::env::var("KUBELEET_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
     let mut workers = ["w1", "w2", "w3"].map(|short| cluster.worker(short, "sim"));

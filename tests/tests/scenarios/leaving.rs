@@ -7,7 +7,7 @@ use kubeleet_tests::cluster::binary;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
 use kubeleet_tests::ports::free_port;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use reqwest::Method;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -35,7 +35,7 @@ async fn is_cordoned(http: &Http, node: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it_is_back() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let http = api.http();
     let (w1, w2) = (cluster.node("w1"), cluster.node("w2"));

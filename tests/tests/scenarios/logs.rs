@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Http, Timing, command};
+use kubeleet_tests::{Cluster, ClusterTiming, Http, command};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 use tokio::sync::Mutex;
@@ -47,7 +47,7 @@ fn uuids(lines: &[Value]) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_afterwards() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "process", 40));
     let http = api.http();
@@ -136,7 +136,7 @@ fn assert_no_line_is_twice(lines: &[Value]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) =
         (cluster.api_with(&[("KUBELEET_MAX_CONNECTIONS", "1000")]).await, cluster.scheduler());
     let _worker = cluster.small_worker("w1", "process", 4);
@@ -173,6 +173,6 @@ async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     readers.iter().for_each(|reader| reader.abort());
     let read = bytes.load(Ordering::Relaxed);
     println!("100 followers: {} KiB in 10 s, longest gap between heartbeats {longest:?}", read / 1024);
-    assert!(longest < Timing::Short.dead_after(), "{longest:?}");
+    assert!(longest < ClusterTiming::Short.dead_after(), "{longest:?}");
     assert!(read > 100 * 1024, "{read} bytes");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Http, Timing, command};
+use kubeleet_tests::{Cluster, ClusterTiming, Http, command};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -34,7 +34,7 @@ async fn until_ready(http: &Http, docker: &Docker, count: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_of_the_memo_is_started_scaled_and_deleted_without_a_trace() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Medium).await;
+    let cluster = Cluster::new(ClusterTiming::Medium).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     docker.make_memo_images().await;
     let shared = cluster.folder().join("shared");

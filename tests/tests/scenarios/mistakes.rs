@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, Http};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -75,7 +75,7 @@ async fn post_without_pause(http: Http, stop: CancellationToken) -> Posted {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_maxmemory_nothing_stops_and_what_frees_goes_on() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
     let http = api.http();

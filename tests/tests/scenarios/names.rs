@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::processes::leaders_below;
-use kubeleet_tests::{Cluster, Daemon, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
 use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
@@ -24,7 +24,7 @@ impl Machine {
         cluster.folder().join(kind).join(format!("{self:?}"))
     }
 
-    fn worker(self, cluster: &Cluster) -> Daemon {
+    fn worker(self, cluster: &Cluster) -> DaemonProcess {
         let (state, data) = (self.folder(cluster, "state"), self.folder(cluster, "data"));
         let node = cluster.node("w");
         let settings = [
@@ -54,7 +54,13 @@ async fn incarnation(cluster: &Cluster) -> String {
 
 /// Starts a newcomer beside the first worker and checks that it is refused; then kills the first worker,
 /// starts it again at once, and checks that it is not.
-async fn try_once(cluster: &Cluster, http: &Http, first: &mut Daemon, on: Machine, newcomer: Machine) -> Try {
+async fn try_once(
+    cluster: &Cluster,
+    http: &Http,
+    first: &mut DaemonProcess,
+    on: Machine,
+    newcomer: Machine,
+) -> Try {
     let (before, pods) = (incarnation(cluster).await, on.pods(cluster));
     assert_eq!(pods.len(), 4);
     let begin = Instant::now();
@@ -90,7 +96,7 @@ async fn the_newcomer_of_two_workers_with_one_name_is_refused() {
     let _lock = beside_others().await;
     let tries = std::env::var("NAME_TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(2);
     for (on, newcomer) in [(Machine::A, Machine::B), (Machine::B, Machine::A)] {
-        let cluster = Cluster::new(Timing::Short).await;
+        let cluster = Cluster::new(ClusterTiming::Short).await;
         let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
         let http = api.http();
         let mut first = on.worker(&cluster);

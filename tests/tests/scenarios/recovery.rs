@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Checkpoint, Cluster, Daemon, Http, Timing};
+use kubeleet_tests::{Checkpoint, Cluster, ClusterTiming, DaemonProcess, Http};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -27,14 +27,14 @@ fn leaders(cluster: &Cluster) -> BTreeSet<(String, i64)> {
 
 struct Running {
     cluster: Cluster,
-    api: Daemon,
-    scheduler: Daemon,
-    workers: [Daemon; 2],
+    api: DaemonProcess,
+    scheduler: DaemonProcess,
+    workers: [DaemonProcess; 2],
 }
 
 /// Two workers with room for all pods.
 async fn start() -> Running {
-    let cluster = Cluster::new(Timing::Medium).await;
+    let cluster = Cluster::new(ClusterTiming::Medium).await;
     let (api, scheduler) = (cluster.api().await, cluster.scheduler());
     let workers = [cluster.worker("w1", "process"), cluster.worker("w2", "process")];
     api.http().nodes_ready(2).await;
@@ -195,7 +195,7 @@ async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u6
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_with_a_mistyped_database_number_holds_and_stops_nothing() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Default).await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let (mut worker, _other) = (cluster.worker("w1", "process"), cluster.worker("w2", "process"));
     let http = api.http();
@@ -243,9 +243,9 @@ async fn in_the_state_of_yesterday_the_pods_of_today_are_recovered() {
     let (before, processes) = (pods(&http).await, leaders(&running.cluster));
     // Pods that were started a moment ago may have lost their records in a failover, and are not held: a
     // worker that has just been restarted does not know when they were started.
-    running.workers.iter_mut().for_each(Daemon::kill);
+    running.workers.iter_mut().for_each(DaemonProcess::kill);
     yesterday.restore(&running.cluster.redis).await;
-    running.workers.iter_mut().for_each(Daemon::start_again);
+    running.workers.iter_mut().for_each(DaemonProcess::start_again);
     until_held(&http, "whose pods have no records").await;
     // A worker may not have taken up again a pod whose record is there.
     eventually_within(SOON, "the workers have all pods", || async {

@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kubeleet_tests::cluster::Daemon;
+use kubeleet_tests::cluster::DaemonProcess;
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
 use kubeleet_tests::registry::{Asks, Registry};
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use reqwest::Method;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -40,7 +40,7 @@ async fn log_in(http: &Http, registry: &Registry, user: &str, password: &str) {
 }
 
 /// Asserts that no password is anywhere.
-async fn has_no_password(cluster: &Cluster, api: &Daemon, worker: &Daemon) {
+async fn has_no_password(cluster: &Cluster, api: &DaemonProcess, worker: &DaemonProcess) {
     let logins: Vec<String> = {
         let keys: Vec<String> = cluster.redis.cli(&["KEYS", "registry:*"]).await;
         let mut found = Vec::new();
@@ -62,7 +62,7 @@ async fn has_no_password(cluster: &Cluster, api: &Daemon, worker: &Daemon) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refused_with_the_clusters() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let registry = Registry::start(Asks::Basic).await;
     let key = cluster.folder().join("secret-key");
@@ -109,7 +109,7 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_that_asks_for_a_token_gets_the_login_and_an_open_one_needs_none() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let registry = Registry::start(Asks::Bearer).await;
     let key = cluster.folder().join("secret-key");

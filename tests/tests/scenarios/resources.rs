@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::invariants::{host_port_mismatches, overcommitted, violations};
-use kubeleet_tests::{Cluster, Keyspace, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, Keyspace};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
@@ -28,7 +28,7 @@ const ROOM: usize = NODES.len() * PODS_PER_NODE;
 #[tokio::test(flavor = "multi_thread")]
 async fn two_schedulers_place_of_500_racing_services_as_many_as_there_is_room_for() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let ample = [
         ("KUBELEET_CPUS", "100"),

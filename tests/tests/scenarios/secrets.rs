@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use kubeleet_tests::cluster::Daemon;
+use kubeleet_tests::cluster::DaemonProcess;
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -58,7 +58,12 @@ fn directories(node: &str) -> Vec<PathBuf> {
     below(Path::new(&of_user)).iter().flat_map(|place| below(&place.join(node))).collect()
 }
 
-async fn search_everywhere(cluster: &Cluster, docker: &Docker, daemons: &[&Daemon], api: &Daemon) {
+async fn search_everywhere(
+    cluster: &Cluster,
+    docker: &Docker,
+    daemons: &[&DaemonProcess],
+    api: &DaemonProcess,
+) {
     let dumped = dump(cluster).await;
     assert!(is_in(&dumped, "secret:db_password") && is_in(&dumped, "chacha20poly1305:"));
     has_none("Redis", &dumped);
@@ -79,7 +84,7 @@ async fn search_everywhere(cluster: &Cluster, docker: &Docker, daemons: &[&Daemo
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let key = write_key(&cluster);
     let settings = [("KUBELEET_SECRET_KEY_FILE", key.to_str().unwrap()), ("KUBELEET_LOG", "debug")];
@@ -151,7 +156,7 @@ async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_key_a_secret_is_refused_and_a_pod_that_needs_one_waits() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let key = write_key(&cluster);
     let settings = [("KUBELEET_SECRET_KEY_FILE", key.to_str().unwrap())];
@@ -180,7 +185,7 @@ async fn without_a_key_a_secret_is_refused_and_a_pod_that_needs_one_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_with_a_signal_is_replaced_in_the_container_that_runs() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut worker = cluster.worker("w1", "docker");
@@ -200,7 +205,7 @@ async fn a_config_with_a_signal_is_replaced_in_the_container_that_runs() {
     .await;
     http.runs(SOON, "web", 1).await;
     let pod = http.pods("service=web").await[0]["uuid"].as_str().unwrap().to_owned();
-    let until_says = async |worker: &Daemon, expected: &str| {
+    let until_says = async |worker: &DaemonProcess, expected: &str| {
         eventually_within(SOON, &format!("the container says {expected:?}"), || async {
             let log = http.stream(&format!("/pod/{pod}/log?follow=false")).await.text().await;
             let log = log.unwrap_or_default();

@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::cluster::{Daemon, binary};
+use kubeleet_tests::cluster::{DaemonProcess, binary};
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::{beside_others, exclusive};
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -36,8 +36,8 @@ struct Hosts {
     http: Http,
     /// The container from which everything is tried, in the app `shop`.
     tool: String,
-    here: Daemon,
-    _daemons: Vec<Daemon>,
+    here: DaemonProcess,
+    _daemons: Vec<DaemonProcess>,
     cluster: Cluster,
     /// Dropped last: workers that live would start their containers again, and make their network.
     docker: Docker,
@@ -49,7 +49,7 @@ impl Hosts {
             require::skipped("netns", "the rules of a host take the right of root");
             return None;
         }
-        let cluster = Cluster::new(Timing::Short).await;
+        let cluster = Cluster::new(ClusterTiming::Short).await;
         let docker = Docker::find(&cluster.prefix).await?;
         docker.make_name_images(Path::new(env!("CARGO_BIN_EXE_greeter"))).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());

@@ -9,7 +9,7 @@ use kubeleet_tests::exclusive::{alone, beside_others};
 use kubeleet_tests::overlap::{
     Fault, break_binary, measure_gaps, measure_resumed_pods, private_binary, replace_binary,
 };
-use kubeleet_tests::{Cluster, Daemon, Http, Timing, pod_life};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http, pod_life};
 use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
@@ -21,12 +21,12 @@ use crate::SOON;
 struct SupervisedNode {
     cluster: Cluster,
     http: Http,
-    worker: Daemon,
-    _others: [Daemon; 2],
+    worker: DaemonProcess,
+    _others: [DaemonProcess; 2],
 }
 
 impl SupervisedNode {
-    async fn new(timing: Timing) -> Self {
+    async fn new(timing: ClusterTiming) -> Self {
         let cluster = Cluster::new(timing).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
         let binary = private_binary(&cluster.folder().join("own"));
@@ -88,7 +88,7 @@ async fn a_worker_that_hangs_or_is_killed_is_restarted_and_its_pods_run_on() {
     let _lock = beside_others().await;
     // The supervisor restarts a hung worker after half of the time until the fence; the lease must be valid
     // for 2 s then.
-    let node = SupervisedNode::new(Timing::Default).await;
+    let node = SupervisedNode::new(ClusterTiming::Default).await;
     let (stop, keep) = (node.processes("stop").await, node.processes("keep").await);
     for signal in [Signal::KILL, Signal::STOP] {
         let (worker, before) = (node.worker.supervised_worker().unwrap(), node.incarnation().await);
@@ -106,7 +106,7 @@ async fn a_worker_that_hangs_or_is_killed_is_restarted_and_its_pods_run_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_others() {
     let _lock = beside_others().await;
-    let node = SupervisedNode::new(Timing::Short).await;
+    let node = SupervisedNode::new(ClusterTiming::Short).await;
     let keep = node.processes("keep").await;
     let own = node.cluster.folder().join("own/kubeleet");
     let backup = own.with_extension("backup");
@@ -129,7 +129,7 @@ async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes_over() {
     let _lock = beside_others().await;
-    let mut node = SupervisedNode::new(Timing::Short).await;
+    let mut node = SupervisedNode::new(ClusterTiming::Short).await;
     let pods = (node.processes("stop").await, node.processes("keep").await);
     let (unsupervised, before) = (node.worker.supervised_worker().unwrap(), node.incarnation().await);
     node.worker.signal(Signal::KILL);
@@ -138,7 +138,7 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
     })
     .await;
     // Longer than it takes to declare a node dead.
-    tokio::time::sleep(Timing::Short.dead_after() + Duration::from_secs(1)).await;
+    tokio::time::sleep(ClusterTiming::Short.dead_after() + Duration::from_secs(1)).await;
     assert_eq!(node.incarnation().await, before, "it was not declared dead and did not register again");
 
     // A second worker with the same folder and the same name.
@@ -179,7 +179,7 @@ impl SupervisedNode {
 #[tokio::test(flavor = "multi_thread")]
 async fn fence_only_waits_for_the_end_of_the_lease_and_fences() {
     let _lock = beside_others().await;
-    let mut node = SupervisedNode::new(Timing::Short).await;
+    let mut node = SupervisedNode::new(ClusterTiming::Short).await;
     let keep = node.processes("keep").await;
 
     // It ends without doing anything if a worker comes back.
@@ -210,7 +210,7 @@ async fn fence_only_waits_for_the_end_of_the_lease_and_fences() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fence_only_goes_on_after_it_could_not_start_a_thread() {
     let _lock = beside_others().await;
-    let mut node = SupervisedNode::new(Timing::Short).await;
+    let mut node = SupervisedNode::new(ClusterTiming::Short).await;
     node.worker.kill();
     let binary = kubeleet_tests::cluster::binary();
     let mut fence = node.cluster.worker("w1", "process").instead(binary, "worker --fence-only");
@@ -248,7 +248,7 @@ fn limit_memory(pid: Pid, bytes: Option<u64>) {
 /// The exit code of the supervisor is that of its worker, or 128 plus the signal that ended it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_ends_with_the_exit_code_of_its_worker() {
-    let cluster = Cluster::new(Timing::Default).await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
     let until_terminated = "trap ': >\"$0.terminated\"; [ $1 = stay ] || exit 7' TERM; : >\"$0.up\"; while :; do sleep 0.1; done";
     for (name, lines, expected) in [
         // After a configuration error the worker is not restarted.
@@ -295,7 +295,7 @@ async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behi
         return require::skipped("netns", "only root may create a namespace");
     }
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let entry = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let outside = cluster.worker_within(&entry, "w1", "process");
@@ -335,7 +335,7 @@ fn children(pid: Pid) -> Vec<i32> {
 /// The messages of `Type=notify`: started, alive, stopping.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let path = cluster.folder().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(SOON)).unwrap();

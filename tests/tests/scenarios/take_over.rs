@@ -4,7 +4,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use kubeleet_tests::Daemon;
+use kubeleet_tests::DaemonProcess;
 use kubeleet_tests::exclusive::beside_others;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use testkit::eventually::{check, eventually_within};
@@ -47,7 +47,7 @@ impl Drop for Last {
     }
 }
 
-fn is_first(daemon: &Daemon, process: Pid) -> bool {
+fn is_first(daemon: &DaemonProcess, process: Pid) -> bool {
     daemon.id().is_some_and(|id| id as i32 == process.as_raw_pid())
 }
 
@@ -87,7 +87,7 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
     assert!(failed == 0 && answered > 10, "{answered} answered, {failed} failed");
     // Without connections the processes before have ended, in order.
     eventually_within(SOON, "the first processes have ended", || async {
-        let codes = hosts.proxies.each_ref().map(Daemon::ended_with);
+        let codes = hosts.proxies.each_ref().map(DaemonProcess::ended_with);
         check(codes == [Some(0); 2], || format!("{codes:?}"))
     })
     .await;

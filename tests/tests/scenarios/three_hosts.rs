@@ -9,9 +9,9 @@ use std::process::{Command, Output, Stdio};
 
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::hosts::{Host, Hosts, Neighbour};
+use kubeleet_tests::hosts::{Host, Neighbour, TestHosts};
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Daemon, Timing};
+use kubeleet_tests::{ClusterTiming, DaemonProcess};
 use reqwest::Method;
 use rustix::process::{Pid, Signal};
 use serde_json::json;
@@ -54,11 +54,11 @@ struct Fixture {
     musl: String,
     _upstream: JoinSet<()>,
     _servers: Vec<ChildGuard>,
-    _daemons: Vec<Daemon>,
+    _daemons: Vec<DaemonProcess>,
     redis: ChildGuard,
     engines: Vec<Docker>,
     neighbour: Neighbour,
-    hosts: Hosts,
+    hosts: TestHosts,
 }
 
 impl Fixture {
@@ -68,13 +68,14 @@ impl Fixture {
             require::skipped("names", &format!("{missing} is not installed: scripts/install names"));
             return None;
         }
-        let hosts = Hosts::start(3).await?;
+        let hosts = TestHosts::start(3).await?;
         let neighbour = hosts.neighbour().await;
         let upstream = start_upstream(hosts.machine()).await;
         let first = hosts.host(0);
         let redis = start_redis(first);
         let url = format!("redis://{}:6379", first.address());
-        let start = |host: &Host, command: &str| host.start_daemon(command, &url, Timing::Default, &[]);
+        let start =
+            |host: &Host, command: &str| host.start_daemon(command, &url, ClusterTiming::Default, &[]);
         let mut daemons = vec![start(first, "api"), start(first, "scheduler")];
         let (mut proxies, mut workers) = (Vec::new(), Vec::new());
         let (mut servers, mut engines) = (Vec::new(), Vec::new());
@@ -538,7 +539,7 @@ fn refused_by(host: &Host, chain: &str) -> u64 {
 }
 
 /// Does what the log of the proxy says of a host without a default route.
-async fn is_told_of_the_route_that_it_lacks(host: &Host, proxy: &Daemon) {
+async fn is_told_of_the_route_that_it_lacks(host: &Host, proxy: &DaemonProcess) {
     let advice = "`ip route add 198.18.0.0/15 dev lo`";
     eventually_within(SOON, "the proxy says which route it lacks", || async {
         let log = proxy.whole_log();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Cluster, Daemon, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -46,19 +46,19 @@ pub(crate) async fn restart(http: &Http, number: u64) {
 /// Two hosts with a proxy each. The only pod of `web` is on the one, and the ingress on the other.
 pub(crate) struct TwoHosts {
     pub(crate) cluster: Cluster,
-    pub(crate) api: Daemon,
+    pub(crate) api: DaemonProcess,
     /// That of the ingress, and that of the pod.
-    pub(crate) proxies: [Daemon; 2],
+    pub(crate) proxies: [DaemonProcess; 2],
     /// Where the ingress takes connections to the pod.
     pub(crate) port: u16,
-    _others: [Daemon; 3],
+    _others: [DaemonProcess; 3],
 }
 
 impl TwoHosts {
     /// Starts them, and waits until the pod answers. Each proxy tells the socket in `notified` that it
     /// serves.
     pub(crate) async fn start(notified: [&Path; 2]) -> Self {
-        let cluster = Cluster::new(Timing::Short).await;
+        let cluster = Cluster::new(ClusterTiming::Short).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
         let (here, there) = (cluster.folder().join("here"), cluster.folder().join("there"));
         let (ingress, tunnels) = (free_address(), [free_address(), free_address()]);
@@ -129,7 +129,7 @@ impl Sending {
     }
 }
 
-fn worker(cluster: &Cluster, short: &str, host: &Path) -> Daemon {
+fn worker(cluster: &Cluster, short: &str, host: &Path) -> DaemonProcess {
     let socket = host.join("proxy.sock").display().to_string();
     cluster.worker_with(short, "process", &[("KUBELEET_PROXY_SOCKET", &socket)])
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -75,7 +75,7 @@ fn is_complete(service: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
@@ -116,7 +116,7 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let api = cluster.api().await;
     let _scheduler = cluster.scheduler_named("s1");
     let _worker = cluster.worker("w1", "process");

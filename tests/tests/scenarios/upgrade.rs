@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kubeleet_tests::cluster::binary;
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Daemon, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
 use reqwest::{Method, StatusCode};
 use testkit::eventually::{check, eventually_within};
 
@@ -82,7 +82,7 @@ async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<Atom
 }
 
 /// Replaces one daemon after the other, as a package upgrade does: SIGTERM, then the other binary.
-async fn replace(daemons: &mut [Option<Daemon>], order: &[usize], program: &Path, http: &Http) {
+async fn replace(daemons: &mut [Option<DaemonProcess>], order: &[usize], program: &Path, http: &Http) {
     let mixed = std::env::var("UPGRADE_MIXED").map_or(MIXED, |seconds| seconds.parse().expect("seconds"));
     for index in order {
         let mut daemon = daemons[*index].take().expect("every daemon is put back");
@@ -110,7 +110,7 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
         return;
     };
     let _lock = beside_others().await;
-    let cluster = Arc::new(Cluster::new(Timing::Default).await);
+    let cluster = Arc::new(Cluster::new(ClusterTiming::Default).await);
     let room = [("KUBELEET_MAX_PODS", "2000")];
     let daemons = [
         cluster.api().await,
@@ -122,7 +122,7 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
     ];
     let https = vec![daemons[0].http(), daemons[1].http()];
     let http = daemons[0].http();
-    let mut daemons: Vec<Option<Daemon>> = daemons.into_iter().map(Some).collect();
+    let mut daemons: Vec<Option<DaemonProcess>> = daemons.into_iter().map(Some).collect();
     replace_all_at_once(&mut daemons, &before, &http).await;
     for (name, on_disconnect) in [("db", "stop"), ("web", "keep")] {
         http.post("/service", &sleeper(name, 20, on_disconnect)).await;
@@ -163,7 +163,7 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
 }
 
 /// The cluster begins with the version before.
-async fn replace_all_at_once(daemons: &mut [Option<Daemon>], program: &Path, http: &Http) {
+async fn replace_all_at_once(daemons: &mut [Option<DaemonProcess>], program: &Path, http: &Http) {
     for daemon in daemons.iter_mut() {
         let mut running = daemon.take().expect("every daemon is put back");
         running.terminate();

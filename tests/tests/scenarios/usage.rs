@@ -3,7 +3,7 @@
 use kubeleet_tests::cluster::command;
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -19,7 +19,7 @@ fn used(stats: &Value, name: &str) -> (u64, u64) {
 
 async fn a_busy_pod_is_told_from_an_idle_one(runtime: &str) {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let docker = Docker::find(&cluster.prefix).await;
     if runtime == "docker" && docker.is_none() {
         return;

@@ -3,7 +3,7 @@
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
-use kubeleet_tests::{Cluster, Timing, command};
+use kubeleet_tests::{Cluster, ClusterTiming, command};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -51,7 +51,7 @@ async fn until_says(http: &Http, pod: &str, lines: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_with_it() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
@@ -88,7 +88,7 @@ async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_w
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_waits_for_the_node_that_has_its_data() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     // Dropped after the workers, which would create again what it removes.
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
@@ -118,7 +118,7 @@ async fn a_pod_waits_for_the_node_that_has_its_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads_no_further() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let folder = tempfile::tempdir().unwrap();
     let (allowed, outside) = (folder.path().join("allowed"), folder.path().join("outside"));
@@ -161,7 +161,7 @@ async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_on_two_nodes_share_a_volume_and_a_node_with_another_directory_gets_none_of_them() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let folder = tempfile::tempdir().unwrap();
     let directory = |name: &str| {
@@ -235,7 +235,7 @@ async fn pods_on_two_nodes_share_a_volume_and_a_node_with_another_directory_gets
 #[tokio::test(flavor = "multi_thread")]
 async fn after_flushall_and_restore_a_pod_goes_to_the_node_with_its_data() {
     let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));

@@ -2,7 +2,7 @@
 //! worker that lost its right to write changes nothing (invariant 3).
 
 use common::store::StoreError;
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 use kubeleet_tests::{Checkpoint, Fixture, Keyspace};
 
 use crate::changing_nothing;
@@ -69,10 +69,10 @@ fn keys(before: &Keyspace, after: &Keyspace) -> std::collections::BTreeSet<Strin
     before.entries().chain(after.entries()).map(|(key, _)| key.to_owned()).chain(shared).collect()
 }
 
-async fn spoil(fixture: &Fixture, key: &str, entry: Option<&Entry>) {
+async fn spoil(fixture: &Fixture, key: &str, entry: Option<&KeyEntry>) {
     let () = fixture.redis.cli(&["DEL", key]).await;
     let words = match entry {
-        Some(Entry::Text(_)) => vec!["RPUSH", key, "not a string"],
+        Some(KeyEntry::Text(_)) => vec!["RPUSH", key, "not a string"],
         _ => vec!["SET", key, "a string"],
     };
     let () = fixture.redis.cli(&words).await;

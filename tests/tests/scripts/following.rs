@@ -8,13 +8,13 @@ use common::ids::ServiceName;
 use common::store::{FollowedEndpoints, LinkOptions, Store};
 use kubeleet_tests::Fixture;
 use proxy::follow::Follower;
-use proxy::snapshot::Snapshot;
+use proxy::snapshot::RoutingSnapshot;
 use serde_json::json;
 use testkit::eventually::{check, eventually, eventually_within};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-type Snapshots = watch::Receiver<Arc<Snapshot>>;
+type Snapshots = watch::Receiver<Arc<RoutingSnapshot>>;
 
 fn follow(store: Store, file: &Path) -> (Snapshots, DropGuard) {
     let (follower, snapshots) = Follower::new(store, Some(file.to_owned()));

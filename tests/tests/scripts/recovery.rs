@@ -9,7 +9,7 @@ use common::saved_state::{SavedHeader, SavedPod, SavedSpec, SavedState};
 use common::store::{PutMode, Registration, Store};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::node;
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 use testkit::fixtures;
 
 /// Requests as much as each pod of the services.
@@ -63,7 +63,7 @@ async fn carry_out(store: &Store, plan: &RecoveryPlan) {
 }
 
 /// The keys that are the same after a recovery, without the fields that are times or belong to one write.
-async fn lasting(fixture: &Fixture) -> BTreeMap<String, Entry> {
+async fn lasting(fixture: &Fixture) -> BTreeMap<String, KeyEntry> {
     let volatile = ["since", "created_at", "revised_by", "write", "reason", "message"];
     let keyspace = fixture.keyspace().await;
     let families = ["pod:", "service:", "slots:", "spec:", "cs:"];
@@ -71,18 +71,18 @@ async fn lasting(fixture: &Fixture) -> BTreeMap<String, Entry> {
         families.iter().any(|family| key.starts_with(family)) || ["services", "pushed"].contains(&key)
     };
     let entries = keyspace.entries().filter(|(key, _)| is_lasting(key));
-    let without_times = |entry: &Entry| match entry {
-        Entry::Hash(fields) => {
+    let without_times = |entry: &KeyEntry| match entry {
+        KeyEntry::Hash(fields) => {
             let mut fields = fields.clone();
             fields.retain(|field, value| !volatile.contains(&field.as_str()) && !value.is_empty());
-            Entry::Hash(fields)
+            KeyEntry::Hash(fields)
         }
         other => other.clone(),
     };
     entries.map(|(key, entry)| (key.to_owned(), without_times(entry))).collect()
 }
 
-fn differences(before: &BTreeMap<String, Entry>, after: &BTreeMap<String, Entry>) -> Vec<String> {
+fn differences(before: &BTreeMap<String, KeyEntry>, after: &BTreeMap<String, KeyEntry>) -> Vec<String> {
     let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let differ = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
     differ.map(|key| format!("{key}: {:?} -> {:?}", before.get(key), after.get(key))).collect()

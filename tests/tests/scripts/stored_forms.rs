@@ -7,7 +7,7 @@ use common::lifecycle::Phase;
 use common::spec::{DesiredService, ServiceInput};
 use common::store::{PutMode, PutOutcome};
 use kubeleet_tests::Fixture;
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 
 /// The files of `scripts/stored-form`, one for each version.
 fn fixtures() -> Vec<PathBuf> {
@@ -62,7 +62,7 @@ async fn what_earlier_versions_stored_is_read() {
         }
         let nodes = store.nodes(&store.node_names().await.unwrap()).await.unwrap();
         assert_eq!(nodes.len(), 2, "{shown}");
-        let Some(Entry::Stream(events)) = keyspace.get("events") else { panic!("{shown}: no events") };
+        let Some(KeyEntry::Stream(events)) = keyspace.get("events") else { panic!("{shown}: no events") };
         assert!(store.last_events(1000).await.unwrap().len() as u64 >= *events, "{shown}");
         assert_eq!(store.dead_letters(0, 10).await.unwrap()[0].payload, b"garbage", "{shown}");
         let huge = pods.iter().find(|pod| pod.phase == Phase::Pending).unwrap();

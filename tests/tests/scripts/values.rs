@@ -6,7 +6,7 @@ use common::secret_key::SecretKey;
 use common::store::{PutLoginOutcome, PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
 use common::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
 use kubeleet_tests::Fixture;
-use kubeleet_tests::keyspace::Entry;
+use kubeleet_tests::keyspace::KeyEntry;
 
 fn name(text: &str) -> ValueName {
     ValueName::new(text).unwrap()
@@ -53,7 +53,7 @@ async fn versions_follow_each_other_and_the_oldest_are_dropped() {
         assert_eq!(put(&fixture, &next).await, PutValueOutcome::Stored);
     }
     let keyspace = fixture.keyspace().await;
-    let Some(Entry::Hash(fields)) = keyspace.get("config:a") else { panic!("{keyspace:?}") };
+    let Some(KeyEntry::Hash(fields)) = keyspace.get("config:a") else { panic!("{keyspace:?}") };
     let kept: Vec<&String> = fields.keys().filter(|field| field.starts_with("v:")).collect();
     assert_eq!(kept, ["v:3", "v:4", "v:5", "v:6", "v:7"]);
     let current = fixture.store.current_value(ValueKind::Config, &name("a")).await.unwrap().unwrap();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::PodAction;
 use crate::handover::ClosedGate;
 use crate::handover::drain::{self, DrainFacts, DrainStep, StopFacts};
-use crate::measure::StopReason;
+use crate::measure::ContainerStopReason;
 use crate::runtime::ContainerState;
 use crate::step::DesiredState;
 
@@ -20,7 +20,7 @@ const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 impl PodAction {
     /// Closes the gate of the pod and waits until nothing is in flight, or not longer than it may. The gate
     /// stays closed until what is returned is dropped. Returns `None` if nothing is to be stopped now.
-    pub(super) async fn drain(&self, reason: StopReason) -> Option<ClosedGate<'_>> {
+    pub(super) async fn drain(&self, reason: ContainerStopReason) -> Option<ClosedGate<'_>> {
         let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
         let (begun, master) = (Instant::now(), self.context.link.master());
         let (pod, assignment) = (&self.managed.payload.id, &self.managed.assignment);
@@ -56,7 +56,7 @@ impl PodAction {
         }
     }
 
-    pub(super) fn stop_facts(&self, reason: StopReason) -> StopFacts {
+    pub(super) fn stop_facts(&self, reason: ContainerStopReason) -> StopFacts {
         let spec = &self.managed.spec;
         let runs = |state: ContainerState| matches!(state, ContainerState::Running | ContainerState::Unknown);
         let found: Vec<_> = self.containers.iter().collect();
@@ -75,8 +75,8 @@ impl PodAction {
 
     /// Redis has another master than when the stop began. If that one knows nothing of the stop, the pod is
     /// to run: its gate opens again. Returns whether it does.
-    async fn revoke_lost_stop(&self, reason: StopReason) -> bool {
-        let StopReason::Requested = reason else { return false };
+    async fn revoke_lost_stop(&self, reason: ContainerStopReason) -> bool {
+        let ContainerStopReason::Requested = reason else { return false };
         let (id, assignment) = (&self.managed.payload.id, &self.managed.assignment);
         let Ok(Some(record)) = self.context.worker.store.pod(id).await else { return false };
         let is_wanted = record.phase == Phase::Running

@@ -7,12 +7,12 @@ use common::store::{FinishReport, PodOutcome, WriteOutcome};
 use super::PodAction;
 use crate::ended_runs;
 use crate::runtime::{Container, ContainerState};
-use crate::step::Exit;
+use crate::step::ContainerExit;
 use crate::table::{EndedPod, ManagedPod};
 
 impl PodAction {
     /// Notes a run that has ended, with the last lines that the container wrote.
-    pub(super) async fn note_run(&self, index: usize, exit: Exit) {
+    pub(super) async fn note_run(&self, index: usize, exit: ContainerExit) {
         let Some(managed) = self.managed.containers.get(index) else { return };
         let container = self.managed.spec.containers[index].name.clone();
         let handle = managed.handle.clone().unwrap_or_default();
@@ -36,22 +36,24 @@ impl PodAction {
     }
 
     /// Returns the containers that have ended since the last of their ends was noted.
-    fn unnoted_exits(&self) -> Vec<(usize, Exit)> {
+    fn unnoted_exits(&self) -> Vec<(usize, ContainerExit)> {
         let found: Vec<&Container> = self.containers.iter().collect();
         let observed = self.managed.observe(&found).containers.into_iter().enumerate();
         let exits = observed.filter_map(|(index, container)| match container?.state {
-            ContainerState::Exited { code, out_of_memory } => Some((index, Exit { code, out_of_memory })),
+            ContainerState::Exited { code, out_of_memory } => {
+                Some((index, ContainerExit { code, out_of_memory }))
+            }
             ContainerState::Created | ContainerState::Running | ContainerState::Unknown => None,
         });
         exits.filter(|(index, _)| self.managed.containers[*index].restart_at.is_none()).collect()
     }
 
-    pub(super) async fn finish_exited(&self, exit: Exit) {
+    pub(super) async fn finish_exited(&self, exit: ContainerExit) {
         let message = exit.describe();
         let (outcome, reason) = match exit {
-            Exit { out_of_memory: true, .. } => (PodOutcome::Failed, "OOMKilled"),
-            Exit { code: 0, .. } => (PodOutcome::Succeeded, "Completed"),
-            Exit { .. } => (PodOutcome::Failed, "Error"),
+            ContainerExit { out_of_memory: true, .. } => (PodOutcome::Failed, "OOMKilled"),
+            ContainerExit { code: 0, .. } => (PodOutcome::Succeeded, "Completed"),
+            ContainerExit { .. } => (PodOutcome::Failed, "Error"),
         };
         for (index, exit) in self.unnoted_exits() {
             self.note_run(index, exit).await;

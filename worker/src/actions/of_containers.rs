@@ -7,9 +7,9 @@ use common::spec::OnDisconnect;
 
 use super::{GracePeriod, PodAction, pre_stop};
 use crate::container_files::{self, FilesUnavailable};
-use crate::measure::{self, StopReason};
+use crate::measure::{self, ContainerStopReason};
 use crate::runtime::{Container, ContainerState, RuntimeError};
-use crate::step::{ContainerAction, DesiredState, Exit};
+use crate::step::{ContainerAction, ContainerExit, DesiredState};
 use crate::table::{ManagedPod, RESTARTED};
 use crate::text::seconds;
 
@@ -112,13 +112,13 @@ impl PodAction {
         let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
             return;
         };
-        let Some(_gate) = self.drain(StopReason::Unhealthy).await else { return };
+        let Some(_gate) = self.drain(ContainerStopReason::Unhealthy).await else { return };
         // A worker that dies after the stop learns from the record why the container ended.
         self.report_status().await;
         self.change_container(index, |container| container.was_unhealthy = true);
         let worker = &self.context.worker;
         let grace = GracePeriod::begin(self.managed.spec.grace());
-        let hooks = pre_stop::limit(&self.stop_facts(StopReason::Unhealthy), grace.whole);
+        let hooks = pre_stop::limit(&self.stop_facts(ContainerStopReason::Unhealthy), grace.whole);
         if let Some(container) = self.containers.iter().find(|container| container.handle == *handle)
             && !self.before_stop(container, hooks).await
         {
@@ -126,14 +126,14 @@ impl PodAction {
         }
         match worker.runtime.halt(handle, grace.rest()).await {
             Ok(()) => {
-                measure::stop(StopReason::Unhealthy);
+                measure::stop(ContainerStopReason::Unhealthy);
                 self.context.doubted.insert(self.managed.payload.id.clone(), handle.clone());
             }
             Err(error) => self.engine_failed("stopping", &error),
         }
     }
 
-    fn back_off(&self, index: usize, exit: Exit, wait: Duration, crash_streak: u32) {
+    fn back_off(&self, index: usize, exit: ContainerExit, wait: Duration, crash_streak: u32) {
         let container = self.managed.containers.get(index);
         let unhealthy = container.filter(|container| container.was_unhealthy);
         let why = match unhealthy.and_then(|container| container.checks.problem()) {

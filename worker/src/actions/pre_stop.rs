@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::PodAction;
 use crate::handover::drain::StopFacts;
-use crate::measure::StopReason;
+use crate::measure::ContainerStopReason;
 use crate::runtime::{Container, ExecResult, RuntimeError};
 use crate::stop_order;
 use crate::text::seconds;
@@ -15,12 +15,14 @@ use crate::text::seconds;
 /// Returns how long the commands may take of the grace period of a pod; zero if they are not run.
 pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
     match facts.reason {
-        StopReason::Requested if facts.never_twice && !facts.is_leased => Duration::ZERO,
+        ContainerStopReason::Requested if facts.never_twice && !facts.is_leased => Duration::ZERO,
         // It may run on its other node already.
-        StopReason::NotAssigned if facts.never_twice => Duration::ZERO,
-        StopReason::Requested | StopReason::NotAssigned | StopReason::Unhealthy => grace,
+        ContainerStopReason::NotAssigned if facts.never_twice => Duration::ZERO,
+        ContainerStopReason::Requested
+        | ContainerStopReason::NotAssigned
+        | ContainerStopReason::Unhealthy => grace,
         // It has ended by itself, or there is no time.
-        StopReason::Ended | StopReason::Fenced => Duration::ZERO,
+        ContainerStopReason::Ended | ContainerStopReason::Fenced => Duration::ZERO,
     }
 }
 
@@ -84,15 +86,15 @@ mod tests {
     fn only_stops_that_have_time_run_commands() {
         let grace = Duration::from_secs(10);
         for (reason, never_twice, is_leased, expected) in [
-            (StopReason::Requested, false, true, grace),
-            (StopReason::Requested, false, false, grace),
-            (StopReason::Requested, true, true, grace),
-            (StopReason::Requested, true, false, Duration::ZERO),
-            (StopReason::NotAssigned, false, true, grace),
-            (StopReason::NotAssigned, true, true, Duration::ZERO),
-            (StopReason::Unhealthy, true, true, grace),
-            (StopReason::Ended, false, true, Duration::ZERO),
-            (StopReason::Fenced, true, true, Duration::ZERO),
+            (ContainerStopReason::Requested, false, true, grace),
+            (ContainerStopReason::Requested, false, false, grace),
+            (ContainerStopReason::Requested, true, true, grace),
+            (ContainerStopReason::Requested, true, false, Duration::ZERO),
+            (ContainerStopReason::NotAssigned, false, true, grace),
+            (ContainerStopReason::NotAssigned, true, true, Duration::ZERO),
+            (ContainerStopReason::Unhealthy, true, true, grace),
+            (ContainerStopReason::Ended, false, true, Duration::ZERO),
+            (ContainerStopReason::Fenced, true, true, Duration::ZERO),
         ] {
             let drain = Duration::ZERO;
             let facts = StopFacts { reason, drain, can_answer: true, never_twice, is_leased };

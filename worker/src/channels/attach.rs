@@ -4,7 +4,7 @@ use common::channel::Frame;
 use common::store::Channel;
 use futures_util::StreamExt;
 
-use super::{Ended, broken, state_of, until_left};
+use super::{ChannelEnd, broken, state_of, until_left};
 use crate::context::SessionContext;
 use crate::runtime::{Container, ContainerState};
 
@@ -13,7 +13,7 @@ pub(super) async fn serve(
     context: &SessionContext,
     container: &Container,
     channel: &mut Channel,
-) -> Result<Ended, String> {
+) -> Result<ChannelEnd, String> {
     let opened = context.worker.runtime.logs(&container.handle, 0, true).await;
     let mut output = opened.map_err(|error| error.to_string())?;
     let Channel { writer, reader } = channel;

@@ -9,7 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use super::{Ended, broken, state_of, worker_stops};
+use super::{ChannelEnd, broken, state_of, worker_stops};
 use crate::context::SessionContext;
 use crate::runtime::{
     CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
@@ -35,13 +35,13 @@ pub(super) async fn serve(
     container: &Container,
     purpose: &Purpose,
     channel: &mut Channel,
-) -> Result<Ended, String> {
+) -> Result<ChannelEnd, String> {
     let Purpose::Exec { command, tty, stdin, size } = purpose else { return Ok(None) };
     let request = CommandRequest { command: command.clone(), tty: *tty, stdin: *stdin, size: *size };
     let started = context.worker.runtime.start_command(&container.handle, &request).await;
     let RunningCommand { input, output, control } = started.map_err(|error| error.to_string())?;
     // Ends the command also when this call is dropped.
-    let mut command = Running { control: Some(control) };
+    let mut command = CommandGuard { control: Some(control) };
     let stopped = match run(context, container, &command, input, output, channel).await {
         Ok(code) => {
             command.control = None;
@@ -49,7 +49,7 @@ pub(super) async fn serve(
             return Ok(Some(Frame::Exit(code)));
         }
         // Nothing is left of the command, and some engines say for ever that it runs.
-        Err(Stopped::Container(code)) => {
+        Err(WaitStopped::Container(code)) => {
             command.control = None;
             tell_end(channel).await;
             return Ok(Some(Frame::Exit(code)));
@@ -61,16 +61,16 @@ pub(super) async fn serve(
         command.control = None;
     }
     match stopped {
-        Stopped::Client => Ok(None),
-        Stopped::Container(code) => Ok(Some(Frame::Exit(code))),
-        Stopped::Worker => Ok(Some(worker_stops(context))),
-        Stopped::Channel(error) => Ok(broken(&error)),
-        Stopped::Engine(error) => Err(error.to_string()),
+        WaitStopped::Client => Ok(None),
+        WaitStopped::Container(code) => Ok(Some(Frame::Exit(code))),
+        WaitStopped::Worker => Ok(Some(worker_stops(context))),
+        WaitStopped::Channel(error) => Ok(broken(&error)),
+        WaitStopped::Engine(error) => Err(error.to_string()),
     }
 }
 
 /// Why the end of the command was not awaited.
-enum Stopped {
+enum WaitStopped {
     Client,
     /// It has ended, with this exit code.
     Container(u8),
@@ -80,11 +80,11 @@ enum Stopped {
 }
 
 /// A command that is ended if it is dropped before its end was seen.
-struct Running {
+struct CommandGuard {
     control: Option<Box<dyn CommandControl>>,
 }
 
-impl Drop for Running {
+impl Drop for CommandGuard {
     fn drop(&mut self) {
         if let Some(control) = self.control.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -97,14 +97,14 @@ impl Drop for Running {
 async fn run(
     context: &SessionContext,
     container: &Container,
-    command: &Running,
+    command: &CommandGuard,
     input: Option<CommandInput>,
     output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
     channel: &mut Channel,
-) -> Result<u8, Stopped> {
-    let Some(control) = command.control.as_deref() else { return Err(Stopped::Client) };
+) -> Result<u8, WaitStopped> {
+    let Some(control) = command.control.as_deref() else { return Err(WaitStopped::Client) };
     let Channel { writer, reader } = channel;
-    writer.send(Frame::Started).await.map_err(Stopped::Channel)?;
+    writer.send(Frame::Started).await.map_err(WaitStopped::Channel)?;
     let (pieces, mut waiting) = mpsc::unbounded_channel::<(Bytes, Receipt)>();
     let feed = async {
         if let Some(mut input) = input {
@@ -118,19 +118,19 @@ async fn run(
             let _closed = input.shutdown().await;
         }
         while waiting.recv().await.is_some() {}
-        std::future::pending::<Stopped>().await
+        std::future::pending::<WaitStopped>().await
     };
     let work = async {
         copy_output(output, writer).await?;
-        let code = control.exit_code().await.map_err(Stopped::Engine)?;
+        let code = control.exit_code().await.map_err(WaitStopped::Engine)?;
         Ok(u8::try_from(code).unwrap_or(u8::MAX))
     };
     tokio::select! {
         code = work => code,
         stopped = read_frames(reader, control, pieces) => Err(stopped),
         stopped = feed => Err(stopped),
-        code = end_of(context, container) => Err(Stopped::Container(code)),
-        () = context.tasks.stopping().cancelled() => Err(Stopped::Worker),
+        code = end_of(context, container) => Err(WaitStopped::Container(code)),
+        () = context.tasks.stopping().cancelled() => Err(WaitStopped::Worker),
     }
 }
 
@@ -159,24 +159,24 @@ async fn end_of(context: &SessionContext, container: &Container) -> u8 {
 async fn copy_output(
     mut output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
     writer: &mut ChannelWriter,
-) -> Result<(), Stopped> {
+) -> Result<(), WaitStopped> {
     while let Some(part) = output.next().await {
-        let sent = match part.map_err(Stopped::Engine)? {
+        let sent = match part.map_err(WaitStopped::Engine)? {
             CommandOutput::Standard(data) => writer.send_data(data, Frame::Output).await,
             CommandOutput::Error(data) => writer.send_data(data, Frame::ErrorOutput).await,
         };
-        sent.map_err(Stopped::Channel)?;
+        sent.map_err(WaitStopped::Channel)?;
     }
     Ok(())
 }
 
 /// Acts on the frames of the client until it leaves.
-async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, input: Input) -> Stopped {
+async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, input: Input) -> WaitStopped {
     let mut input = Some(input);
     loop {
         let (frame, receipt) = match reader.next().await {
             Ok(received) => received,
-            Err(error) => return Stopped::Channel(error),
+            Err(error) => return WaitStopped::Channel(error),
         };
         let done = match frame {
             Frame::Input(data) => {
@@ -191,7 +191,7 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
             }
             Frame::Resize(size) => resize(control, size).await,
             Frame::Signal(number) => control.signal(number).await,
-            Frame::Closed => return Stopped::Client,
+            Frame::Closed => return WaitStopped::Client,
             _ => Ok(()),
         };
         if let Err(error) = done {

@@ -8,7 +8,7 @@ use common::store::{Channel, ChannelError, ChannelReader};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-use super::{Ended, broken, until_left};
+use super::{ChannelEnd, broken, until_left};
 use crate::context::SessionContext;
 use crate::runtime::Container;
 
@@ -19,7 +19,7 @@ pub(super) async fn to_container(
     container: &Container,
     directory: &str,
     channel: &mut Channel,
-) -> Result<Ended, String> {
+) -> Result<ChannelEnd, String> {
     let Channel { writer, reader } = channel;
     if let Err(error) = writer.send(Frame::Started).await {
         return Ok(broken(&error));
@@ -76,7 +76,7 @@ pub(super) async fn from_container(
     container: &Container,
     path: &str,
     channel: &mut Channel,
-) -> Result<Ended, String> {
+) -> Result<ChannelEnd, String> {
     let opened = context.worker.runtime.archive(&container.handle, path).await;
     let mut archive = opened.map_err(|error| error.to_string())?;
     // An error comes before the first piece.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use super::{Ended, broken};
+use super::{ChannelEnd, broken};
 use crate::context::SessionContext;
 
 /// The time for the connection to the pod.
@@ -25,7 +25,7 @@ pub(super) async fn serve(
     pod: &PodId,
     port: u16,
     channel: &mut Channel,
-) -> Result<Ended, String> {
+) -> Result<ChannelEnd, String> {
     let address = SocketAddr::new(address_of(context, pod)?, port);
     let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
     let stream = match connected {
@@ -44,13 +44,13 @@ pub(super) async fn serve(
     let both = async { tokio::try_join!(receive(from_pod, writer), send(to_pod, reader)) };
     Ok(match both.await {
         Ok(_) => Some(Frame::Exit(0)),
-        Err(Stopped::Client) => None,
-        Err(Stopped::Channel(error)) => broken(&error),
-        Err(Stopped::Pod(error)) => Some(Frame::Failed(format!("the connection broke: {error}"))),
+        Err(ForwardStopped::Client) => None,
+        Err(ForwardStopped::Channel(error)) => broken(&error),
+        Err(ForwardStopped::Pod(error)) => Some(Frame::Failed(format!("the connection broke: {error}"))),
     })
 }
 
-enum Stopped {
+enum ForwardStopped {
     Client,
     Channel(ChannelError),
     Pod(String),
@@ -73,29 +73,29 @@ fn address_of(context: &SessionContext, pod: &PodId) -> Result<IpAddr, String> {
     address.parse().map_err(|_| format!("pod {pod} has no address on {node} yet"))
 }
 
-async fn receive(mut from_pod: OwnedReadHalf, writer: &mut ChannelWriter) -> Result<(), Stopped> {
+async fn receive(mut from_pod: OwnedReadHalf, writer: &mut ChannelWriter) -> Result<(), ForwardStopped> {
     loop {
         let mut buffer = BytesMut::with_capacity(MAX_DATA);
         let length = from_pod.read_buf(&mut buffer).await;
-        if length.map_err(|error| Stopped::Pod(system_error(&error)))? == 0 {
-            return writer.send(Frame::EndOfOutput).await.map_err(Stopped::Channel);
+        if length.map_err(|error| ForwardStopped::Pod(system_error(&error)))? == 0 {
+            return writer.send(Frame::EndOfOutput).await.map_err(ForwardStopped::Channel);
         }
-        writer.send_data(buffer.freeze(), Frame::Output).await.map_err(Stopped::Channel)?;
+        writer.send_data(buffer.freeze(), Frame::Output).await.map_err(ForwardStopped::Channel)?;
     }
 }
 
-async fn send(mut to_pod: OwnedWriteHalf, reader: &mut ChannelReader) -> Result<(), Stopped> {
+async fn send(mut to_pod: OwnedWriteHalf, reader: &mut ChannelReader) -> Result<(), ForwardStopped> {
     loop {
-        let (frame, _receipt) = reader.next().await.map_err(Stopped::Channel)?;
+        let (frame, _receipt) = reader.next().await.map_err(ForwardStopped::Channel)?;
         match frame {
             Frame::Input(data) => {
                 let written = to_pod.write_all(&data).await;
-                written.map_err(|error| Stopped::Pod(system_error(&error)))?;
+                written.map_err(|error| ForwardStopped::Pod(system_error(&error)))?;
             }
             Frame::EndOfInput => {
                 let _closed = to_pod.shutdown().await;
             }
-            Frame::Closed => return Err(Stopped::Client),
+            Frame::Closed => return Err(ForwardStopped::Client),
             _ => {}
         }
     }

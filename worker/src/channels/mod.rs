@@ -21,7 +21,7 @@ use crate::runtime::{Container, ContainerState};
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a channel ended, unless its client has left: the last frame.
-type Ended = Option<Frame>;
+type ChannelEnd = Option<Frame>;
 
 /// Takes the waiting requests and serves each in the background.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
@@ -65,7 +65,11 @@ async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), S
 }
 
 /// Serves a channel until it ends, or until this worker must let go of its pods.
-async fn serve_channel(context: &SessionContext, request: &ChannelRequest, channel: &mut Channel) -> Ended {
+async fn serve_channel(
+    context: &SessionContext,
+    request: &ChannelRequest,
+    channel: &mut Channel,
+) -> ChannelEnd {
     let node = &context.worker.node;
     if !context.worker.config.policy.exec {
         let why = format!(
@@ -106,7 +110,7 @@ async fn begin(
     context: &SessionContext,
     request: &ChannelRequest,
     channel: &mut Channel,
-) -> Result<Ended, String> {
+) -> Result<ChannelEnd, String> {
     if let Some(problem) = request.purpose.problem() {
         return Err(problem);
     }
@@ -129,7 +133,7 @@ async fn begin(
 
 /// Waits until the client leaves, or cannot be reached, and returns how the channel ends. It sends nothing
 /// that counts.
-async fn until_left(reader: &mut ChannelReader) -> Ended {
+async fn until_left(reader: &mut ChannelReader) -> ChannelEnd {
     loop {
         match reader.next().await {
             Ok((Frame::Closed, _)) => return None,
@@ -140,7 +144,7 @@ async fn until_left(reader: &mut ChannelReader) -> Ended {
 }
 
 /// Returns how a channel ends whose other side cannot be reached.
-fn broken(error: &ChannelError) -> Ended {
+fn broken(error: &ChannelError) -> ChannelEnd {
     match error {
         ChannelError::PeerGone | ChannelError::Closed => None,
         other => Some(Frame::Failed(other.to_string())),

@@ -51,18 +51,18 @@ pub(crate) async fn close_all(
     let (begun, count) = (Instant::now(), containers.len());
     let closed = ask(socket, containers, within, within).await;
     match closed {
-        Closed::Drained => {
+        CloseOutcome::Drained => {
             let after = begun.elapsed();
             tracing::info!(count, "the gates of containers were closed before their stop, in {after:?}");
         }
-        Closed::NoAnswer => tracing::warn!(
+        CloseOutcome::NoAnswer => tracing::warn!(
             count,
             "the proxy of this host has not said within {within:?} that requests to containers have ended: they are \
              stopped nevertheless"
         ),
-        Closed::NoProxy => {}
+        CloseOutcome::NoProxy => {}
     }
-    closed == Closed::Drained
+    closed == CloseOutcome::Drained
 }
 
 /// Closes the gates of the pods of these containers, which are being stopped: what is in flight to them is
@@ -73,7 +73,7 @@ pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Con
 
 /// What has come of asking a proxy to close gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closed {
+enum CloseOutcome {
     /// Nothing is in flight.
     Drained,
     /// It has not said so in time.
@@ -88,18 +88,18 @@ async fn ask(
     containers: &[&Container],
     within: Duration,
     max_wait: Duration,
-) -> Closed {
+) -> CloseOutcome {
     let Some(socket) = socket.filter(|_| !containers.is_empty() && !max_wait.is_zero()) else {
-        return Closed::NoProxy;
+        return CloseOutcome::NoProxy;
     };
     let all = async {
         // Another proxy process may have taken the place of the one that was asked.
         drained(socket, containers, within).await || drained(socket, containers, within).await
     };
     match tokio::time::timeout(max_wait, all).await {
-        Ok(true) => Closed::Drained,
-        Ok(false) => Closed::NoProxy,
-        Err(_) => Closed::NoAnswer,
+        Ok(true) => CloseOutcome::Drained,
+        Ok(false) => CloseOutcome::NoProxy,
+        Err(_) => CloseOutcome::NoAnswer,
     }
 }
 

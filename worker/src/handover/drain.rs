@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::measure::StopReason;
+use crate::measure::ContainerStopReason;
 use crate::text::seconds;
 
 /// How much longer than the limit a stop waits for a proxy that does not answer: it cuts at the limit, and
@@ -41,7 +41,7 @@ pub(crate) enum DrainProgress {
 /// What the limit of a drain depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopFacts {
-    pub(crate) reason: StopReason,
+    pub(crate) reason: ContainerStopReason,
     /// The pod's `drain`.
     pub(crate) drain: Duration,
     /// Whether a container that could answer runs, with its network.
@@ -59,14 +59,14 @@ pub(crate) fn limit(facts: &StopFacts) -> Duration {
     }
     match reason {
         // Without a lease the fence stops the pod at this very moment.
-        StopReason::Requested if never_twice && !is_leased => Duration::ZERO,
-        StopReason::Requested => drain,
+        ContainerStopReason::Requested if never_twice && !is_leased => Duration::ZERO,
+        ContainerStopReason::Requested => drain,
         // It may run on its other node already.
-        StopReason::NotAssigned if never_twice => Duration::ZERO,
-        StopReason::NotAssigned => drain,
-        StopReason::Ended | StopReason::Unhealthy => drain.min(BRIEF),
+        ContainerStopReason::NotAssigned if never_twice => Duration::ZERO,
+        ContainerStopReason::NotAssigned => drain,
+        ContainerStopReason::Ended | ContainerStopReason::Unhealthy => drain.min(BRIEF),
         // It has its own limit; see `crate::fence`.
-        StopReason::Fenced => Duration::ZERO,
+        ContainerStopReason::Fenced => Duration::ZERO,
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
             never_twice,
             is_leased,
         };
-        use StopReason::{Ended, NotAssigned, Requested, Unhealthy};
+        use ContainerStopReason::{Ended, NotAssigned, Requested, Unhealthy};
         let table = [
             // reason, can answer, never twice, leased → limit
             (Requested, true, false, true, DRAIN),

@@ -31,7 +31,7 @@ use self::drain::{DrainProgress, LinkStatus};
 /// What the loop and the stops of one session share: the pods whose gate is to be closed, and what the proxy
 /// answered.
 pub(crate) struct Handover {
-    inner: Mutex<Inner>,
+    inner: Mutex<HandoverInner>,
     /// Wakes the loop.
     wake: Notify,
     /// Tells that the proxy has said something about names.
@@ -40,7 +40,7 @@ pub(crate) struct Handover {
     version: watch::Sender<u64>,
 }
 
-struct Inner {
+struct HandoverInner {
     status: LinkStatus,
     closings: HashMap<AssignmentId, Closing>,
     /// What the proxy has said about names; `None` if it is not there, or has said nothing yet.
@@ -82,7 +82,7 @@ impl Handover {
     pub(crate) fn new(has_socket: bool) -> Self {
         let status = if has_socket { LinkStatus::Untried } else { LinkStatus::Off };
         let closings = HashMap::new();
-        let inner = Inner { status, closings, names: None, gateway: None, is_gateway_sent: false };
+        let inner = HandoverInner { status, closings, names: None, gateway: None, is_gateway_sent: false };
         Self {
             inner: Mutex::new(inner),
             wake: Notify::new(),
@@ -202,7 +202,7 @@ impl Handover {
         self.version.send_modify(|version| *version += 1);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, HandoverInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::judge::{HealthJudge, ProbeOutcome};
 use super::probe::Prober;
-use super::schedule::{CheckId, Lane, Schedule};
+use super::schedule::{CheckId, CheckSchedule, Lane};
 use super::{CheckKind, ContainerCheck, HealthChange};
 
 /// Commands that run at a time: each is a process that the engine starts.
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 pub struct HealthMonitor {
     clock: Arc<dyn Clock>,
     prober: Arc<dyn Prober>,
-    schedule: Mutex<Schedule>,
+    schedule: Mutex<CheckSchedule>,
     /// A check was added, perhaps one that is due before the others.
     added: Notify,
     /// One for each [`Lane`].
@@ -37,7 +37,7 @@ pub struct HealthMonitor {
 }
 
 /// A probe that has ended.
-struct Ended {
+struct EndedProbe {
     id: CheckId,
     outcome: ProbeOutcome,
     begun: BootInstant,
@@ -106,7 +106,7 @@ impl HealthMonitor {
 
     /// Begins the probes that are due and for which there is room. Returns the time until the next one is
     /// due.
-    fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<Ended>) -> Duration {
+    fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<EndedProbe>) -> Duration {
         let mut schedule = self.schedule();
         let now = self.clock.now();
         let next = schedule.advance(now);
@@ -125,7 +125,7 @@ impl HealthMonitor {
         next.map_or(IDLE, |next| next.since(now))
     }
 
-    async fn probe(&self, id: CheckId, check: &ContainerCheck) -> Ended {
+    async fn probe(&self, id: CheckId, check: &ContainerCheck) -> EndedProbe {
         let begun = self.clock.now();
         let probe = self.prober.probe(&check.handle, check.address, &check.method, check.timing.timeout);
         // A panic would leave the container without its check.
@@ -134,10 +134,10 @@ impl HealthMonitor {
             tracing::error!(container = check.handle, "the probe of a container panicked; this is a bug");
             ProbeOutcome::Inconclusive("the probe failed because of a bug in kubeleet".to_owned())
         });
-        Ended { id, outcome, begun }
+        EndedProbe { id, outcome, begun }
     }
 
-    fn take(&self, Ended { id, outcome, begun }: Ended) {
+    fn take(&self, EndedProbe { id, outcome, begun }: EndedProbe) {
         // Sent under the lock, so that nothing follows a removal.
         let mut schedule = self.schedule();
         if let Some(change) = schedule.ended(id, outcome, begun, self.clock.now()) {
@@ -146,7 +146,7 @@ impl HealthMonitor {
         }
     }
 
-    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+    fn schedule(&self) -> MutexGuard<'_, CheckSchedule> {
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

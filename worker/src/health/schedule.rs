@@ -36,14 +36,14 @@ impl Lane {
     }
 }
 
-struct Entry {
+struct ScheduledCheck {
     check: Arc<ContainerCheck>,
     judge: HealthJudge,
     /// The probe under way.
     probe: Option<AbortHandle>,
 }
 
-impl Drop for Entry {
+impl Drop for ScheduledCheck {
     fn drop(&mut self) {
         if let Some(probe) = &self.probe {
             probe.abort();
@@ -53,17 +53,17 @@ impl Drop for Entry {
 
 /// The checks of a node.
 #[derive(Default)]
-pub(super) struct Schedule {
+pub(super) struct CheckSchedule {
     next_id: CheckId,
     ids: HashMap<(String, CheckKind), CheckId>,
-    entries: HashMap<CheckId, Entry>,
+    entries: HashMap<CheckId, ScheduledCheck>,
     /// Those that wait for their time.
     due: BTreeSet<(BootInstant, CheckId)>,
     /// Those whose time has come, in its order.
     ready: [VecDeque<CheckId>; 2],
 }
 
-impl Schedule {
+impl CheckSchedule {
     /// Adds a check, in place of one of the same kind. Does nothing if that is the same one: what it has
     /// found so far holds.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
@@ -78,7 +78,7 @@ impl Schedule {
         let judge = HealthJudge::new(check.timing, check.started, check.health, now, spread(&key));
         self.due.insert((judge.due(), id));
         self.ids.insert(key, id);
-        self.entries.insert(id, Entry { check: Arc::new(check), judge, probe: None });
+        self.entries.insert(id, ScheduledCheck { check: Arc::new(check), judge, probe: None });
     }
 
     /// Removes the checks of a container, and ends their probes.

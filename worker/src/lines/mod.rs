@@ -14,7 +14,7 @@ use common::log_line::LogLine;
 use common::store::{LinesRequest, LogChunk, StoreError};
 use tokio::time::Instant;
 
-use self::sources::{SourceEvent, Sources};
+use self::sources::{LineSources, SourceEvent};
 use crate::context::SessionContext;
 use crate::log_answer::LogAnswer;
 use crate::log_throttle::MAX_READERS;
@@ -68,7 +68,7 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
         flush_at: None,
         sign_at: Instant::now() + SIGN_INTERVAL,
     };
-    let mut sources = Sources::open(context, request).await;
+    let mut sources = LineSources::open(context, request).await;
     let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
     loop {
         while let Some(line) = sources.merge.pop(StdInstant::now()) {

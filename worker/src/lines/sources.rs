@@ -35,7 +35,7 @@ pub(super) enum SourceEvent {
 
 /// Where lines come from.
 #[derive(Debug, Clone)]
-struct Origin {
+struct LineOrigin {
     pod: PodId,
     name: String,
     container: Option<ContainerName>,
@@ -45,7 +45,7 @@ struct Origin {
 struct OpenSource {
     /// The engine's handle of the container, or the name of what was kept.
     key: String,
-    origin: Origin,
+    origin: LineOrigin,
     stream: LineStream,
     /// Of the last line that came from it.
     last_time: u64,
@@ -65,7 +65,7 @@ struct KnownSource {
 type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
 
 /// The logs of one answer.
-pub(super) struct Sources<'a> {
+pub(super) struct LineSources<'a> {
     context: &'a SessionContext,
     request: &'a LinesRequest,
     pub(super) merge: LogMerge<String, LogLine>,
@@ -75,7 +75,7 @@ pub(super) struct Sources<'a> {
     first: usize,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> LineSources<'a> {
     /// Opens all logs that were asked for.
     pub(super) async fn open(context: &'a SessionContext, request: &'a LinesRequest) -> Self {
         let mut sources = Self {
@@ -110,7 +110,7 @@ impl<'a> Sources<'a> {
             return;
         }
         let request = self.request;
-        let managed: Vec<Vec<(String, Origin, Option<BootInstant>)>> =
+        let managed: Vec<Vec<(String, LineOrigin, Option<BootInstant>)>> =
             self.context.table.map_managed(|managed| {
                 let id = &managed.payload.id;
                 let is_of_service =
@@ -126,7 +126,7 @@ impl<'a> Sources<'a> {
                         return None;
                     }
                     let own = spec.name.clone().filter(|_| has_several);
-                    let origin = Origin { pod: id.clone(), name: name.clone(), container: own };
+                    let origin = LineOrigin { pod: id.clone(), name: name.clone(), container: own };
                     Some((container.handle.clone()?, origin, container.running_since))
                 });
                 Some(containers.collect())
@@ -137,7 +137,12 @@ impl<'a> Sources<'a> {
     }
 
     /// Opens the log of a container, unless it is open or was read to its end since it was started last.
-    async fn open_container(&mut self, handle: String, origin: Origin, running_since: Option<BootInstant>) {
+    async fn open_container(
+        &mut self,
+        handle: String,
+        origin: LineOrigin,
+        running_since: Option<BootInstant>,
+    ) {
         if self.open.iter().any(|open| open.key == handle) {
             return;
         }
@@ -180,7 +185,7 @@ impl<'a> Sources<'a> {
                 continue;
             }
             let Container { handle, name, pod: id, .. } = container;
-            let origin = Origin { pod: id, name: pod.name.clone(), container: name };
+            let origin = LineOrigin { pod: id, name: pod.name.clone(), container: name };
             self.open_container(handle, origin, None).await;
         }
     }
@@ -200,7 +205,7 @@ impl<'a> Sources<'a> {
                 continue;
             }
             let KeptOwner { pod, name, container, .. } = kept.owner.clone();
-            let origin = Origin { pod, name, container };
+            let origin = LineOrigin { pod, name, container };
             let stream = self.context.worker.kept_logs.read(&kept, request.tail);
             self.merge.begin(kept.file.clone());
             let (last_time, live_from) = (0, u64::MAX);
@@ -246,7 +251,7 @@ impl<'a> Sources<'a> {
         let source = &mut self.open[index];
         for EngineLine { time, text } in lines {
             source.last_time = time.max(source.last_time);
-            let Origin { pod, name, container } = source.origin.clone();
+            let LineOrigin { pod, name, container } = source.origin.clone();
             self.merge.push(&source.key, time, LogLine { time, pod, name, container, text }, now);
         }
         let lag = Duration::from_nanos(wall_clock().saturating_sub(source.last_time));

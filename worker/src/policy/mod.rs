@@ -14,10 +14,10 @@ use common::config::PodPolicy;
 use common::spec::{ContainerSpec, PodSpec, Port, VolumeKind, VolumeMount};
 
 /// The verdict about one field: an error if the node refuses its value.
-type Verdict = Result<(), String>;
+type FieldVerdict = Result<(), String>;
 
 /// The field may have any value: it asks for nothing outside its container. The rule says why.
-fn any<T>(_value: &T) -> Verdict {
+fn any<T>(_value: &T) -> FieldVerdict {
     Ok(())
 }
 
@@ -34,13 +34,13 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 
 /// The policy of one node. It remembers the specification that it allowed last: pods of a service come one
 /// after another, and share theirs.
-pub(crate) struct Policy {
+pub(crate) struct NodePolicy {
     rules: PodPolicy,
     /// Held, so that no other one comes to its place in memory.
     allowed_last: Mutex<Option<Arc<PodSpec>>>,
 }
 
-impl Policy {
+impl NodePolicy {
     pub(crate) fn new(rules: PodPolicy) -> Self {
         Self { rules, allowed_last: Mutex::default() }
     }
@@ -60,7 +60,7 @@ impl Policy {
 }
 
 /// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
-fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 5] {
+fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
     let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
     [
         // Whether it ends is up to its containers.
@@ -76,7 +76,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 5] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 30] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 30] {
     let ContainerSpec {
         name,
         image,
@@ -165,7 +165,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
 }
 
 /// Ports may be bound to loopback, and to the addresses that the operator allows.
-fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> Verdict {
+fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> FieldVerdict {
     let Some(allowed) = &policy.port_addresses else { return Ok(()) };
     let is_refused =
         |port: &&Port| port.host_ip.is_some_and(|ip| !ip.is_loopback() && !allowed.contains(&ip));
@@ -179,7 +179,7 @@ fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> Verdict {
 }
 
 /// Paths of the host have to be below those that the operator allows.
-fn below_allowed_paths(volumes: &[VolumeMount], policy: &PodPolicy) -> Verdict {
+fn below_allowed_paths(volumes: &[VolumeMount], policy: &PodPolicy) -> FieldVerdict {
     let binds = volumes.iter().filter(|volume| volume.kind == VolumeKind::Bind);
     let mut paths = binds.filter_map(|volume| volume.source.as_deref());
     let is_refused =
@@ -225,7 +225,7 @@ mod tests {
         schema["properties"].as_object().unwrap().keys().cloned().collect()
     }
 
-    fn names(rules: &[(&str, Verdict)]) -> BTreeSet<String> {
+    fn names(rules: &[(&str, FieldVerdict)]) -> BTreeSet<String> {
         rules.iter().map(|(field, _)| (*field).to_owned()).collect()
     }
 
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_was_allowed_is_remembered_for_that_specification_only() {
-        let (policy, allowed) = (Policy::new(allowing(&[])), Arc::new(pod(r#"{"image":"a"}"#)));
+        let (policy, allowed) = (NodePolicy::new(allowing(&[])), Arc::new(pod(r#"{"image":"a"}"#)));
         let refused = Arc::new(pod(r#"{"image":"a","ports":["0.0.0.0:8080:80"]}"#));
         for _ in 0..2 {
             assert_eq!(policy.refusal(&allowed), None);

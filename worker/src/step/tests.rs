@@ -14,8 +14,8 @@ fn exited(code: i64) -> Option<ContainerState> {
     Some(ContainerState::Exited { code, out_of_memory: false })
 }
 
-fn exit(code: i64) -> Exit {
-    Exit { code, out_of_memory: false }
+fn exit(code: i64) -> ContainerExit {
+    ContainerExit { code, out_of_memory: false }
 }
 
 fn at(seconds: u64) -> Option<BootInstant> {

@@ -35,12 +35,12 @@ pub struct Program {
 /// The worker process, over all its restarts.
 pub(super) struct Child {
     program: Program,
-    running: Option<Running>,
+    running: Option<RunningChild>,
     backoff: Backoff,
     restart_at: Option<Instant>,
 }
 
-struct Running {
+struct RunningChild {
     pid: Pid,
     started: Instant,
     last_sign: Option<Instant>,
@@ -69,7 +69,8 @@ impl Child {
             Ok((pid, pipe)) => {
                 let started_after_expiry = lease_is_expired;
                 let started = Instant::now();
-                self.running = Some(Running { pid, started, last_sign: None, started_after_expiry, pipe });
+                self.running =
+                    Some(RunningChild { pid, started, last_sign: None, started_after_expiry, pipe });
                 Ok(pid)
             }
             Err(error) => {

@@ -42,17 +42,17 @@ use crate::step::DesiredState;
 /// The pods of one session; see the module.
 #[derive(Default)]
 pub(crate) struct PodTable {
-    inner: Mutex<Inner>,
+    inner: Mutex<TableInner>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct TableInner {
     managed: ManagedPods,
     starts: Starts,
     leftovers: Leftovers,
 }
 
-impl Inner {
+impl TableInner {
     fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         self.managed.is_managed_as(pod, assignment)
             || self.starts.is_starting_as(pod, assignment)
@@ -365,7 +365,7 @@ impl PodTable {
         self.lock().leftovers.expire(max, before)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, TableInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -37,7 +37,7 @@ fn socket(rig: &Rig) -> PathBuf {
 struct Host {
     gates: Arc<Gates>,
     shutdown: CancellationToken,
-    served: JoinHandle<proxy::Served>,
+    served: JoinHandle<proxy::SocketEnd>,
 }
 
 impl Host {

@@ -22,7 +22,7 @@ use crate::state::AppState;
 const MAX_ATTEMPTS: usize = 5;
 
 /// What becomes of a service.
-pub(super) enum Change {
+pub(super) enum ServiceChange {
     /// Some of its fields get other values: a merge patch.
     Patch(Map<String, Value>),
     /// Its pods get the specification of this former generation, or of the latest.
@@ -32,7 +32,7 @@ pub(super) enum Change {
     },
 }
 
-impl Change {
+impl ServiceChange {
     async fn desired(&self, app: &AppState, service: &Service) -> Result<DesiredService, ApiProblem> {
         match self {
             Self::Patch(fields) => {

@@ -11,7 +11,7 @@ use common::store::{BrokenKey, FormerGeneration};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::change::Change;
+use super::change::ServiceChange;
 use super::stored::{being_deleted, not_found, read};
 use crate::params::{IfMatch, InPath, Params, PlacementOptions};
 use crate::problem::{ApiProblem, ProblemKind};
@@ -73,7 +73,7 @@ pub(crate) async fn undo_service(
     Params(UndoOptions { to, allow_partial }): Params<UndoOptions>,
     condition: IfMatch,
 ) -> Result<Response, ApiProblem> {
-    Change::Undo { to }.apply(&app, &name, condition, PlacementOptions { allow_partial }).await
+    ServiceChange::Undo { to }.apply(&app, &name, condition, PlacementOptions { allow_partial }).await
 }
 
 /// Returns the service with the pods of a former generation.

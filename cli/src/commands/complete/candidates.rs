@@ -23,7 +23,7 @@ const TYPES: [ObjectType; 13] = [
 
 /// What the values of an argument are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CompletionKind {
     /// Names of objects of this type.
     Names(ObjectType),
     /// A type, then names; or `TYPE/NAME`.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
     Selector,
 }
 
-impl Kind {
+impl CompletionKind {
     /// Returns what an argument with this value name takes, if the API knows candidates. `command` is the
     /// type that its command is about: secrets and configs share their subcommands.
     pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
@@ -59,7 +59,7 @@ impl Kind {
 
 /// What the API is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum ListRequest {
     /// The names of all objects of a type.
     Names(ObjectType),
     /// The labels of services, or of nodes.
@@ -72,7 +72,7 @@ pub(super) enum Request {
     /// The words for types.
     Types,
     /// What the API lists, each after this text.
-    Listed { before: String, list: List },
+    Listed { before: String, list: ListRequest },
 }
 
 /// A name, or a label, with what distinguishes it.
@@ -83,18 +83,21 @@ pub(super) struct Name {
 }
 
 /// Decides what the candidates are for `current`, the last of the words.
-pub(super) fn request(kind: Kind, words: &[String], current: &str) -> Request {
+pub(super) fn request(kind: CompletionKind, words: &[String], current: &str) -> Request {
     let before = words.split_last().map_or(words, |(_, before)| before);
     let typed = current.split_once('/').and_then(|(word, _)| Some((word, ObjectType::parse(word)?)));
     let (before, list) = match (kind, typed) {
-        (Kind::Selector, _) => {
+        (CompletionKind::Selector, _) => {
             let end = current.rfind(',').map_or(0, |comma| comma + 1);
-            (current[..end].to_owned(), List::Labels { of_nodes: type_in(before) == Some(ObjectType::Node) })
+            (
+                current[..end].to_owned(),
+                ListRequest::Labels { of_nodes: type_in(before) == Some(ObjectType::Node) },
+            )
         }
-        (_, Some((word, object_type))) => (format!("{word}/"), List::Names(object_type)),
-        (Kind::Names(object_type), None) => (String::new(), List::Names(object_type)),
-        (Kind::TypeAndNames, None) => match type_in(before) {
-            Some(object_type) => (String::new(), List::Names(object_type)),
+        (_, Some((word, object_type))) => (format!("{word}/"), ListRequest::Names(object_type)),
+        (CompletionKind::Names(object_type), None) => (String::new(), ListRequest::Names(object_type)),
+        (CompletionKind::TypeAndNames, None) => match type_in(before) {
+            Some(object_type) => (String::new(), ListRequest::Names(object_type)),
             None => return Request::Types,
         },
     };
@@ -110,7 +113,7 @@ fn type_in(words: &[String]) -> Option<ObjectType> {
 pub(super) fn matching(
     current: &str,
     request: Request,
-    ask: impl FnOnce(List) -> Vec<Name>,
+    ask: impl FnOnce(ListRequest) -> Vec<Name>,
 ) -> Vec<CompletionCandidate> {
     let (before, mut names) = match request {
         Request::Types => {

@@ -16,7 +16,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, ValueComplet
 use clap_complete::env::{Elvish, Fish, Powershell, Shells, Zsh};
 
 use self::bash::Bash;
-use self::candidates::Kind;
+use self::candidates::CompletionKind;
 use super::object::ObjectType;
 use crate::help;
 
@@ -67,8 +67,8 @@ fn with_completer(arg: Arg, words: &[String], object_type: Option<ObjectType>) -
     let value = arg.get_value_names().and_then(<[_]>::first).map(|name| name.to_string());
     match value.as_deref() {
         Some("FILE" | "DIR") => arg.value_hint(ValueHint::AnyPath),
-        Some(value) => match Kind::of(value, object_type) {
-            Some(kind) => arg.add(ArgValueCompleter::new(Names { kind, words: words.to_vec() })),
+        Some(value) => match CompletionKind::of(value, object_type) {
+            Some(kind) => arg.add(ArgValueCompleter::new(NameCompleter { kind, words: words.to_vec() })),
             None => arg,
         },
         None => arg,
@@ -76,12 +76,12 @@ fn with_completer(arg: Arg, words: &[String], object_type: Option<ObjectType>) -
 }
 
 /// Completes the values of one argument.
-struct Names {
-    kind: Kind,
+struct NameCompleter {
+    kind: CompletionKind,
     words: Vec<String>,
 }
 
-impl ValueCompleter for Names {
+impl ValueCompleter for NameCompleter {
     fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
         let Some(current) = current.to_str() else { return Vec::new() };
         let request = candidates::request(self.kind, &self.words, current);

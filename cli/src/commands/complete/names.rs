@@ -6,7 +6,7 @@ use clap::FromArgMatches;
 use common::api::{NodeView, PodView, RegistryView, RouteView, ServiceView, VolumeView};
 use common::value::ValueKind;
 
-use super::candidates::{List, Name};
+use super::candidates::{ListRequest, Name};
 use crate::client::{Client, ClientError, PodFilter};
 use crate::commands::globals::Globals;
 use crate::commands::object::ObjectType;
@@ -21,7 +21,7 @@ const LIMIT: usize = 1000;
 
 /// Returns what the API lists, or nothing if it does not answer in time. The address and the token are those
 /// of the typed words, or of the environment.
-pub(super) fn ask(words: &[String], list: List) -> Vec<Name> {
+pub(super) fn ask(words: &[String], list: ListRequest) -> Vec<Name> {
     let answer = || {
         let client = globals(words)?.client().ok()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -39,14 +39,14 @@ pub(super) fn globals(words: &[String]) -> Option<Globals> {
     Globals::from_arg_matches(&line.try_get_matches_from(words).ok()?).ok()
 }
 
-async fn read(client: &Client, list: List) -> Result<Vec<Name>, ClientError> {
+async fn read(client: &Client, list: ListRequest) -> Result<Vec<Name>, ClientError> {
     match list {
-        List::Names(object_type) => names(client, object_type).await,
-        List::Labels { of_nodes: true } => {
+        ListRequest::Names(object_type) => names(client, object_type).await,
+        ListRequest::Labels { of_nodes: true } => {
             let nodes = client.nodes().await?;
             Ok(labels(nodes.iter().flat_map(|node| &node.labels)))
         }
-        List::Labels { of_nodes: false } => {
+        ListRequest::Labels { of_nodes: false } => {
             let services = client.services(None).await?;
             Ok(labels(services.iter().flat_map(|service| &service.labels)))
         }

@@ -4,7 +4,7 @@
 
 use clap_complete::engine;
 
-use super::candidates::{Kind, List, Name, Request, matching, request};
+use super::candidates::{CompletionKind, ListRequest, Name, Request, matching, request};
 use super::{command_line, names};
 use crate::commands::object::ObjectType::{
     self, App, Config, Cron, DeadLetter, Job, Node, Pod, Queue, Registry, Secret, Service, Volume,
@@ -15,36 +15,52 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// What is asked for the last word of a line.
-fn asked(kind: Kind, line: &str) -> Request {
+fn asked(kind: CompletionKind, line: &str) -> Request {
     let words = words(line);
     request(kind, &words, words.last().unwrap())
 }
 
-fn listed(before: &str, list: List) -> Request {
+fn listed(before: &str, list: ListRequest) -> Request {
     Request::Listed { before: before.to_owned(), list }
 }
 
 #[test]
 fn a_type_stands_before_the_names_or_in_the_word() {
     for (kind, line, expected) in [
-        (Kind::Names(Pod), "kubeleet pod describe we", listed("", List::Names(Pod))),
-        (Kind::Names(Pod), "kubeleet logs svc/we", listed("svc/", List::Names(Service))),
+        (CompletionKind::Names(Pod), "kubeleet pod describe we", listed("", ListRequest::Names(Pod))),
+        (CompletionKind::Names(Pod), "kubeleet logs svc/we", listed("svc/", ListRequest::Names(Service))),
         (
-            Kind::Names(Registry),
+            CompletionKind::Names(Registry),
             "kubeleet registry logout registry/g",
-            listed("registry/", List::Names(Registry)),
+            listed("registry/", ListRequest::Names(Registry)),
         ),
-        (Kind::TypeAndNames, "kubeleet describe app ", listed("", List::Names(App))),
-        (Kind::TypeAndNames, "kubeleet describe secret/d", listed("secret/", List::Names(Secret))),
-        (Kind::Names(Service), "kubeleet restart service/", listed("service/", List::Names(Service))),
-        (Kind::TypeAndNames, "kubeleet describe ", Request::Types),
-        (Kind::TypeAndNames, "kubeleet describe po", Request::Types),
-        (Kind::TypeAndNames, "kubeleet describe po ", listed("", List::Names(Pod))),
-        (Kind::TypeAndNames, "kubeleet delete svc web ", listed("", List::Names(Service))),
-        (Kind::TypeAndNames, "kubeleet delete svc/a no/", listed("no/", List::Names(Node))),
-        (Kind::Selector, "kubeleet ps -l ti", listed("", List::Labels { of_nodes: false })),
-        (Kind::Selector, "kubeleet ps -l a=b,ti", listed("a=b,", List::Labels { of_nodes: false })),
-        (Kind::Selector, "kubeleet node ls -l z", listed("", List::Labels { of_nodes: true })),
+        (CompletionKind::TypeAndNames, "kubeleet describe app ", listed("", ListRequest::Names(App))),
+        (
+            CompletionKind::TypeAndNames,
+            "kubeleet describe secret/d",
+            listed("secret/", ListRequest::Names(Secret)),
+        ),
+        (
+            CompletionKind::Names(Service),
+            "kubeleet restart service/",
+            listed("service/", ListRequest::Names(Service)),
+        ),
+        (CompletionKind::TypeAndNames, "kubeleet describe ", Request::Types),
+        (CompletionKind::TypeAndNames, "kubeleet describe po", Request::Types),
+        (CompletionKind::TypeAndNames, "kubeleet describe po ", listed("", ListRequest::Names(Pod))),
+        (CompletionKind::TypeAndNames, "kubeleet delete svc web ", listed("", ListRequest::Names(Service))),
+        (CompletionKind::TypeAndNames, "kubeleet delete svc/a no/", listed("no/", ListRequest::Names(Node))),
+        (CompletionKind::Selector, "kubeleet ps -l ti", listed("", ListRequest::Labels { of_nodes: false })),
+        (
+            CompletionKind::Selector,
+            "kubeleet ps -l a=b,ti",
+            listed("a=b,", ListRequest::Labels { of_nodes: false }),
+        ),
+        (
+            CompletionKind::Selector,
+            "kubeleet node ls -l z",
+            listed("", ListRequest::Labels { of_nodes: true }),
+        ),
     ] {
         assert_eq!(asked(kind, line), expected, "{line}");
     }
@@ -52,7 +68,7 @@ fn a_type_stands_before_the_names_or_in_the_word() {
 
 #[test]
 fn candidates_begin_with_the_word_and_occur_once() {
-    let list = |_: List| {
+    let list = |_: ListRequest| {
         ["web-1", "web-0", "db-0", "web-0"]
             .map(|text| Name { text: text.to_owned(), help: String::new() })
             .to_vec()
@@ -62,7 +78,7 @@ fn candidates_begin_with_the_word_and_occur_once() {
     {
         let words = words(line);
         let current = words.last().unwrap();
-        let found = matching(current, request(Kind::Names(Pod), &words, current), list);
+        let found = matching(current, request(CompletionKind::Names(Pod), &words, current), list);
         let found: Vec<_> = found.iter().map(|candidate| candidate.get_value().to_str().unwrap()).collect();
         assert_eq!(found.join(" "), expected, "{line}");
     }
@@ -70,17 +86,18 @@ fn candidates_begin_with_the_word_and_occur_once() {
 
 #[test]
 fn every_kind_of_value_occurs_in_the_command_line() {
-    fn kinds(command: &clap::Command, parent: Option<ObjectType>) -> Vec<Kind> {
+    fn kinds(command: &clap::Command, parent: Option<ObjectType>) -> Vec<CompletionKind> {
         let object_type = ObjectType::parse(command.get_name()).or(parent);
-        let own =
-            command.get_arguments().filter_map(|arg| Kind::of(arg.get_value_names()?.first()?, object_type));
+        let own = command
+            .get_arguments()
+            .filter_map(|arg| CompletionKind::of(arg.get_value_names()?.first()?, object_type));
         own.chain(command.get_subcommands().flat_map(|one| kinds(one, object_type))).collect()
     }
     let kinds = kinds(&command_line(Vec::new()), None);
     // Routes are only listed.
     let named = [Service, Job, Cron, App, Pod, Node, Volume, Secret, Config, Registry, Queue, DeadLetter]
-        .map(Kind::Names);
-    for kind in named.into_iter().chain([Kind::TypeAndNames, Kind::Selector]) {
+        .map(CompletionKind::Names);
+    for kind in named.into_iter().chain([CompletionKind::TypeAndNames, CompletionKind::Selector]) {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
 }

@@ -16,14 +16,14 @@ pub(super) struct Assessment {
     /// The state, on one line.
     pub(super) line: String,
     /// Whether to go on waiting.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: WaitVerdict,
     /// True if some pods fit no node.
     pub(super) is_unschedulable: bool,
 }
 
 /// Whether to go on waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum WaitVerdict {
     /// The goal is reached.
     Reached,
     /// The state is still changing.
@@ -37,19 +37,21 @@ pub(super) enum Verdict {
 
 impl Assessment {
     /// Creates an assessment without unschedulable pods.
-    pub(super) fn new(line: impl Into<String>, verdict: Verdict) -> Self {
+    pub(super) fn new(line: impl Into<String>, verdict: WaitVerdict) -> Self {
         Self { line: line.into(), verdict, is_unschedulable: false }
     }
 }
 
 /// Reached when all pods of the service run, none of an older generation is left, and no pod has a problem.
 pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessment {
-    let Some(service) = service else { return Assessment::new("the service was deleted", Verdict::Deleted) };
+    let Some(service) = service else {
+        return Assessment::new("the service was deleted", WaitVerdict::Deleted);
+    };
     if service.state == ServiceState::Deleting {
-        return Assessment::new("the service is being deleted", Verdict::Deleted);
+        return Assessment::new("the service is being deleted", WaitVerdict::Deleted);
     }
     if service.kind == Kind::Cron {
-        return Assessment::new("it waits for its next time", Verdict::Reached);
+        return Assessment::new("it waits for its next time", WaitVerdict::Reached);
     }
     if let Some(job) = &service.job_status {
         return of_job(job, service.status.unschedulable > 0);
@@ -58,8 +60,8 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
     // A generation that was taken back comes no more, and one that is paused needs a decision.
     if let Some(rollout) = service.rollout.as_ref().filter(|rollout| rollout.generation >= generation) {
         let verdict = match rollout.state {
-            RolloutState::Paused | RolloutState::RolledBack => Verdict::Failed,
-            RolloutState::AtCanary => Verdict::Reached,
+            RolloutState::Paused | RolloutState::RolledBack => WaitVerdict::Failed,
+            RolloutState::AtCanary => WaitVerdict::Reached,
         };
         return Assessment::new(rollout_line(rollout), verdict);
     }
@@ -70,11 +72,11 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
     let has_problem = status.failed > 0 || !status.message.is_empty();
     let ended_or_running = status.running + status.succeeded + status.failed;
     let verdict = if !is_changing && is_complete && is_current && !has_problem {
-        Verdict::Reached
+        WaitVerdict::Reached
     } else if !is_changing && status.failed > 0 && ended_or_running >= status.desired {
-        Verdict::Failed
+        WaitVerdict::Failed
     } else {
-        Verdict::Waiting
+        WaitVerdict::Waiting
     };
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
@@ -82,9 +84,9 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
 /// Reached when the job is complete.
 fn of_job(job: &JobStatus, is_unschedulable: bool) -> Assessment {
     let verdict = match job.phase {
-        JobPhase::Running => Verdict::Waiting,
-        JobPhase::Complete => Verdict::Reached,
-        JobPhase::Failed => Verdict::Failed,
+        JobPhase::Running => WaitVerdict::Waiting,
+        JobPhase::Complete => WaitVerdict::Reached,
+        JobPhase::Failed => WaitVerdict::Failed,
     };
     Assessment { is_unschedulable, ..Assessment::new(job_line(job), verdict) }
 }
@@ -92,12 +94,12 @@ fn of_job(job: &JobStatus, is_unschedulable: bool) -> Assessment {
 /// Reached when all pods of the service have ended, with whatever exit code.
 pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
     let Some(service) = service.filter(|service| service.state != ServiceState::Deleting) else {
-        return Assessment::new("the service was deleted", Verdict::Deleted);
+        return Assessment::new("the service was deleted", WaitVerdict::Deleted);
     };
     let status = &service.status;
     let is_active = status.pending + status.assigned + status.running + status.stopping > 0;
     let is_complete = status.succeeded + status.failed >= status.desired;
-    let verdict = if is_complete && !is_active { Verdict::Reached } else { Verdict::Waiting };
+    let verdict = if is_complete && !is_active { WaitVerdict::Reached } else { WaitVerdict::Waiting };
     let line = pod_counts(service) + &reason_suffix("", &status.message);
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
@@ -105,11 +107,11 @@ pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
 /// Reached when the service is not found any more.
 pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
     match service {
-        None => Assessment::new("no pods left", Verdict::Reached),
+        None => Assessment::new("no pods left", WaitVerdict::Reached),
         Some(service) => {
             let status = &service.status;
             let left = status.pending + status.assigned + status.running + status.stopping;
-            Assessment::new(format!("{} left", humanize::count(left, "pod")), Verdict::Waiting)
+            Assessment::new(format!("{} left", humanize::count(left, "pod")), WaitVerdict::Waiting)
         }
     }
 }
@@ -117,9 +119,10 @@ pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
 /// Reached when the pod is stopped or not found any more.
 pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
     match pod {
-        None => Assessment::new("forgotten", Verdict::Reached),
+        None => Assessment::new("forgotten", WaitVerdict::Reached),
         Some(pod) => {
-            let verdict = if pod.phase == Phase::Stopped { Verdict::Reached } else { Verdict::Waiting };
+            let verdict =
+                if pod.phase == Phase::Stopped { WaitVerdict::Reached } else { WaitVerdict::Waiting };
             Assessment::new(format!("{}{}", pod.phase, reason_suffix(&pod.reason, &pod.message)), verdict)
         }
     }
@@ -131,7 +134,7 @@ mod tests {
     use crate::client::fixtures;
     use common::api::{RolloutView, ServiceStatus};
 
-    fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, Verdict) {
+    fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, WaitVerdict) {
         let mut service = fixtures::service("web");
         change(&mut service.status);
         let assessment = ready(Some(&service), 1);
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_service_is_ready_when_all_pods_run_the_generation_without_a_problem() {
-        assert_eq!(assess(|_| {}), ("3/3 running".to_owned(), Verdict::Reached));
+        assert_eq!(assess(|_| {}), ("3/3 running".to_owned(), WaitVerdict::Reached));
         let waiting: [fn(&mut ServiceStatus); 7] = [
             |s| s.running = 2,
             |s| (s.running, s.assigned) = (2, 1),
@@ -151,7 +154,7 @@ mod tests {
             |s| (s.running, s.updated, s.pending, s.failed) = (1, 1, 1, 1),
         ];
         for (n, change) in waiting.into_iter().enumerate() {
-            assert_eq!(assess(change).1, Verdict::Waiting, "case {n}");
+            assert_eq!(assess(change).1, WaitVerdict::Waiting, "case {n}");
         }
     }
 
@@ -172,14 +175,14 @@ mod tests {
         assert_eq!(assess(JobPhase::Running).line, "4/10 complete, 2 active, 1 failed");
         assert_eq!(
             [JobPhase::Running, JobPhase::Complete, JobPhase::Failed].map(|phase| assess(phase).verdict),
-            [Verdict::Waiting, Verdict::Reached, Verdict::Failed]
+            [WaitVerdict::Waiting, WaitVerdict::Reached, WaitVerdict::Failed]
         );
     }
 
     #[test]
     fn an_older_generation_than_the_written_one_is_not_ready() {
         let service = fixtures::service("web");
-        assert_eq!(ready(Some(&service), 2).verdict, Verdict::Waiting);
+        assert_eq!(ready(Some(&service), 2).verdict, WaitVerdict::Waiting);
     }
 
     #[test]
@@ -190,23 +193,23 @@ mod tests {
         };
         let rolled_back = with(RolloutState::RolledBack, 2);
         assert_eq!(rolled_back.line, "generation 2 was rolled back: web-0 crashed");
-        assert_eq!(rolled_back.verdict, Verdict::Failed);
-        assert_eq!(with(RolloutState::Paused, 3).verdict, Verdict::Failed);
-        assert_eq!(with(RolloutState::AtCanary, 3).verdict, Verdict::Reached);
-        assert_eq!(with(RolloutState::RolledBack, 1).verdict, Verdict::Reached, "of a change before");
+        assert_eq!(rolled_back.verdict, WaitVerdict::Failed);
+        assert_eq!(with(RolloutState::Paused, 3).verdict, WaitVerdict::Failed);
+        assert_eq!(with(RolloutState::AtCanary, 3).verdict, WaitVerdict::Reached);
+        assert_eq!(with(RolloutState::RolledBack, 1).verdict, WaitVerdict::Reached, "of a change before");
     }
 
     #[test]
     fn running_pods_with_a_problem_are_not_ready_where_the_api_tells() {
         let status = |ready| move |s: &mut ServiceStatus| (s.ready, s.summary) = (ready, "x".to_owned());
-        assert_eq!(assess(status(3)).1, Verdict::Reached);
-        assert_eq!(assess(status(2)), ("2/3 running, 1 not ready".to_owned(), Verdict::Waiting));
+        assert_eq!(assess(status(3)).1, WaitVerdict::Reached);
+        assert_eq!(assess(status(2)), ("2/3 running, 1 not ready".to_owned(), WaitVerdict::Waiting));
     }
 
     #[test]
     fn succeeded_pods_count_as_ready_and_failed_pods_as_failed() {
-        assert_eq!(assess(|s| (s.running, s.updated, s.succeeded) = (0, 0, 3)).1, Verdict::Reached);
-        assert_eq!(assess(|s| (s.running, s.updated, s.failed) = (2, 2, 1)).1, Verdict::Failed);
+        assert_eq!(assess(|s| (s.running, s.updated, s.succeeded) = (0, 0, 3)).1, WaitVerdict::Reached);
+        assert_eq!(assess(|s| (s.running, s.updated, s.failed) = (2, 2, 1)).1, WaitVerdict::Failed);
     }
 
     #[test]
@@ -218,14 +221,14 @@ mod tests {
             ended(Some(&service)).verdict
         };
         for (running, succeeded, failed, expected) in [
-            (0, 3, 0, Verdict::Reached),
-            (0, 1, 2, Verdict::Reached),
-            (1, 2, 0, Verdict::Waiting),
-            (0, 2, 0, Verdict::Waiting),
+            (0, 3, 0, WaitVerdict::Reached),
+            (0, 1, 2, WaitVerdict::Reached),
+            (1, 2, 0, WaitVerdict::Waiting),
+            (0, 2, 0, WaitVerdict::Waiting),
         ] {
             assert_eq!(verdict(running, succeeded, failed), expected, "{running} {succeeded} {failed}");
         }
-        assert_eq!(ended(None).verdict, Verdict::Deleted);
+        assert_eq!(ended(None).verdict, WaitVerdict::Deleted);
     }
 
     #[test]
@@ -241,17 +244,17 @@ mod tests {
 
     #[test]
     fn deleted_services_and_stopped_pods_are_gone() {
-        assert_eq!(ready(None, 1).verdict, Verdict::Deleted);
+        assert_eq!(ready(None, 1).verdict, WaitVerdict::Deleted);
         let mut service = fixtures::service("web");
         service.state = ServiceState::Deleting;
-        assert_eq!(ready(Some(&service), 1).verdict, Verdict::Deleted);
-        assert_eq!(service_gone(Some(&service)), Assessment::new("3 pods left", Verdict::Waiting));
-        assert_eq!(service_gone(None).verdict, Verdict::Reached);
-        assert_eq!(pod_gone(None).verdict, Verdict::Reached);
+        assert_eq!(ready(Some(&service), 1).verdict, WaitVerdict::Deleted);
+        assert_eq!(service_gone(Some(&service)), Assessment::new("3 pods left", WaitVerdict::Waiting));
+        assert_eq!(service_gone(None).verdict, WaitVerdict::Reached);
+        assert_eq!(pod_gone(None).verdict, WaitVerdict::Reached);
         for (phase, verdict) in [
-            (Phase::Stopping, Verdict::Waiting),
-            (Phase::Running, Verdict::Waiting),
-            (Phase::Stopped, Verdict::Reached),
+            (Phase::Stopping, WaitVerdict::Waiting),
+            (Phase::Running, WaitVerdict::Waiting),
+            (Phase::Stopped, WaitVerdict::Reached),
         ] {
             assert_eq!(pod_gone(Some(&fixtures::pod("p", phase))).verdict, verdict, "{phase}");
         }

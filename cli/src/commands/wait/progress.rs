@@ -10,13 +10,13 @@ use crate::exit::Exit;
 use crate::stderr::note;
 
 /// Progress of one goal.
-pub(super) struct Progress {
+pub(super) struct GoalProgress {
     subject: String,
     spinner: Option<ProgressBar>,
     last_line: String,
 }
 
-impl Progress {
+impl GoalProgress {
     /// Starts without a line.
     pub(super) fn start(subject: String) -> Self {
         let spinner = can_update_lines().then(|| {

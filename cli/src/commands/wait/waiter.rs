@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::assess::{self, Assessment, Verdict};
+use super::assess::{self, Assessment, WaitVerdict};
 use super::goal::Goal;
 use super::hints::Hints;
-use super::progress::Progress;
+use super::progress::GoalProgress;
 use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::humanize;
@@ -74,7 +74,7 @@ impl Waiter {
 
     async fn wait(&self, goal: &Goal) -> Exit {
         let mut hints = Hints::open(&self.client, goal).await;
-        let mut progress = Progress::start(goal.subject());
+        let mut progress = GoalProgress::start(goal.subject());
         let (mut failed_since, mut ready_since): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let started = Instant::now();
@@ -90,23 +90,23 @@ impl Waiter {
             let is_over = Instant::now() >= self.deadline;
             let line = &poll.assessment.line;
             match poll.assessment.verdict {
-                Verdict::Reached => {
+                WaitVerdict::Reached => {
                     let since = *ready_since.get_or_insert(started);
                     let must_last = matches!(goal, Goal::Ready { .. });
                     if !must_last || is_over || since.elapsed() >= READY_FOR {
                         return progress.finish(line, goal.success_word(), Exit::Ok);
                     }
                 }
-                Verdict::Deleted => return progress.finish(line, "failed", Exit::NotFound),
-                Verdict::Failed => {
+                WaitVerdict::Deleted => return progress.finish(line, "failed", Exit::NotFound),
+                WaitVerdict::Failed => {
                     let since = *failed_since.get_or_insert(started);
                     if is_over || since.elapsed() >= FAILED_FOR {
                         return progress.finish(line, "failed", Exit::Error);
                     }
                 }
-                Verdict::Waiting => failed_since = None,
+                WaitVerdict::Waiting => failed_since = None,
             }
-            if poll.assessment.verdict != Verdict::Reached {
+            if poll.assessment.verdict != WaitVerdict::Reached {
                 ready_since = None;
             }
             if is_over {
@@ -153,7 +153,7 @@ impl Waiter {
 impl Poll {
     fn without_answer(error: &str) -> Self {
         let line = humanize::shorten_message(error, MAX_ERROR_LENGTH);
-        Self { assessment: Assessment::new(line, Verdict::Waiting), exit_on_timeout: Exit::Unreachable }
+        Self { assessment: Assessment::new(line, WaitVerdict::Waiting), exit_on_timeout: Exit::Unreachable }
     }
 }
 

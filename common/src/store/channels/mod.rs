@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::flow::Flow;
 use self::throttle::Throttle;
-use self::write_loop::Outgoing;
+use self::write_loop::OutgoingFrame;
 use super::reply::{unexpected, word};
 use super::scripts::{channel_close, channel_open};
 use super::{Store, StoreError, keys};
@@ -73,7 +73,7 @@ pub enum ChannelOutcome {
 
 /// The side of a channel.
 #[derive(Debug, Clone, Copy)]
-enum Side {
+enum ChannelSide {
     Client,
     Worker,
 }
@@ -89,19 +89,19 @@ pub struct Channel {
 /// The sending half of a [`Channel`].
 pub struct ChannelWriter {
     flow: Arc<Flow>,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<OutgoingFrame>,
     throttle: Throttle,
-    _tasks: Arc<Tasks>,
+    _tasks: Arc<ChannelTasks>,
 }
 
 /// The receiving half of a [`Channel`].
 pub struct ChannelReader {
     flow: Arc<Flow>,
     frames: mpsc::UnboundedReceiver<Result<Frame, ChannelError>>,
-    _tasks: Arc<Tasks>,
+    _tasks: Arc<ChannelTasks>,
 }
 
-struct Tasks {
+struct ChannelTasks {
     _read: AbortOnDropHandle<()>,
     _write: AbortOnDropHandle<()>,
 }
@@ -145,7 +145,7 @@ impl Store {
 
     /// Returns the client's side of a channel that it has requested.
     pub fn client_channel(&self, id: &str) -> Channel {
-        self.channel(id, Side::Client)
+        self.channel(id, ChannelSide::Client)
     }
 
     /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients learn that
@@ -167,7 +167,7 @@ impl Store {
     /// See [`StoreError`].
     pub async fn accept_channel(&self, id: &str) -> Result<Option<Channel>, StoreError> {
         let is_open: bool = self.link.query(cmd("EXISTS").arg(keys::channel_record(id))).await?;
-        Ok(is_open.then(|| self.channel(id, Side::Worker)))
+        Ok(is_open.then(|| self.channel(id, ChannelSide::Worker)))
     }
 
     /// Ends a channel as its client or, with `of_worker`, as its worker: after its halves were dropped. The
@@ -188,11 +188,11 @@ impl Store {
         self.link.script(&call).await.map(drop)
     }
 
-    fn channel(&self, id: &str, side: Side) -> Channel {
+    fn channel(&self, id: &str, side: ChannelSide) -> Channel {
         let (input, output) = (keys::channel_input(id), keys::channel_output(id));
         let (read_key, write_key) = match side {
-            Side::Client => (output, input),
-            Side::Worker => (input, output),
+            ChannelSide::Client => (output, input),
+            ChannelSide::Worker => (input, output),
         };
         let flow = Arc::new(Flow::new());
         let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
@@ -200,7 +200,7 @@ impl Store {
         let reading = read_loop::run(self.link.clone(), read_key.clone(), flow.clone(), incoming);
         let keys = write_loop::Keys { write: write_key, read: read_key, record: keys::channel_record(id) };
         let writing = write_loop::run(self.link.clone(), keys, flow.clone(), outgoing);
-        let tasks = Arc::new(Tasks {
+        let tasks = Arc::new(ChannelTasks {
             _read: AbortOnDropHandle::new(tokio::spawn(reading)),
             _write: AbortOnDropHandle::new(tokio::spawn(writing)),
         });
@@ -227,7 +227,7 @@ impl ChannelWriter {
     pub async fn send(&mut self, frame: Frame) -> Result<(), ChannelError> {
         tokio::time::sleep(self.throttle.take(frame.cost())).await;
         self.flow.reserve(frame.cost()).await?;
-        let sent = self.queue.send(Outgoing { frame, done: None }).await;
+        let sent = self.queue.send(OutgoingFrame { frame, done: None }).await;
         sent.map_err(|_| self.flow.failure())
     }
 
@@ -252,7 +252,7 @@ impl ChannelWriter {
     /// See [`ChannelError`].
     pub async fn finish(&mut self, frame: Frame) -> Result<(), ChannelError> {
         let (done, is_done) = oneshot::channel();
-        let sent = self.queue.send(Outgoing { frame, done: Some(done) }).await;
+        let sent = self.queue.send(OutgoingFrame { frame, done: Some(done) }).await;
         sent.map_err(|_| self.flow.failure())?;
         is_done.await.map_err(|_| self.flow.failure())
     }

@@ -21,7 +21,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A frame that waits to be written.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingFrame {
     pub(super) frame: Frame,
     /// Completed once Redis has it.
     pub(super) done: Option<oneshot::Sender<()>>,
@@ -35,7 +35,7 @@ pub(super) struct Keys {
 }
 
 /// Sends until the channel fails, or until both halves were dropped.
-pub(super) async fn run(link: Link, keys: Keys, flow: Arc<Flow>, mut queue: mpsc::Receiver<Outgoing>) {
+pub(super) async fn run(link: Link, keys: Keys, flow: Arc<Flow>, mut queue: mpsc::Receiver<OutgoingFrame>) {
     let mut sender = Sender { link, keys, flow, last: 0 };
     let mut tick = interval(REPORT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,7 +86,7 @@ impl Sender {
         self.execute(&pipe, 1).await
     }
 
-    async fn write(&mut self, waiting: &[Outgoing]) -> Result<(), ChannelError> {
+    async fn write(&mut self, waiting: &[OutgoingFrame]) -> Result<(), ChannelError> {
         if waiting.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use super::dial::{Address, STABLE_AFTER, check_master, reconnect_backoff};
 use super::fault::LinkFault;
 use super::sentinel::Sentinels;
 use super::state::{MasterConnection, SharedState};
-use super::transport::Connection;
+use super::transport::LinkConnection;
 use super::url::{HostPort, RedisEndpoint};
 use crate::backoff::Backoff;
 
@@ -93,7 +93,7 @@ async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
 async fn connect(
     shared: &SharedState,
     locator: &mut MasterLocator,
-) -> Result<(Connection, Address), LinkFault> {
+) -> Result<(LinkConnection, Address), LinkFault> {
     let address = locator.locate(shared).await?;
     let connection = shared.dialer.connect_to_master(&address, shared.response_timeout).await?;
     Ok((connection, address))

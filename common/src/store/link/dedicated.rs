@@ -9,7 +9,7 @@ use super::super::error::StoreError;
 use super::super::scripts::Call;
 use super::fault::LinkFault;
 use super::state::SharedState;
-use super::transport::Connection;
+use super::transport::LinkConnection;
 use super::{BOUNDARY, command_name};
 use crate::failpoint::{self, Side};
 
@@ -23,7 +23,7 @@ pub(crate) struct DedicatedConnection {
     shared: Arc<SharedState>,
     term: u64,
     response_timeout: Duration,
-    connection: Option<Connection>,
+    connection: Option<LinkConnection>,
 }
 
 impl DedicatedConnection {
@@ -47,7 +47,7 @@ impl DedicatedConnection {
         shared: Arc<SharedState>,
         term: u64,
         response_timeout: Duration,
-        connection: Connection,
+        connection: LinkConnection,
     ) -> Self {
         Self { shared, term, response_timeout, connection: Some(connection) }
     }
@@ -146,7 +146,7 @@ impl DedicatedConnection {
     }
 
     /// While a command runs, only its future owns the connection: dropping the future closes the connection.
-    fn take(&mut self, what: &str) -> Result<Connection, StoreError> {
+    fn take(&mut self, what: &str) -> Result<LinkConnection, StoreError> {
         let connection = self.connection.take();
         if !self.shared.is_current_term(self.term) {
             return Err(StoreError::NotMaster);
@@ -170,7 +170,7 @@ impl DedicatedConnection {
     fn put_back<T>(
         &mut self,
         what: &str,
-        connection: Connection,
+        connection: LinkConnection,
         reply: Result<T, Option<RedisError>>,
     ) -> Result<T, StoreError> {
         match reply {

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::super::error::StoreError;
 use super::fault::LinkFault;
-use super::transport::{Connection, Transport};
-use super::url::{HostPort, Login, RedisUrl, Tls};
+use super::transport::{LinkConnection, Transport};
+use super::url::{HostPort, RedisLogin, RedisTls, RedisUrl};
 use crate::backoff::Backoff;
 use crate::without_error_numbers;
 
@@ -48,17 +48,17 @@ impl fmt::Display for Address {
 }
 
 /// Opens connections. Knows the logins, the database, the TLS settings and the connect timeout.
-pub(super) struct Dialer {
-    tls: Option<Tls>,
-    login: Login,
-    sentinel_login: Login,
+pub(super) struct RedisDialer {
+    tls: Option<RedisTls>,
+    login: RedisLogin,
+    sentinel_login: RedisLogin,
     db: u32,
     connect_timeout: Duration,
     /// Replaces the network if present.
     pub(super) transport: Option<Arc<dyn Transport>>,
 }
 
-impl Dialer {
+impl RedisDialer {
     pub(super) fn new(
         url: &RedisUrl,
         connect_timeout: Duration,
@@ -79,12 +79,12 @@ impl Dialer {
         &self,
         address: &Address,
         response_timeout: Duration,
-    ) -> Result<Connection, LinkFault> {
+    ) -> Result<LinkConnection, LinkFault> {
         let connection = match &self.transport {
-            Some(transport) => Connection::Transport { connection: transport.open(), response_timeout },
+            Some(transport) => LinkConnection::Transport { connection: transport.open(), response_timeout },
             None => {
                 let client = self.redis_client(address).await?;
-                Connection::Redis(self.connect(&client, address, response_timeout).await?)
+                LinkConnection::Redis(self.connect(&client, address, response_timeout).await?)
             }
         };
         match timeout(self.connect_timeout, check_master(&connection)).await {
@@ -200,7 +200,7 @@ impl Dialer {
     fn connection_info(
         &self,
         address: &Address,
-        login: &Login,
+        login: &RedisLogin,
         db: u32,
         authority: Option<Vec<u8>>,
     ) -> Result<ConnectionInfo, LinkFault> {
@@ -258,7 +258,7 @@ fn tcp_settings() -> TcpSettings {
 
 /// Checks that the server serves commands and is a master. Only PING fails with LOADING while the data is
 /// loaded.
-pub(super) async fn check_master(connection: &Connection) -> Result<(), LinkFault> {
+pub(super) async fn check_master(connection: &LinkConnection) -> Result<(), LinkFault> {
     require_master(&mut connection.clone()).await.map_err(|error| LinkFault::of("ROLE", &error))
 }
 

@@ -20,7 +20,7 @@ use super::dial::{Address, require_master};
 use super::fault::{ConnectionAction, LinkFault};
 use super::replicas::ConfirmTarget;
 use super::state::{MasterConnection, SharedState};
-use super::transport::Connection;
+use super::transport::LinkConnection;
 
 /// Maximum number of connections, and so of durable writes at the same time. Such writes come from users of
 /// the API, not from queues.
@@ -118,7 +118,7 @@ impl DurableWriter {
                         self.shared.clone(),
                         master.term,
                         response_timeout,
-                        Connection::Redis((*pooled).clone()),
+                        LinkConnection::Redis((*pooled).clone()),
                     );
                     return Ok(Checkout { connection, pooled: Some(pooled) });
                 }

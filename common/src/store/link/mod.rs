@@ -37,7 +37,7 @@ use super::error::StoreError;
 use super::scripts::Call;
 use crate::failpoint::{self, Side};
 pub(crate) use dedicated::DedicatedConnection;
-use dial::Dialer;
+use dial::RedisDialer;
 use durable::DurableWriter;
 use fault::{ConnectionAction, LinkFault};
 use hub::Hub;
@@ -108,10 +108,10 @@ pub enum Durability {
 /// Must be used within a Tokio runtime.
 #[derive(Clone)]
 pub(crate) struct Link {
-    inner: Arc<Inner>,
+    inner: Arc<LinkInner>,
 }
 
-struct Inner {
+struct LinkInner {
     url: RedisUrl,
     shared: Arc<SharedState>,
     durable: DurableWriter,
@@ -137,11 +137,11 @@ impl Link {
         if let Some(transport) = &transport {
             transport.listen(hub.message_handler());
         }
-        let dialer = Dialer::new(&url, connect_timeout, transport);
+        let dialer = RedisDialer::new(&url, connect_timeout, transport);
         let shared = Arc::new(SharedState::new(dialer, response_timeout, connect_timeout));
         let durable = DurableWriter::new(shared.clone());
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(LinkInner {
                 url,
                 shared,
                 durable,

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::error::StoreError;
-use super::dial::Dialer;
+use super::dial::RedisDialer;
 use super::fault::LinkFault;
 use super::replicas::SentinelView;
 use super::url::HostPort;
@@ -27,12 +27,12 @@ const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
 /// The Sentinels of one master, with a connection to each that answered last time.
 pub(super) struct Sentinels {
     name: String,
-    peers: Vec<Peer>,
+    peers: Vec<SentinelPeer>,
     /// Number of the newest configuration that was accepted so far.
     epoch: u64,
 }
 
-struct Peer {
+struct SentinelPeer {
     at: HostPort,
     connection: Option<MultiplexedConnection>,
 }
@@ -51,7 +51,7 @@ struct SentinelAnswer {
 
 impl Sentinels {
     pub(super) fn new(name: String, peers: Vec<HostPort>) -> Self {
-        let peers = peers.into_iter().map(|at| Peer { at, connection: None }).collect();
+        let peers = peers.into_iter().map(|at| SentinelPeer { at, connection: None }).collect();
         Self { name, peers, epoch: 0 }
     }
 
@@ -60,7 +60,7 @@ impl Sentinels {
     /// A Sentinel that was cut off still names the old master, so a single answer is not enough while more
     /// can come. This waits for more than half of the Sentinels, or until a timeout, and decides from the
     /// answers until then.
-    pub(super) async fn ask(&mut self, dialer: &Dialer) -> Result<(HostPort, SentinelView), LinkFault> {
+    pub(super) async fn ask(&mut self, dialer: &RedisDialer) -> Result<(HostPort, SentinelView), LinkFault> {
         let needed = self.peers.len() / 2 + 1;
         let deadline = Instant::now() + MAJORITY_TIMEOUT;
         let name = &self.name;
@@ -120,8 +120,8 @@ fn no_master(failures: Vec<LinkFault>) -> LinkFault {
     }
 }
 
-impl Peer {
-    async fn ask(&mut self, dialer: &Dialer, name: &str) -> Result<SentinelAnswer, LinkFault> {
+impl SentinelPeer {
+    async fn ask(&mut self, dialer: &RedisDialer, name: &str) -> Result<SentinelAnswer, LinkFault> {
         let mut connection = match &self.connection {
             Some(connection) => connection.clone(),
             None => {

@@ -13,27 +13,27 @@ use tokio::time::timeout;
 
 use super::super::error::StoreError;
 use super::LinkHealth;
-use super::dial::{Address, Dialer};
+use super::dial::{Address, RedisDialer};
 use super::fault::{ConnectionAction, LinkFault};
 use super::replicas::{ConfirmTarget, ReplicaTracker, SentinelView};
-use super::transport::Connection;
+use super::transport::LinkConnection;
 
 /// The connection to the master that all commands share that do not block.
 #[derive(Clone)]
 pub(super) struct MasterConnection {
-    pub(super) connection: Connection,
+    pub(super) connection: LinkConnection,
     pub(super) address: Address,
     pub(super) generation: u64,
     pub(super) term: u64,
 }
 
-enum Status {
+enum MasterStatus {
     Connected(MasterConnection),
     Disconnected { since: Instant, error: StoreError, is_logged: bool },
 }
 
-struct State {
-    status: Status,
+struct MasterState {
+    status: MasterStatus,
     generation: u64,
     term: u64,
     /// The master of this term; `None` if the last term has ended and no other master is known yet.
@@ -42,26 +42,26 @@ struct State {
 
 /// See the module.
 pub(super) struct SharedState {
-    pub(super) dialer: Dialer,
+    pub(super) dialer: RedisDialer,
     pub(super) response_timeout: Duration,
     pub(super) connect_timeout: Duration,
-    state: watch::Sender<State>,
+    state: watch::Sender<MasterState>,
     health: watch::Sender<LinkHealth>,
     replicas: Mutex<ReplicaTracker>,
     check_requested: Notify,
 }
 
 impl SharedState {
-    pub(super) fn new(dialer: Dialer, response_timeout: Duration, connect_timeout: Duration) -> Self {
+    pub(super) fn new(dialer: RedisDialer, response_timeout: Duration, connect_timeout: Duration) -> Self {
         let error = LinkFault::lost("connect", "not connected yet").error;
         let since = Instant::now();
         let health = LinkHealth::Disconnected { since, why: error.to_string() };
-        let status = Status::Disconnected { since, error, is_logged: false };
+        let status = MasterStatus::Disconnected { since, error, is_logged: false };
         Self {
             dialer,
             response_timeout,
             connect_timeout,
-            state: watch::Sender::new(State { status, generation: 0, term: 0, master: None }),
+            state: watch::Sender::new(MasterState { status, generation: 0, term: 0, master: None }),
             health: watch::Sender::new(health),
             replicas: Mutex::default(),
             check_requested: Notify::new(),
@@ -78,19 +78,19 @@ impl SharedState {
     /// # Errors
     /// Why there is no connection. Without a wait, if an operator must change something first.
     pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
-        if let Status::Connected(master) = &self.state.borrow().status {
+        if let MasterStatus::Connected(master) = &self.state.borrow().status {
             return Ok(master.clone());
         }
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| match &state.status {
-            Status::Connected(_) => true,
-            Status::Disconnected { error, .. } => !error.is_transient(),
+            MasterStatus::Connected(_) => true,
+            MasterStatus::Disconnected { error, .. } => !error.is_transient(),
         });
         // After a timeout as well, the state at this moment decides.
         drop(timeout(self.connect_timeout, settled).await);
         match &self.state.borrow().status {
-            Status::Connected(master) => Ok(master.clone()),
-            Status::Disconnected { error, .. } => Err(not_sent(what, error)),
+            MasterStatus::Connected(master) => Ok(master.clone()),
+            MasterStatus::Disconnected { error, .. } => Err(not_sent(what, error)),
         }
     }
 
@@ -98,7 +98,7 @@ impl SharedState {
     pub(super) async fn wait_for_master(&self) -> MasterConnection {
         let mut state = self.state.subscribe();
         loop {
-            if let Status::Connected(master) = &state.borrow_and_update().status {
+            if let MasterStatus::Connected(master) = &state.borrow_and_update().status {
                 return master.clone();
             }
             if state.changed().await.is_err() {
@@ -110,9 +110,9 @@ impl SharedState {
 
     /// Waits until the connection with this generation is no longer in use.
     pub(super) async fn connection_lost(&self, generation: u64) {
-        let is_lost = |state: &State| match &state.status {
-            Status::Connected(master) => master.generation != generation,
-            Status::Disconnected { .. } => true,
+        let is_lost = |state: &MasterState| match &state.status {
+            MasterStatus::Connected(master) => master.generation != generation,
+            MasterStatus::Disconnected { .. } => true,
         };
         // Cannot fail: the sender is a field of self.
         drop(self.state.subscribe().wait_for(is_lost).await);
@@ -128,7 +128,7 @@ impl SharedState {
     }
 
     /// Records a new connection to the master at `address`.
-    pub(super) fn set_connected(&self, connection: Connection, address: Address) -> MasterConnection {
+    pub(super) fn set_connected(&self, connection: LinkConnection, address: Address) -> MasterConnection {
         let mut connected = None;
         self.state.send_modify(|state| {
             state.generation += 1;
@@ -142,7 +142,7 @@ impl SharedState {
             self.health
                 .send_replace(LinkHealth::Connected { master: master.address.to_string(), generation });
             connected = Some(master.clone());
-            state.status = Status::Connected(master);
+            state.status = MasterStatus::Connected(master);
         });
         connected.expect("send_modify runs its closure exactly once, at once")
     }
@@ -151,7 +151,7 @@ impl SharedState {
     /// must change something.
     pub(super) fn record_connect_failure(&self, new: StoreError) {
         self.state.send_modify(|state| {
-            let Status::Disconnected { since, error, is_logged } = &mut state.status else { return };
+            let MasterStatus::Disconnected { since, error, is_logged } = &mut state.status else { return };
             if *is_logged && (new.is_transient() || !error.is_transient()) {
                 tracing::debug!(error = %new, "Redis is still unavailable");
             } else {
@@ -187,7 +187,7 @@ impl SharedState {
     /// Drops the shared connection if `is_affected` returns true for it.
     fn disconnect_if(&self, fault: &LinkFault, is_affected: impl Fn(&MasterConnection) -> bool) {
         self.state.send_if_modified(|state| {
-            let Status::Connected(master) = &state.status else { return false };
+            let MasterStatus::Connected(master) = &state.status else { return false };
             if !is_affected(master) {
                 return false;
             }
@@ -200,7 +200,7 @@ impl SharedState {
             }
             let since = Instant::now();
             self.health.send_replace(LinkHealth::Disconnected { since, why: error.to_string() });
-            state.status = Status::Disconnected { since, error: error.clone(), is_logged: true };
+            state.status = MasterStatus::Disconnected { since, error: error.clone(), is_logged: true };
             true
         });
     }

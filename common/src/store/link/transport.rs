@@ -39,12 +39,12 @@ pub trait TransportConnection: Send + Sync {
 
 /// A connection to the master. Clones share it.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(super) enum LinkConnection {
     Redis(MultiplexedConnection),
     Transport { connection: Arc<dyn TransportConnection>, response_timeout: Duration },
 }
 
-impl Connection {
+impl LinkConnection {
     pub(super) fn set_response_timeout(&mut self, limit: Duration) {
         match self {
             Self::Redis(connection) => connection.set_response_timeout(limit),
@@ -73,7 +73,7 @@ fn to_arguments(command: &Cmd) -> RedisCommand {
     command.args_iter().map(argument).collect()
 }
 
-impl ConnectionLike for Connection {
+impl ConnectionLike for LinkConnection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         match self {
             Self::Redis(connection) => connection.req_packed_command(command),

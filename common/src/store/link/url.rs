@@ -23,10 +23,10 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     pub(super) endpoint: RedisEndpoint,
-    pub(super) login: Login,
-    pub(super) sentinel_login: Login,
+    pub(super) login: RedisLogin,
+    pub(super) sentinel_login: RedisLogin,
     pub(super) db: u32,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<RedisTls>,
 }
 
 impl RedisUrl {
@@ -48,7 +48,7 @@ impl RedisUrl {
 
 /// User and password. Without a password there is no AUTH; without a user the password is that of `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Login {
+pub(super) struct RedisLogin {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
 }
@@ -63,7 +63,7 @@ pub(super) enum RedisEndpoint {
 
 /// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tls {
+pub(super) struct RedisTls {
     /// PEM file with the certificate authority to trust; `None` for the system's authorities.
     pub(super) ca: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ fn bad(why: impl Into<String>) -> UrlError {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Scheme {
+enum UrlScheme {
     Single,
     Sentinel,
     Unix,
@@ -102,11 +102,11 @@ impl FromStr for RedisUrl {
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = text.trim().split_once("://").ok_or_else(|| bad("has no scheme (redis://)"))?;
         let (scheme, tls) = match scheme {
-            "redis" => (Scheme::Single, false),
-            "rediss" => (Scheme::Single, true),
-            "redis+sentinel" => (Scheme::Sentinel, false),
-            "rediss+sentinel" => (Scheme::Sentinel, true),
-            "unix" | "redis+unix" => (Scheme::Unix, false),
+            "redis" => (UrlScheme::Single, false),
+            "rediss" => (UrlScheme::Single, true),
+            "redis+sentinel" => (UrlScheme::Sentinel, false),
+            "rediss+sentinel" => (UrlScheme::Sentinel, true),
+            "unix" | "redis+unix" => (UrlScheme::Unix, false),
             other if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') && other.len() < 24 => {
                 return Err(bad(format!("has the unknown scheme '{other}://'")));
             }
@@ -122,12 +122,12 @@ impl FromStr for RedisUrl {
         };
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (parse_login(login)?, hosts),
-            None => (Login::default(), authority),
+            None => (RedisLogin::default(), authority),
         };
         let query = Query::parse(query)?;
         let (endpoint, db) = parse_endpoint(scheme, hosts, path)?;
         let is_sentinel = matches!(endpoint, RedisEndpoint::Sentinel { .. });
-        if !is_sentinel && query.sentinel_login != Login::default() {
+        if !is_sentinel && query.sentinel_login != RedisLogin::default() {
             return Err(bad("has a login for Sentinels but names no sentinels (redis+sentinel://)"));
         }
         if !tls && query.ca.is_some() {
@@ -142,21 +142,27 @@ impl FromStr for RedisUrl {
             login,
             sentinel_login: query.sentinel_login,
             db,
-            tls: tls.then_some(Tls { ca: query.ca }),
+            tls: tls.then_some(RedisTls { ca: query.ca }),
         })
     }
 }
 
-fn parse_endpoint(scheme: Scheme, hosts: &str, path: &str) -> Result<(RedisEndpoint, Option<u32>), UrlError> {
+fn parse_endpoint(
+    scheme: UrlScheme,
+    hosts: &str,
+    path: &str,
+) -> Result<(RedisEndpoint, Option<u32>), UrlError> {
     match scheme {
-        Scheme::Unix if !hosts.is_empty() => Err(bad("has a host before the socket's path (unix:///path)")),
-        Scheme::Unix if path.is_empty() => Err(bad("has no path to a socket (unix:///path)")),
-        Scheme::Unix => Ok((RedisEndpoint::Unix(PathBuf::from(format!("/{}", decode(path)?))), None)),
-        Scheme::Single if hosts.contains(',') => {
+        UrlScheme::Unix if !hosts.is_empty() => {
+            Err(bad("has a host before the socket's path (unix:///path)"))
+        }
+        UrlScheme::Unix if path.is_empty() => Err(bad("has no path to a socket (unix:///path)")),
+        UrlScheme::Unix => Ok((RedisEndpoint::Unix(PathBuf::from(format!("/{}", decode(path)?))), None)),
+        UrlScheme::Single if hosts.contains(',') => {
             Err(bad("has several hosts, which needs Sentinels (redis+sentinel://h1,h2,h3/mymaster)"))
         }
-        Scheme::Single => Ok((RedisEndpoint::Tcp(parse_host(hosts, 6379)?), parse_db(path)?)),
-        Scheme::Sentinel => {
+        UrlScheme::Single => Ok((RedisEndpoint::Tcp(parse_host(hosts, 6379)?), parse_db(path)?)),
+        UrlScheme::Sentinel => {
             let peers =
                 hosts.split(',').map(|host| parse_host(host, 26379)).collect::<Result<Vec<_>, _>>()?;
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
@@ -175,7 +181,7 @@ fn parse_db(text: &str) -> Result<Option<u32>, UrlError> {
     }
 }
 
-fn parse_login(text: &str) -> Result<Login, UrlError> {
+fn parse_login(text: &str) -> Result<RedisLogin, UrlError> {
     let (user, password) = match text.split_once(':') {
         Some((user, password)) => (decode(user)?, Some(decode(password)?)),
         None => (decode(text)?, None),
@@ -183,7 +189,7 @@ fn parse_login(text: &str) -> Result<Login, UrlError> {
     if password.is_none() {
         return Err(bad("has a user without a password (user:password@, or :password@)"));
     }
-    Ok(Login { user: (!user.is_empty()).then_some(user), password })
+    Ok(RedisLogin { user: (!user.is_empty()).then_some(user), password })
 }
 
 fn parse_host(text: &str, default_port: u16) -> Result<HostPort, UrlError> {
@@ -217,7 +223,7 @@ fn parse_host(text: &str, default_port: u16) -> Result<HostPort, UrlError> {
 struct Query {
     ca: Option<PathBuf>,
     db: Option<u32>,
-    sentinel_login: Login,
+    sentinel_login: RedisLogin,
 }
 
 impl Query {
@@ -341,12 +347,12 @@ mod tests {
     #[test]
     fn logins_are_decoded() {
         let url: RedisUrl = "redis://kube:s%40:c%2Fret@host".parse().unwrap();
-        assert!(url.login == Login { user: Some("kube".into()), password: Some("s@:c/ret".into()) });
+        assert!(url.login == RedisLogin { user: Some("kube".into()), password: Some("s@:c/ret".into()) });
         let url: RedisUrl = "redis://:only@host".parse().unwrap();
-        assert!(url.login == Login { user: None, password: Some("only".into()) });
+        assert!(url.login == RedisLogin { user: None, password: Some("only".into()) });
         let url: RedisUrl = "redis+sentinel://h/m?sentinel_password=a%26b".parse().unwrap();
-        assert!(url.login == Login::default());
-        assert!(url.sentinel_login == Login { user: None, password: Some("a&b".into()) });
+        assert!(url.login == RedisLogin::default());
+        assert!(url.sentinel_login == RedisLogin { user: None, password: Some("a&b".into()) });
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Script {
     name: &'static str,
     text: &'static str,
     head: Group,
-    batches: &'static [Batch],
+    batches: &'static [ItemBatch],
     run_by: &'static [ProcessKind],
     at_maxmemory: AtMaxmemory,
     creates: &'static [Phase],
@@ -93,7 +93,7 @@ impl Group {
 ///
 /// A batch that another one follows has its length in the head argument `<name>_count`. The length of the
 /// last one follows from its arguments.
-struct Batch {
+struct ItemBatch {
     name: &'static str,
     item: Group,
 }
@@ -165,7 +165,7 @@ impl Script {
         Arguments { head, items }
     }
 
-    fn is_last(&self, batch: &Batch) -> bool {
+    fn is_last(&self, batch: &ItemBatch) -> bool {
         self.batches.last().is_some_and(|last| last.name == batch.name)
     }
 
@@ -174,7 +174,7 @@ impl Script {
     }
 }
 
-impl Batch {
+impl ItemBatch {
     fn count_name(&self) -> String {
         format!("{}_count", self.name)
     }

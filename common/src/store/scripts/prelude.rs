@@ -12,7 +12,7 @@ const PART: &str = "local ";
 ///
 /// Public for tests that change it.
 pub struct Prelude<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<PreludePart<'a>>,
     /// Each declared name with the index of its part, sorted.
     names: Vec<(&'a [u8], usize)>,
 }
@@ -24,7 +24,7 @@ impl std::fmt::Debug for Prelude<'_> {
 }
 
 /// What declares some names.
-struct Part<'a> {
+struct PreludePart<'a> {
     /// Its code, without lines that are comments only.
     lines: Vec<&'a str>,
     /// The parts that declare one of its words.
@@ -34,11 +34,11 @@ struct Part<'a> {
 impl<'a> Prelude<'a> {
     /// Reads a prelude.
     pub fn new(text: &'a str) -> Self {
-        let mut parts: Vec<Part<'a>> = Vec::new();
+        let mut parts: Vec<PreludePart<'a>> = Vec::new();
         for line in text.lines().filter(|line| !is_comment(line) && !line.is_empty()) {
             match parts.last_mut() {
                 Some(part) if !line.starts_with(PART) => part.lines.push(line),
-                _ => parts.push(Part { lines: vec![line], uses: Vec::new() }),
+                _ => parts.push(PreludePart { lines: vec![line], uses: Vec::new() }),
             }
         }
         let names = parts.iter().enumerate();
@@ -138,7 +138,7 @@ if C > 1 then C = 1 end";
 
     #[test]
     fn each_part_begins_with_the_names_that_it_declares() {
-        for Part { lines, .. } in Prelude::new(PRELUDE).parts {
+        for PreludePart { lines, .. } in Prelude::new(PRELUDE).parts {
             assert!(declared(lines[0]).next().is_some(), "{lines:?} declares nothing");
         }
     }

@@ -32,7 +32,7 @@ macro_rules! scripts {
                     name: stringify!($script),
                     text: include_str!(concat!("../lua/", stringify!($script), ".lua")),
                     head: Group { keys: &[$(stringify!($key)),*], args: &[$(stringify!($arg)),*] },
-                    batches: &[$(Batch {
+                    batches: &[$(ItemBatch {
                         name: stringify!($item),
                         item: Group {
                             keys: &[$(stringify!($item_key)),*],

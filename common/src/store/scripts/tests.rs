@@ -135,7 +135,7 @@ fn every_file_is_in_the_table() {
 fn the_head_has_the_length_of_each_batch_but_the_last() {
     for script in SCRIPTS {
         let followed = script.batches.split_last().map_or(&[][..], |(_, followed)| followed);
-        for count in followed.iter().map(Batch::count_name) {
+        for count in followed.iter().map(ItemBatch::count_name) {
             assert!(script.head.args.contains(&count.as_str()), "{script:?} is not told {count}");
         }
     }

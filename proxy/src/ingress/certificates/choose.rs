@@ -38,7 +38,7 @@ impl Validity {
 
 /// What the choice is made by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct ChoiceSubject {
     /// The file that it is in.
     pub(super) file: String,
     /// The DNS names that it is for; `*.` and a name for all names directly below it.
@@ -56,10 +56,10 @@ pub(super) struct NameTable {
 
 impl NameTable {
     /// Decides which of the certificates each name has.
-    pub(super) fn new(subjects: &[&Subject], now: u64) -> Self {
+    pub(super) fn new(subjects: &[&ChoiceSubject], now: u64) -> Self {
         let mut best_first: Vec<usize> = (0..subjects.len()).collect();
         best_first.sort_by_key(|index| {
-            let Subject { file, validity, .. } = subjects[*index];
+            let ChoiceSubject { file, validity, .. } = subjects[*index];
             (Reverse(validity.is_valid(now)), Reverse(validity.not_after), file)
         });
         let mut table = Self::default();
@@ -96,12 +96,12 @@ mod tests {
     const NOW: u64 = 1_000_000;
     const DAY: u64 = 86_400;
 
-    fn subject(file: &str, names: &[&str], not_before: u64, not_after: u64) -> Subject {
+    fn subject(file: &str, names: &[&str], not_before: u64, not_after: u64) -> ChoiceSubject {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Subject { file: file.to_owned(), names, validity: Validity { not_before, not_after } }
+        ChoiceSubject { file: file.to_owned(), names, validity: Validity { not_before, not_after } }
     }
 
-    fn chosen<'a>(subjects: &[&'a Subject], name: &str) -> Option<&'a str> {
+    fn chosen<'a>(subjects: &[&'a ChoiceSubject], name: &str) -> Option<&'a str> {
         NameTable::new(subjects, NOW).find(name).map(|index| subjects[index].file.as_str())
     }
 

@@ -13,7 +13,7 @@ const CERTBOT_KEY: &str = "privkey.pem";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The texts of a certificate's two files.
-pub(super) struct Texts {
+pub(super) struct CertificateTexts {
     pub(super) chain: Vec<u8>,
     pub(super) key: Vec<u8>,
     /// Whether other users of this machine may read the key.
@@ -21,12 +21,12 @@ pub(super) struct Texts {
 }
 
 /// A certificate in the directory.
-pub(super) struct Found {
+pub(super) struct FoundCertificate {
     /// The name of its file within the directory.
     pub(super) file: String,
     /// That of its key's file.
     pub(super) key_file: String,
-    pub(super) texts: Result<Texts, CertificateError>,
+    pub(super) texts: Result<CertificateTexts, CertificateError>,
 }
 
 /// Reads all certificates of a directory, in the order of their names: `NAME.crt` or `NAME.pem` with
@@ -34,7 +34,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// If the directory cannot be read. A file that cannot be read is an error in its place.
-pub(super) fn read(directory: &Path) -> io::Result<Vec<Found>> {
+pub(super) fn read(directory: &Path) -> io::Result<Vec<FoundCertificate>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         // A name that is no text belongs to no certificate.
@@ -57,7 +57,7 @@ fn pair(directory: &Path, name: String) -> Option<(String, String)> {
     is_there.then(|| (chain, format!("{name}/{CERTBOT_KEY}")))
 }
 
-fn found(directory: &Path, file: String, key_file: String) -> Found {
+fn found(directory: &Path, file: String, key_file: String) -> FoundCertificate {
     let texts = (|| {
         let chain = text(directory, &file)?;
         let key = match text(directory, &key_file) {
@@ -67,9 +67,9 @@ fn found(directory: &Path, file: String, key_file: String) -> Found {
             key => key?,
         };
         let mode = directory.join(&key_file).metadata().map_or(0, |metadata| metadata.permissions().mode());
-        Ok(Texts { chain, key, is_key_exposed: mode & 0o004 != 0 })
+        Ok(CertificateTexts { chain, key, is_key_exposed: mode & 0o004 != 0 })
     })();
-    Found { file, key_file, texts }
+    FoundCertificate { file, key_file, texts }
 }
 
 fn is_missing(path: &Path) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ring::digest::{Context, SHA256};
 
 use super::choose::NameTable;
-use super::files::{Found, Texts};
+use super::files::{CertificateTexts, FoundCertificate};
 use super::parse::{Certificate, CertificateError, parse};
 
 /// How often the same certificate is warned of.
@@ -14,7 +14,7 @@ const WARN_EVERY_SECONDS: u64 = 86_400;
 
 /// The certificates by the names of their files.
 #[derive(Default)]
-pub(super) struct Known(BTreeMap<String, Held>);
+pub(super) struct KnownCertificates(BTreeMap<String, Held>);
 
 #[derive(Default)]
 struct Held {
@@ -42,10 +42,10 @@ pub(super) enum News {
     Expires { file: String, seconds_left: i64 },
 }
 
-impl Known {
+impl KnownCertificates {
     /// Takes in what was read. What is faulty keeps what was served before. Returns what there is to tell:
     /// each fault once, and what expires once a day.
-    pub(super) fn update(&mut self, found: Vec<Found>, now: u64) -> Vec<News> {
+    pub(super) fn update(&mut self, found: Vec<FoundCertificate>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {
             let is_there = found.iter().any(|one| one.file == *file);
@@ -84,13 +84,13 @@ impl Known {
 }
 
 /// Returns what the choice among certificates is made by.
-pub(super) fn subjects(certificates: &[Arc<Certificate>]) -> Vec<&super::choose::Subject> {
+pub(super) fn subjects(certificates: &[Arc<Certificate>]) -> Vec<&super::choose::ChoiceSubject> {
     certificates.iter().map(|certificate| &certificate.subject).collect()
 }
 
 impl Held {
-    fn update(&mut self, found: Found, now: u64, news: &mut Vec<News>) {
-        let Found { file, key_file, texts } = found;
+    fn update(&mut self, found: FoundCertificate, now: u64, news: &mut Vec<News>) {
+        let FoundCertificate { file, key_file, texts } = found;
         let digest = texts.as_ref().ok().map(digest);
         if digest.is_some() && digest == self.digest {
             return;
@@ -132,7 +132,7 @@ impl Held {
     }
 }
 
-fn digest(texts: &Texts) -> Vec<u8> {
+fn digest(texts: &CertificateTexts) -> Vec<u8> {
     let mut context = Context::new(&SHA256);
     // The length keeps the two texts apart.
     context.update(&texts.chain.len().to_le_bytes());

@@ -23,7 +23,7 @@ use rustls::sign::CertifiedKey;
 use super::measure;
 use crate::acme::StoredCertificates;
 use choose::NameTable;
-use known::{Known, News};
+use known::{KnownCertificates, News};
 
 pub(crate) use parse::{Certificate, parse};
 
@@ -31,20 +31,20 @@ pub(crate) use parse::{Certificate, parse};
 pub(super) struct Certificates {
     directory: Option<PathBuf>,
     stored: Option<Arc<StoredCertificates>>,
-    reading: Mutex<Reading>,
-    served: RwLock<Served>,
+    reading: Mutex<CertificateReading>,
+    served: RwLock<ServedCertificates>,
 }
 
 #[derive(Default)]
-struct Reading {
-    known: Known,
+struct CertificateReading {
+    known: KnownCertificates,
     /// What is wrong with the directory itself.
     problem: Option<String>,
 }
 
 /// What handshakes look in.
 #[derive(Default)]
-struct Served {
+struct ServedCertificates {
     names: NameTable,
     files: Vec<FromFile>,
 }
@@ -116,7 +116,7 @@ impl Certificates {
     }
 
     /// Serves what is known to new connections.
-    fn serve(&self, known: &Known, now: u64) {
+    fn serve(&self, known: &KnownCertificates, now: u64) {
         let certificates = known.certificates();
         for certificate in &certificates {
             let subject = &certificate.subject;
@@ -128,7 +128,7 @@ impl Certificates {
             is_valid: certificate.subject.validity.is_valid(now),
         });
         let files = files.collect();
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Served { names, files };
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = ServedCertificates { names, files };
     }
 
     fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {

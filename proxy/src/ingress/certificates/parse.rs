@@ -10,11 +10,11 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use webpki::{EndEntityCert, KeyUsage};
 
-use super::choose::{Subject, Validity};
+use super::choose::{ChoiceSubject, Validity};
 
 /// A certificate that can be served.
 pub(crate) struct Certificate {
-    pub(crate) subject: Subject,
+    pub(crate) subject: ChoiceSubject,
     /// Its chain and its key.
     pub(crate) key: Arc<CertifiedKey>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn parse(
     Ok(Certificate { subject, key: Arc::new(key) })
 }
 
-fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<Subject, CertificateError> {
+fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<ChoiceSubject, CertificateError> {
     let not_x509 = |error: webpki::Error| CertificateError::NotX509 { error: error.to_string() };
     let certificate = EndEntityCert::try_from(certificate).map_err(not_x509)?;
     let names: Vec<String> = certificate.valid_dns_names().map(str::to_ascii_lowercase).collect();
@@ -92,7 +92,7 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<Subject, Cert
         return Err(CertificateError::NoNames);
     }
     let validity = validity(&certificate).map_err(not_x509)?;
-    Ok(Subject { file: file.to_owned(), names, validity })
+    Ok(ChoiceSubject { file: file.to_owned(), names, validity })
 }
 
 /// Reads the two dates, which webpki says only when it refuses a certificate for one of them. It looks at

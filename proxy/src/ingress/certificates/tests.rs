@@ -8,7 +8,7 @@ use common::certificate::StoredCertificate;
 use common::config::Secret;
 use common::secret_key::SecretKey;
 
-use super::known::{Known, News};
+use super::known::{KnownCertificates, News};
 use super::parse::{CertificateError, parse};
 use super::{Certificates, files};
 use crate::acme::StoredCertificates;
@@ -18,12 +18,12 @@ use crate::ingress::tests::authority::{Authority, Issued};
 const NOW: u64 = 1_767_225_600;
 const DAY: u64 = 86_400;
 
-fn update(known: &mut Known, directory: &Path, now: u64) -> Vec<News> {
+fn update(known: &mut KnownCertificates, directory: &Path, now: u64) -> Vec<News> {
     known.update(files::read(directory).unwrap(), now)
 }
 
 /// The files that are served with their names, in one text.
-fn served(known: &Known) -> String {
+fn served(known: &KnownCertificates) -> String {
     let one = |certificate: std::sync::Arc<super::parse::Certificate>| {
         format!("{}: {}", certificate.subject.file, certificate.subject.names.join(" "))
     };
@@ -53,7 +53,7 @@ fn certificates_are_found_by_name_and_in_the_layout_of_certbot() {
         symlink(format!("../../archive/{name}1.pem"), link).unwrap();
     }
     std::fs::write(directory.join("README"), "no certificate").unwrap();
-    let mut known = Known::default();
+    let mut known = KnownCertificates::default();
     let news = update(&mut known, &directory, NOW);
     assert_eq!(served(&known), "a.crt: a.example *.a.example, b.example/fullchain.pem: b.example");
     let read = news.iter().filter(|news| matches!(news, News::Read { .. })).count();
@@ -83,7 +83,7 @@ fn a_faulty_file_keeps_what_was_served_and_is_told_of_once() {
     let other = authority.issue(&["other.example"], 2031);
     let expired = authority.issue(&["a.example"], 2025);
     let garbage = |chain: &str, key: &str| Issued { chain: chain.to_owned(), key: key.to_owned() };
-    let mut known = Known::default();
+    let mut known = KnownCertificates::default();
     good.write(folder.path(), "a");
     update(&mut known, folder.path(), NOW);
     for (faulty, expected) in [
@@ -116,7 +116,7 @@ fn a_faulty_file_keeps_what_was_served_and_is_told_of_once() {
 fn an_expired_file_gives_way_to_an_ordered_certificate() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
     authority.issue(&["a.example"], 2027).write(folder.path(), "a");
-    let mut known = Known::default();
+    let mut known = KnownCertificates::default();
     update(&mut known, folder.path(), NOW);
     let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
     let stored = Arc::new(StoredCertificates::new(key.clone()));
@@ -141,7 +141,7 @@ fn a_certificate_that_cannot_be_read_from_the_beginning_is_not_served() {
     authority.issue(&["a.example"], 2025).write(folder.path(), "expired");
     std::fs::write(folder.path().join("ca.pem"), "x").unwrap();
     symlink("/nowhere.pem", folder.path().join("link.pem")).unwrap();
-    let mut known = Known::default();
+    let mut known = KnownCertificates::default();
     let news = update(&mut known, folder.path(), NOW);
     let faulty: Vec<(&str, bool)> = news
         .iter()
@@ -161,9 +161,9 @@ fn what_is_in_use_and_expires_is_warned_of_once_a_day() {
     authority.issue(&["a.example"], 2026).write(folder.path(), "a");
     authority.issue(&["b.example"], 2026).write(folder.path(), "b-old");
     authority.issue(&["b.example"], 2030).write(folder.path(), "b");
-    let mut known = Known::default();
+    let mut known = KnownCertificates::default();
     update(&mut known, folder.path(), NOW - 20 * DAY);
-    let warned = |known: &mut Known, now| match &update(known, folder.path(), now)[..] {
+    let warned = |known: &mut KnownCertificates, now| match &update(known, folder.path(), now)[..] {
         [] => None,
         [News::Expires { file, seconds_left }] => Some((file.clone(), *seconds_left)),
         other => panic!("{other:?}"),
@@ -183,7 +183,7 @@ fn a_key_that_only_its_owner_reads_is_not_warned_of_and_none_is_ever_shown() {
     issued.write(folder.path(), "a");
     let mode = std::fs::Permissions::from_mode(0o640);
     std::fs::set_permissions(folder.path().join("a.key"), mode).unwrap();
-    let mut known = Known::default();
+    let mut known = KnownCertificates::default();
     let news = update(&mut known, folder.path(), NOW);
     assert!(matches!(&news[..], [News::Read { .. }]), "{news:?}");
     let secret = issued.key.lines().nth(1).unwrap();

@@ -26,13 +26,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::fixtures::{endpoint, follower_of, local_pod};
-use crate::framing::{Scanner, State};
+use crate::framing::{FramingState, Scanner};
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::listening::Listening;
 use crate::route::RouteTable;
-use crate::snapshot::Snapshot;
-use crate::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
+use crate::snapshot::RoutingSnapshot;
+use crate::tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 use crate::workers::Workers;
 
 /// An ingress whose routes and pods the test sets.
@@ -43,7 +43,7 @@ pub(super) struct Fixture {
     pub(super) https_address: Option<SocketAddr>,
     /// The proxies that the ingress knows.
     pub(super) peers: Arc<Peers>,
-    snapshot: watch::Sender<Arc<Snapshot>>,
+    snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     shutdown: CancellationToken,
     /// That of the pods, if it is not that of the ingress.
     pub(super) another_host: Option<AnotherHost>,
@@ -139,7 +139,7 @@ impl Fixture {
             Pods::OnThisHost => Self::start_here(config, rules, gates, None, Arc::default()).await,
             Pods::OnAnotherHost => {
                 let (host, here, peers) = AnotherHost::start(&gates);
-                let tunnel = Arc::new(Dialer::new(Arc::new(here), peers.clone()));
+                let tunnel = Arc::new(TunnelDialer::new(Arc::new(here), peers.clone()));
                 let mut fixture = Self::start_here(config, rules, gates, Some(tunnel), peers).await;
                 fixture.another_host = Some(host);
                 fixture
@@ -151,11 +151,12 @@ impl Fixture {
         config: IngressConfig,
         rules: Vec<IngressRule>,
         gates: Arc<Gates>,
-        tunnel: Option<Arc<Dialer>>,
+        tunnel: Option<Arc<TunnelDialer>>,
         peers: Arc<Peers>,
     ) -> Self {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
-        let snapshot = Snapshot { routes: Arc::new(RouteTable::new(rules)), endpoints: HashMap::new() };
+        let snapshot =
+            RoutingSnapshot { routes: Arc::new(RouteTable::new(rules)), endpoints: HashMap::new() };
         let (snapshot, following) = watch::channel(Arc::new(snapshot));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -181,14 +182,14 @@ impl Fixture {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
         let endpoints = self.snapshot.borrow().endpoints.clone();
         let routes = Arc::new(RouteTable::new(rules));
-        self.snapshot.send_replace(Arc::new(Snapshot { routes, endpoints }));
+        self.snapshot.send_replace(Arc::new(RoutingSnapshot { routes, endpoints }));
     }
 
     /// Tells the ingress which pods `web` has.
     pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
         let routes = self.snapshot.borrow().routes.clone();
         let endpoints = HashMap::from([(web(), endpoints.into_iter().map(Arc::new).collect())]);
-        self.snapshot.send_replace(Arc::new(Snapshot { routes, endpoints }));
+        self.snapshot.send_replace(Arc::new(RoutingSnapshot { routes, endpoints }));
     }
 
     /// Opens the gate of a pod and tells that it is the only one.
@@ -228,7 +229,7 @@ impl Fixture {
 fn answers_to(bytes: &[u8]) -> Option<usize> {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).ok()?;
-    let has_ended = matches!(scanner.state(), State::Between | State::Upgrade);
+    let has_ended = matches!(scanner.state(), FramingState::Between | FramingState::Upgrade);
     Some(if has_ended { heads } else { heads.saturating_sub(1) })
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::fixture::{FakePod, Fixture, rule};
-use crate::framing::{Scanner, State};
+use crate::framing::{FramingState, Scanner};
 use crate::ingress::IngressConfig;
 
 /// The connections to the pod.
@@ -39,7 +39,7 @@ pub(super) async fn recorder(record: Record) -> FakePod {
             while let Ok(length @ 1..) = stream.read(&mut bytes).await {
                 record.lock().unwrap()[index].bytes.extend_from_slice(&bytes[..length]);
                 let _ = scanner.feed(&bytes[..length]);
-                if scanner.state() == State::Between {
+                if scanner.state() == FramingState::Between {
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
                     let _ = stream.write_all(answer).await;
                     break;
@@ -254,5 +254,5 @@ pub(super) fn whole_requests(text: &str, bytes: &[u8]) -> usize {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).unwrap_or_else(|(at, why)| panic!("{text:?}: at {at}: {why}"));
     assert!(heads <= 1, "{text:?}");
-    if scanner.state() == State::Between { heads } else { 0 }
+    if scanner.state() == FramingState::Between { heads } else { 0 }
 }

@@ -20,12 +20,12 @@ use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::listening::Listening;
 use crate::route::RouteTable;
-use crate::snapshot::Snapshot;
+use crate::snapshot::RoutingSnapshot;
 
 /// Where the ingress listens while one process follows the other.
 struct Host {
     gates: Arc<Gates>,
-    snapshot: watch::Sender<Arc<Snapshot>>,
+    snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     config: IngressConfig,
 }
 
@@ -34,7 +34,7 @@ impl Host {
         let gates = Arc::new(Gates::default());
         gates.set(row("p0"));
         let routes = RouteTable::new(rules.into_iter().map(|rule| (web(), rule)).collect());
-        let snapshot = Snapshot::of_service(routes, web(), vec![endpoint("p0", EndpointState::Ready)]);
+        let snapshot = RoutingSnapshot::of_service(routes, web(), vec![endpoint("p0", EndpointState::Ready)]);
         Self { gates, snapshot: watch::Sender::new(Arc::new(snapshot)), config }
     }
 

@@ -58,7 +58,7 @@ impl Host {
         let mut question = Message::new(7, MessageType::Query, OpCode::Query);
         question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
         let (question, client) = (question.to_vec().unwrap(), Ipv4Addr::from(from).into());
-        let answer = self.resolver.answer(&question, client, Transport::Udp).await.unwrap();
+        let answer = self.resolver.answer(&question, client, QuestionTransport::Udp).await.unwrap();
         let answer = Message::from_vec(&answer).unwrap();
         match answer.answers.first().map(|record| &record.data) {
             Some(RData::A(address)) => Ok(address.0),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, Http};
 use reqwest::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -38,7 +38,7 @@ fn raise_file_limit() -> usize {
 async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
     let _lock = beside_others().await;
     let sockets = SILENT.min(raise_file_limit().saturating_sub(OTHER_FILES));
-    let cluster = Cluster::new(Timing::Default).await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
     let http = api.http();

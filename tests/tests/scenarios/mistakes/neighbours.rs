@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::cluster::binary;
-use kubeleet_tests::docker::{Container, Docker, IMAGE};
+use kubeleet_tests::docker::{Docker, IMAGE, ListedContainer};
 use kubeleet_tests::exclusive::beside_others;
-use kubeleet_tests::{Cluster, Daemon, Http, Timing};
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -29,7 +29,8 @@ const LONG: Duration = Duration::from_secs(120);
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_on_one_engine_never_touch_each_others_containers() {
     let _lock = beside_others().await;
-    let (steady, noisy) = (Cluster::new(Timing::Medium).await, Cluster::new(Timing::Short).await);
+    let (steady, noisy) =
+        (Cluster::new(ClusterTiming::Medium).await, Cluster::new(ClusterTiming::Short).await);
     let Some(docker) = Docker::find(&steady.prefix).await else { return };
     let names = ["w1", "w2"].map(|short| steady.node(short));
     let mut dev = Dev::start(&names).await;
@@ -62,7 +63,7 @@ async fn clusters_on_one_engine_never_touch_each_others_containers() {
             change(&of_noisy, rounds, false),
             change(&of_dev, rounds, true)
         );
-        steady_workers.iter_mut().for_each(Daemon::start_again);
+        steady_workers.iter_mut().for_each(DaemonProcess::start_again);
         disturb(rounds, &mut noisy_workers, &noisy).await;
         dev.start_again().await;
         for http in [&steady_http, &noisy_http, &dev.http] {
@@ -95,13 +96,13 @@ fn service(name: &str, replicas: u64, round: usize) -> Value {
         "environment": {"ROUND": round.to_string()}})
 }
 
-async fn containers(docker: &Docker) -> BTreeMap<String, Container> {
-    let of_still = |container: &Container| container.name.starts_with("still-");
+async fn containers(docker: &Docker) -> BTreeMap<String, ListedContainer> {
+    let of_still = |container: &ListedContainer| container.name.starts_with("still-");
     docker.containers().await.into_iter().filter(of_still).map(|found| (found.id.clone(), found)).collect()
 }
 
 /// When each of these containers was started.
-async fn starts(docker: &Docker, containers: &BTreeMap<String, Container>) -> Vec<String> {
+async fn starts(docker: &Docker, containers: &BTreeMap<String, ListedContainer>) -> Vec<String> {
     let mut starts = Vec::new();
     for id in containers.keys() {
         starts.push(docker.started_at(id).await);
@@ -136,9 +137,9 @@ async fn change(http: &Http, round: usize, is_kept: bool) {
 }
 
 /// One of the things that happen to clusters of testers.
-async fn disturb(round: usize, workers: &mut [Daemon; 2], cluster: &Cluster) {
+async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Cluster) {
     match round % 3 {
-        0 => workers.iter_mut().for_each(Daemon::start_again),
+        0 => workers.iter_mut().for_each(DaemonProcess::start_again),
         1 => {
             // It knows nothing any more, and is told to forget its containers as well.
             let id: String = cluster.redis.cli(&["HGET", "meta", "cluster"]).await;
@@ -215,7 +216,7 @@ fn spawn(home: &Path, listen: &str) -> ChildGuard {
     if let Some(host) = std::env::var_os("DOCKER_HOST") {
         command.env("DOCKER_HOST", host);
     }
-    let timing = Timing::Medium.settings().iter();
+    let timing = ClusterTiming::Medium.settings().iter();
     command.envs(timing.map(|(name, value)| (format!("KUBELEET_{name}"), value)));
     command.env("KUBELEET_LISTEN", listen).env("KUBELEET_INGRESS_LISTEN", "off").env("KUBELEET_NAMES", "off");
     let create = |name| File::create(home.join(name)).unwrap();

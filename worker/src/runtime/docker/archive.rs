@@ -7,13 +7,13 @@ use bollard::query_parameters::{DownloadFromContainerOptionsBuilder, UploadToCon
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::errors::{EngineCall, EngineFailure};
 use crate::runtime::RuntimeError;
 
 /// See [`crate::runtime::Runtime::unpack`]. It takes as long as the archive: its sender ends it.
 pub(super) async fn unpack(
-    client: &Client,
+    client: &EngineClient,
     handle: &str,
     directory: &str,
     archive: BoxStream<'static, io::Result<Bytes>>,
@@ -28,7 +28,7 @@ pub(super) async fn unpack(
 
 /// See [`crate::runtime::Runtime::archive`].
 pub(super) async fn read(
-    client: &Client,
+    client: &EngineClient,
     handle: &str,
     path: &str,
 ) -> Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError> {

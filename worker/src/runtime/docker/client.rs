@@ -19,12 +19,12 @@ const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
 /// The address of an engine, in the forms of `DOCKER_HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Host {
+pub(super) enum EngineAddress {
     Unix(String),
     Tcp(String),
 }
 
-impl Host {
+impl EngineAddress {
     fn parse(text: &str) -> Result<Self, RuntimeError> {
         let path = text.strip_prefix("unix://").or_else(|| text.starts_with('/').then_some(text));
         let address = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
@@ -57,31 +57,31 @@ fn with_port(address: &str) -> Option<String> {
 
 /// A client that connects with its first call, so that the engine may start after the worker.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct EngineClient {
     shown: String,
-    host: Host,
+    host: EngineAddress,
     docker: OnceLock<Docker>,
 }
 
-impl Client {
+impl EngineClient {
     /// Returns the path of the engine's socket, if it has one.
     pub(super) fn socket(&self) -> Option<&Path> {
         match &self.host {
-            Host::Unix(path) => Some(Path::new(path)),
-            Host::Tcp(_) => None,
+            EngineAddress::Unix(path) => Some(Path::new(path)),
+            EngineAddress::Tcp(_) => None,
         }
     }
 
     /// Returns the engine's address.
-    pub(super) fn host(&self) -> &Host {
+    pub(super) fn host(&self) -> &EngineAddress {
         &self.host
     }
 
     /// Returns the value of the header `Host` for requests to the engine.
     pub(super) fn authority(&self) -> &str {
         match &self.host {
-            Host::Unix(_) => "docker",
-            Host::Tcp(address) => address,
+            EngineAddress::Unix(_) => "docker",
+            EngineAddress::Tcp(address) => address,
         }
     }
 
@@ -93,8 +93,8 @@ impl Client {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
         let shown = shown.unwrap_or_else(|| DEFAULT_HOST.to_owned());
-        let host = Host::parse(&shown)?;
-        if matches!(host, Host::Tcp(_)) && variable("DOCKER_TLS_VERIFY").is_some() {
+        let host = EngineAddress::parse(&shown)?;
+        if matches!(host, EngineAddress::Tcp(_)) && variable("DOCKER_TLS_VERIFY").is_some() {
             // Falling back to plain text would reveal what TLS was to protect.
             let detail =
                 "DOCKER_TLS_VERIFY is set, but TLS to engines is not supported: use the engine's unix socket";
@@ -116,14 +116,18 @@ impl Client {
         // path each engine answers with its newest API; one that had dropped the version would refuse the
         // request.
         let connected = match &self.host {
-            Host::Unix(path) if !Path::new(path).exists() => {
+            EngineAddress::Unix(path) if !Path::new(path).exists() => {
                 let detail = format!(
                     "there is no socket {path}: check that the engine is running and DOCKER_HOST is right"
                 );
                 return Err(RuntimeError::Engine(detail));
             }
-            Host::Unix(path) => Docker::connect_with_unix(path, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION),
-            Host::Tcp(address) => Docker::connect_with_http(address, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION),
+            EngineAddress::Unix(path) => {
+                Docker::connect_with_unix(path, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION)
+            }
+            EngineAddress::Tcp(address) => {
+                Docker::connect_with_http(address, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION)
+            }
         };
         let docker = connected.map_err(|error| RuntimeError::Engine(format!("{}: {error}", self.shown)))?;
         Ok(self.docker.get_or_init(|| docker))
@@ -159,15 +163,15 @@ mod tests {
     #[test]
     fn docker_host_forms_are_parsed() {
         let cases = [
-            ("unix:///run/podman/podman.sock", Host::Unix("/run/podman/podman.sock".into())),
-            ("/var/run/docker.sock", Host::Unix("/var/run/docker.sock".into())),
-            ("tcp://10.0.0.1:2376", Host::Tcp("10.0.0.1:2376".into())),
-            ("tcp://engine/", Host::Tcp("engine:2375".into())),
-            ("http://[::1]", Host::Tcp("[::1]:2375".into())),
-            ("tcp://[::1]:99", Host::Tcp("[::1]:99".into())),
+            ("unix:///run/podman/podman.sock", EngineAddress::Unix("/run/podman/podman.sock".into())),
+            ("/var/run/docker.sock", EngineAddress::Unix("/var/run/docker.sock".into())),
+            ("tcp://10.0.0.1:2376", EngineAddress::Tcp("10.0.0.1:2376".into())),
+            ("tcp://engine/", EngineAddress::Tcp("engine:2375".into())),
+            ("http://[::1]", EngineAddress::Tcp("[::1]:2375".into())),
+            ("tcp://[::1]:99", EngineAddress::Tcp("[::1]:99".into())),
         ];
         for (text, host) in cases {
-            assert_eq!(Host::parse(text).unwrap(), host, "{text}");
+            assert_eq!(EngineAddress::parse(text).unwrap(), host, "{text}");
         }
         for bad in [
             "ssh://me@there",
@@ -185,13 +189,13 @@ mod tests {
             "tcp://engine:",
             "tcp://engine:docker",
         ] {
-            assert!(matches!(Host::parse(bad), Err(RuntimeError::Engine(_))), "{bad}");
+            assert!(matches!(EngineAddress::parse(bad), Err(RuntimeError::Engine(_))), "{bad}");
         }
     }
 
     #[test]
     fn a_missing_socket_error_says_what_to_check() {
-        let client = Client::new(Some("unix:///nowhere/engine.sock")).unwrap();
+        let client = EngineClient::new(Some("unix:///nowhere/engine.sock")).unwrap();
         let error = client.docker().unwrap_err().to_string();
         assert!(error.contains("/nowhere/engine.sock") && error.contains("running"), "{error}");
     }

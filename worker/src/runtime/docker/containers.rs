@@ -11,7 +11,7 @@ use bollard::query_parameters::{
 
 use common::spec::StopSignal;
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::create::create_body;
 use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
@@ -27,7 +27,7 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See [`crate::runtime::Runtime::run`].
 pub(super) async fn run(
-    client: &Client,
+    client: &EngineClient,
     request: &ContainerRequest,
     dropped_capabilities: &[String],
     network: &PodNetwork,
@@ -68,7 +68,7 @@ pub(super) async fn run(
     )))
 }
 
-async fn create(client: &Client, name: &str, body: ContainerCreateBody) -> Result<(), EngineFailure> {
+async fn create(client: &EngineClient, name: &str, body: ContainerCreateBody) -> Result<(), EngineFailure> {
     let options = CreateContainerOptionsBuilder::default().name(name).build();
     let call = client.docker()?.create_container(Some(options), body);
     let answer = client.within(EngineCall::Create, WRITE, call).await?;
@@ -93,7 +93,7 @@ fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Con
 /// Starts a created container. Returns `None` if it has been removed meanwhile. A container that cannot be
 /// started is removed.
 async fn start_created(
-    client: &Client,
+    client: &EngineClient,
     name: &str,
     identity: &Identity,
 ) -> Result<Option<Container>, RuntimeError> {
@@ -127,7 +127,7 @@ async fn start_created(
 }
 
 /// See [`crate::runtime::Runtime::restart`].
-pub(super) async fn restart(client: &Client, handle: &str) -> Result<(), RuntimeError> {
+pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
     // An engine answers 304 if it runs already, which is success.
     let Err(failure) =
         client.within(EngineCall::Start, WRITE, client.docker()?.start_container(handle, None)).await
@@ -138,13 +138,13 @@ pub(super) async fn restart(client: &Client, handle: &str) -> Result<(), Runtime
 }
 
 /// See [`crate::runtime::Runtime::stop`].
-pub(super) async fn stop(client: &Client, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
+pub(super) async fn stop(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
     halt(client, handle, grace).await?;
     remove(client, handle).await
 }
 
 /// See [`crate::runtime::Runtime::halt`].
-pub(super) async fn halt(client: &Client, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
+pub(super) async fn halt(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
     // The engine counts whole seconds, and zero means no grace at all.
     let seconds = grace.as_millis().div_ceil(1000);
     let options =
@@ -159,7 +159,11 @@ pub(super) async fn halt(client: &Client, handle: &str, grace: Duration) -> Resu
 }
 
 /// See [`crate::runtime::Runtime::signal`].
-pub(super) async fn signal(client: &Client, handle: &str, signal: StopSignal) -> Result<(), RuntimeError> {
+pub(super) async fn signal(
+    client: &EngineClient,
+    handle: &str,
+    signal: StopSignal,
+) -> Result<(), RuntimeError> {
     let options = KillContainerOptionsBuilder::default().signal(&signal.to_string()).build();
     let call = client.docker()?.kill_container(handle, Some(options));
     match client.within(EngineCall::Signal, WRITE, call).await {
@@ -171,7 +175,7 @@ pub(super) async fn signal(client: &Client, handle: &str, signal: StopSignal) ->
 }
 
 /// Removes a container in any state with its anonymous volumes. Succeeds if it does not exist.
-async fn remove(client: &Client, handle: &str) -> Result<(), RuntimeError> {
+async fn remove(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
     let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
     let call = client.docker()?.remove_container(handle, Some(options));
     match client.within(EngineCall::Remove, WRITE, call).await {
@@ -184,7 +188,7 @@ async fn remove(client: &Client, handle: &str) -> Result<(), RuntimeError> {
 }
 
 async fn wait_until_removed(
-    client: &Client,
+    client: &EngineClient,
     handle: &str,
     failure: EngineFailure,
 ) -> Result<(), RuntimeError> {
@@ -198,7 +202,7 @@ async fn wait_until_removed(
     Err(failure.into())
 }
 
-async fn is_running(client: &Client, handle: &str) -> Result<bool, RuntimeError> {
+async fn is_running(client: &EngineClient, handle: &str) -> Result<bool, RuntimeError> {
     let container = inspect(client, handle).await?.and_then(|found| found.container);
     Ok(container.is_some_and(|container| {
         matches!(container.state, ContainerState::Running | ContainerState::Unknown)
@@ -206,13 +210,13 @@ async fn is_running(client: &Client, handle: &str) -> Result<bool, RuntimeError>
 }
 
 /// Returns `None` if there is no such container.
-pub(super) async fn inspect(client: &Client, handle: &str) -> Result<Option<Inspected>, RuntimeError> {
+pub(super) async fn inspect(client: &EngineClient, handle: &str) -> Result<Option<Inspected>, RuntimeError> {
     inspect_within(client, handle, READ).await
 }
 
 /// As [`inspect`], with a deadline of its own.
 pub(super) async fn inspect_within(
-    client: &Client,
+    client: &EngineClient,
     handle: &str,
     limit: Duration,
 ) -> Result<Option<Inspected>, RuntimeError> {

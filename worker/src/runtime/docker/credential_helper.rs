@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use super::registry::Login;
+use super::registry::EngineLogin;
 
 /// How long a helper may take: some ask a cloud for a token.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ const TOKEN_USER: &str = "<token>";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     #[serde(default)]
     username: String,
     secret: String,
@@ -33,7 +33,7 @@ struct Answer {
 ///
 /// # Errors
 /// What failed, never with a part of what the helper printed: that may be a password.
-pub(super) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<Login>, String> {
+pub(super) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<EngineLogin>, String> {
     let program = format!("docker-credential-{helper}");
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !helper.chars().all(is_name) {
@@ -70,7 +70,7 @@ async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus,
 }
 
 /// Reads what a helper printed.
-fn read(program: &str, status: ExitStatus, printed: &[u8]) -> Result<Option<Login>, String> {
+fn read(program: &str, status: ExitStatus, printed: &[u8]) -> Result<Option<EngineLogin>, String> {
     if !status.success() {
         let is_unknown = String::from_utf8_lossy(printed).to_ascii_lowercase().contains(NOT_FOUND);
         return if is_unknown {
@@ -80,13 +80,13 @@ fn read(program: &str, status: ExitStatus, printed: &[u8]) -> Result<Option<Logi
         };
     }
     // The error of the parser could quote the password.
-    let Answer { username, secret } = serde_json::from_slice(printed)
+    let HelperAnswer { username, secret } = serde_json::from_slice(printed)
         .map_err(|_| format!("the answer of the credential helper {program} cannot be read"))?;
     let secret = ValueBytes::new(secret.into_bytes());
     Ok(Some(if username == TOKEN_USER {
-        Login::Token(secret)
+        EngineLogin::Token(secret)
     } else {
-        Login::Password { user: username, password: secret }
+        EngineLogin::Password { user: username, password: secret }
     }))
 }
 
@@ -101,9 +101,9 @@ mod tests {
         let ended = |code: i32| ExitStatus::from_raw(code << 8);
         let read = |code, printed: &str| read("docker-credential-x", ended(code), printed.as_bytes());
         let secret = |text: &str| ValueBytes::new(text.as_bytes().to_vec());
-        let bob = Login::Password { user: "bob".to_owned(), password: secret("hunter2") };
+        let bob = EngineLogin::Password { user: "bob".to_owned(), password: secret("hunter2") };
         assert_eq!(read(0, r#"{"ServerURL":"a","Username":"bob","Secret":"hunter2"}"#), Ok(Some(bob)));
-        let token = Login::Token(secret("hunter2"));
+        let token = EngineLogin::Token(secret("hunter2"));
         assert_eq!(read(0, r#"{"Username":"<token>","Secret":"hunter2"}"#), Ok(Some(token)));
         assert_eq!(read(1, "credentials not found in native keychain\n"), Ok(None));
         for (code, printed) in [(0, "hunter2"), (0, r#"{"Secret":["hunter2"]}"#), (1, "hunter2")] {

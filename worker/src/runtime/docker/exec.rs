@@ -13,7 +13,7 @@ use bollard::exec::{CreateExecOptions, StartExecResults};
 use futures_util::stream::{Stream, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::deadlines::READ;
 use super::errors::{EngineCall, EngineFailure};
 use crate::runtime::RuntimeError;
@@ -24,14 +24,14 @@ const FIRST_POLL: Duration = Duration::from_millis(5);
 const LAST_POLL: Duration = Duration::from_millis(200);
 
 /// A command in a container, by the container's handle.
-type Key = (String, Vec<String>);
+type ExecKey = (String, Vec<String>);
 
 /// The commands of which no end was seen, with the engine's id of each.
 #[derive(Debug, Default)]
-pub(super) struct UnfinishedCommands(Mutex<HashMap<Key, String>>);
+pub(super) struct UnfinishedCommands(Mutex<HashMap<ExecKey, String>>);
 
 impl UnfinishedCommands {
-    fn map(&self) -> MutexGuard<'_, HashMap<Key, String>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<ExecKey, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,7 +46,7 @@ impl UnfinishedCommands {
 /// # Cancel safety
 /// A dropped call leaves the command running; the next one waits for it.
 pub(super) async fn exec(
-    client: &Client,
+    client: &EngineClient,
     unfinished: &UnfinishedCommands,
     handle: &str,
     command: &[String],
@@ -79,7 +79,7 @@ pub(super) async fn exec(
 }
 
 /// Starts the command and waits for its end. The limit is the command's: a slow engine has its own.
-async fn run(client: &Client, id: &str, limit: Duration) -> Result<ExecResult, RuntimeError> {
+async fn run(client: &EngineClient, id: &str, limit: Duration) -> Result<ExecResult, RuntimeError> {
     let call = client.docker()?.start_exec(id, None);
     let started = client.within(EngineCall::StartExec, READ, call).await?;
     let end = Instant::now() + limit;
@@ -92,7 +92,7 @@ async fn run(client: &Client, id: &str, limit: Duration) -> Result<ExecResult, R
 }
 
 async fn read(
-    client: &Client,
+    client: &EngineClient,
     output: &mut (impl Stream<Item = Result<LogOutput, bollard::errors::Error>> + Unpin),
     tail: &mut OutputTail,
 ) {
@@ -109,7 +109,7 @@ async fn read(
 }
 
 /// Returns the exit code once the command has ended; `None` if it has not until `end`.
-async fn exit_code(client: &Client, id: &str, end: Instant) -> Result<Option<i64>, RuntimeError> {
+async fn exit_code(client: &EngineClient, id: &str, end: Instant) -> Result<Option<i64>, RuntimeError> {
     let mut wait = FIRST_POLL;
     loop {
         let call = client.docker()?.inspect_exec(id);
@@ -126,7 +126,7 @@ async fn exit_code(client: &Client, id: &str, end: Instant) -> Result<Option<i64
     }
 }
 
-async fn is_running(client: &Client, id: &str) -> Result<bool, RuntimeError> {
+async fn is_running(client: &EngineClient, id: &str) -> Result<bool, RuntimeError> {
     let call = client.docker()?.inspect_exec(id);
     match client.within(EngineCall::InspectExec, READ, call).await {
         Ok(answer) => Ok(answer.running.unwrap_or(false)),

@@ -13,11 +13,11 @@ use common::spec::{HealthCheck, PullPolicy};
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::deadlines::{PING, READ};
 use super::errors::{EngineCall, EngineFailure};
 use super::image_check;
-use super::registry::{Credentials, RegistryConfig, is_denied};
+use super::registry::{RegistryConfig, RegistryCredentials, is_denied};
 use crate::runtime::{RegistryLogins, RuntimeError};
 
 /// How long a whole pull may take. The engine keeps the layers loaded until then, and the next try goes on
@@ -41,16 +41,16 @@ pub(super) struct Images {
     /// more.
     pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
     /// What was seen of each at the last look.
-    seen: Mutex<HashMap<String, Seen>>,
+    seen: Mutex<HashMap<String, SeenImage>>,
 }
 
 /// An image that the engine had.
-struct Seen {
+struct SeenImage {
     at: Instant,
     check: Option<HealthCheck>,
 }
 
-impl Seen {
+impl SeenImage {
     fn is_fresh(&self) -> bool {
         self.at.elapsed() < PRESENCE_CACHE
     }
@@ -63,7 +63,7 @@ impl Images {
     }
 
     fn was_just_seen(&self, image: &str) -> bool {
-        self.seen().get(image).is_some_and(Seen::is_fresh)
+        self.seen().get(image).is_some_and(SeenImage::is_fresh)
     }
 
     /// Returns the check of an image that was just seen, which is `Some(None)` if it has none.
@@ -74,15 +74,20 @@ impl Images {
     fn mark_present(&self, image: &str, check: Option<HealthCheck>) {
         let mut seen = self.seen();
         seen.retain(|_, seen| seen.is_fresh());
-        seen.insert(image.to_owned(), Seen { at: Instant::now(), check });
+        seen.insert(image.to_owned(), SeenImage { at: Instant::now(), check });
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, SeenImage>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the pull of this image that is under way, or a new one.
-    fn join(&self, client: &Arc<Client>, image: &str, logins: &Arc<dyn RegistryLogins>) -> Shared<Pull> {
+    fn join(
+        &self,
+        client: &Arc<EngineClient>,
+        image: &str,
+        logins: &Arc<dyn RegistryLogins>,
+    ) -> Shared<Pull> {
         let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
         // A finished pull is not reused: its image may be missing again, its failure may be outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
@@ -108,7 +113,7 @@ impl Images {
 
 /// See [`crate::runtime::Runtime::ensure_image`].
 pub(super) async fn ensure(
-    client: &Arc<Client>,
+    client: &Arc<EngineClient>,
     images: &Images,
     image: &str,
     policy: PullPolicy,
@@ -141,7 +146,7 @@ pub(super) async fn ensure(
 /// # Errors
 /// If the engine cannot inspect it.
 pub(super) async fn check_of(
-    client: &Client,
+    client: &EngineClient,
     images: &Images,
     image: &str,
 ) -> Result<Option<HealthCheck>, RuntimeError> {
@@ -158,7 +163,10 @@ pub(super) async fn check_of(
 ///
 /// # Errors
 /// If the name is no image's, or the engine cannot inspect it.
-pub(super) async fn inspect(client: &Client, image: &str) -> Result<Option<ImageInspect>, RuntimeError> {
+pub(super) async fn inspect(
+    client: &EngineClient,
+    image: &str,
+) -> Result<Option<ImageInspect>, RuntimeError> {
     check_path(image)?;
     let call = client.docker()?.inspect_image(image);
     match client.within(EngineCall::InspectImage, READ, call).await {
@@ -176,7 +184,7 @@ pub(super) fn check_path(image: &str) -> Result<(), RuntimeError> {
 
 /// Pulls an image. If the registry refuses, the credentials are read anew, and others are tried once.
 async fn pull(
-    client: Arc<Client>,
+    client: Arc<EngineClient>,
     registries: RegistryConfig,
     logins: Arc<dyn RegistryLogins>,
     image: String,
@@ -197,7 +205,7 @@ async fn pull(
 }
 
 async fn pull_with_credentials(
-    client: &Client,
+    client: &EngineClient,
     registries: &RegistryConfig,
     logins: &dyn RegistryLogins,
     image: &str,
@@ -223,16 +231,16 @@ async fn pull_with_credentials(
 }
 
 async fn try_credentials(
-    client: &Client,
+    client: &EngineClient,
     image: &str,
     host: &RegistryHost,
-    credentials: Option<&Credentials>,
+    credentials: Option<&RegistryCredentials>,
 ) -> Result<(), RuntimeError> {
     follow_pull(client, image, credentials.map(|credentials| credentials.for_engine(host))).await
 }
 
 async fn follow_pull(
-    client: &Client,
+    client: &EngineClient,
     image: &str,
     credentials: Option<DockerCredentials>,
 ) -> Result<(), RuntimeError> {
@@ -251,7 +259,7 @@ async fn follow_pull(
 }
 
 /// Tells a registry that does not answer from an engine that does not.
-async fn stall_error(client: &Client, image: &str) -> RuntimeError {
+async fn stall_error(client: &EngineClient, image: &str) -> RuntimeError {
     let ping = match client.docker() {
         Ok(docker) => client.within(EngineCall::Ping, PING, docker.ping()).await.map_err(RuntimeError::from),
         Err(error) => Err(error),

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::{sleep, timeout};
 use tokio_util::io::ReaderStream;
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::deadlines::READ;
 use super::errors::{EngineCall, EngineFailure};
 use super::raw_exec;
@@ -34,7 +34,7 @@ const TERMINAL: &str = "TERM=xterm-256color";
 
 /// See [`crate::runtime::Runtime::start_command`].
 pub(super) async fn start(
-    client: &std::sync::Arc<Client>,
+    client: &std::sync::Arc<EngineClient>,
     handle: &str,
     request: &CommandRequest,
 ) -> Result<RunningCommand, RuntimeError> {
@@ -98,7 +98,7 @@ async fn start_plain(
 
 /// A command, by the engine's id.
 struct DockerCommand {
-    client: std::sync::Arc<Client>,
+    client: std::sync::Arc<EngineClient>,
     id: String,
     container: String,
 }

@@ -13,7 +13,7 @@ use crate::runtime::{Container, ContainerState};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Row {
+struct ContainerRow {
     id: String,
     #[serde(default)]
     labels: Option<HashMap<String, String>>,
@@ -25,20 +25,20 @@ struct Row {
 #[serde(rename_all = "PascalCase")]
 struct Inspection {
     id: String,
-    config: Config,
-    state: State,
+    config: ContainerConfig,
+    state: InspectedState,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Config {
+struct ContainerConfig {
     #[serde(default)]
     labels: Option<HashMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct State {
+struct InspectedState {
     #[serde(default)]
     status: String,
     #[serde(default)]
@@ -50,7 +50,7 @@ struct State {
 /// Reads a list row by row; a row that is unreadable is skipped with a warning. `None` if it is no list.
 pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     let rows: Vec<Value> = serde_json::from_str(&answer.0).ok()?;
-    let rows = rows.into_iter().map(|row| match serde_json::from_value::<Row>(row) {
+    let rows = rows.into_iter().map(|row| match serde_json::from_value::<ContainerRow>(row) {
         Ok(row) => listed(row),
         Err(_) => {
             tracing::warn!("the engine lists a container that cannot be read; it is ignored");
@@ -60,7 +60,7 @@ pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     Some(rows.collect())
 }
 
-fn listed(row: Row) -> Listed {
+fn listed(row: ContainerRow) -> Listed {
     let (state, has_ended) = match row.state.as_str() {
         "created" => (ContainerState::Created, false),
         "running" | "paused" | "restarting" | "stopping" => (ContainerState::Running, false),

@@ -50,7 +50,7 @@ use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
-use self::client::Client;
+use self::client::EngineClient;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
@@ -69,7 +69,7 @@ const EVENTS: [&str; 10] =
 
 /// A Docker or Podman engine.
 pub struct DockerRuntime {
-    client: Arc<Client>,
+    client: Arc<EngineClient>,
     images: image::Images,
     unfinished: exec::UnfinishedCommands,
     /// Capabilities that containers do not get, without `CAP_`.
@@ -94,7 +94,7 @@ impl DockerRuntime {
     /// # Errors
     /// If the address is invalid.
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
-        let client = Arc::new(Client::new(host)?);
+        let client = Arc::new(EngineClient::new(host)?);
         let dropped_capabilities = PodPolicy::default().dropped_capabilities;
         Ok(Self {
             client,

@@ -12,7 +12,7 @@ use common::address::PoolAddress;
 use common::ids::ClusterId;
 use sha2::{Digest, Sha256};
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
 use crate::runtime::{RuntimeError, label};
@@ -52,7 +52,11 @@ impl PodNetwork {
     }
 
     /// From now on new containers are in the network. Returns the address of the engine's host in it.
-    pub(super) async fn join(&self, client: &Client, cluster: &ClusterId) -> Result<Ipv4Addr, RuntimeError> {
+    pub(super) async fn join(
+        &self,
+        client: &EngineClient,
+        cluster: &ClusterId,
+    ) -> Result<Ipv4Addr, RuntimeError> {
         let gateway = ensure(client, cluster).await?;
         self.choose(Choice::Join);
         Ok(gateway)
@@ -64,7 +68,7 @@ impl PodNetwork {
     }
 
     /// Returns whether the network exists. If not, it is not looked for again: it is made when this joins it.
-    async fn is_there(&self, client: &Client, cluster: &ClusterId) -> Result<bool, RuntimeError> {
+    async fn is_there(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
         let mut choice = self.choice.lock().unwrap_or_else(PoisonError::into_inner);
         // It may have been chosen meanwhile.
@@ -77,7 +81,7 @@ impl PodNetwork {
     /// Returns the network of a new container; `None` for the engine's own.
     pub(super) async fn of_container(
         &self,
-        client: &Client,
+        client: &EngineClient,
         cluster: Option<&ClusterId>,
     ) -> Result<Option<JoinedNetwork>, RuntimeError> {
         let Some(cluster) = cluster else { return Ok(None) };
@@ -113,7 +117,7 @@ fn short(cluster: &ClusterId) -> String {
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn ensure(client: &Client, cluster: &ClusterId) -> Result<Ipv4Addr, RuntimeError> {
+async fn ensure(client: &EngineClient, cluster: &ClusterId) -> Result<Ipv4Addr, RuntimeError> {
     let name = name(cluster);
     if let Some(gateway) = gateway(client, &name).await? {
         return Ok(gateway);
@@ -130,7 +134,7 @@ async fn ensure(client: &Client, cluster: &ClusterId) -> Result<Ipv4Addr, Runtim
     Err(RuntimeError::Failed(format!("network {name} was created and is not there")))
 }
 
-async fn create(client: &Client, cluster: &ClusterId) -> Result<(), EngineFailure> {
+async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), EngineFailure> {
     let option = |name: &str, value: &str| (format!("com.docker.network.bridge.{name}"), value.to_owned());
     let request = NetworkCreateRequest {
         name: name(cluster),
@@ -151,7 +155,7 @@ async fn create(client: &Client, cluster: &ClusterId) -> Result<(), EngineFailur
 }
 
 /// Returns the address of the engine's host in a network; `None` if there is no such network.
-async fn gateway(client: &Client, name: &str) -> Result<Option<Ipv4Addr>, RuntimeError> {
+async fn gateway(client: &EngineClient, name: &str) -> Result<Option<Ipv4Addr>, RuntimeError> {
     let call = client.docker()?.inspect_network(name, None);
     let network = match client.within(EngineCall::InspectNetwork, READ, call).await {
         Ok(network) => network,
@@ -166,7 +170,7 @@ async fn gateway(client: &Client, name: &str) -> Result<Option<Ipv4Addr>, Runtim
 }
 
 /// Removes the network, unless a container is in it.
-pub(super) async fn remove(client: &Client, cluster: &ClusterId) -> Result<(), RuntimeError> {
+pub(super) async fn remove(client: &EngineClient, cluster: &ClusterId) -> Result<(), RuntimeError> {
     let name = name(cluster);
     let call = client.docker()?.remove_network(&name);
     match client.within(EngineCall::RemoveNetwork, WRITE, call).await {

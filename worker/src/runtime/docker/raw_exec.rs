@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::client::{Client, Host};
+use super::client::{EngineAddress, EngineClient};
 use super::deadlines::READ;
 use super::errors::EngineCall;
 use crate::runtime::{CommandInput, RuntimeError};
@@ -23,11 +23,16 @@ use crate::runtime::{CommandInput, RuntimeError};
 type TerminalOutput = Pin<Box<dyn AsyncRead + Send>>;
 
 /// Starts a command that was prepared with a terminal. Returns its output and input.
-pub(super) async fn start(client: &Client, id: &str) -> Result<(TerminalOutput, CommandInput), RuntimeError> {
+pub(super) async fn start(
+    client: &EngineClient,
+    id: &str,
+) -> Result<(TerminalOutput, CommandInput), RuntimeError> {
     let call = async {
         match client.host() {
-            Host::Unix(path) => upgrade(UnixStream::connect(path).await.map_err(text)?, client, id).await,
-            Host::Tcp(address) => {
+            EngineAddress::Unix(path) => {
+                upgrade(UnixStream::connect(path).await.map_err(text)?, client, id).await
+            }
+            EngineAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address).await.map_err(text)?;
                 stream.set_nodelay(true).map_err(text)?;
                 upgrade(stream, client, id).await
@@ -49,7 +54,7 @@ pub(super) async fn start(client: &Client, id: &str) -> Result<(TerminalOutput, 
 
 async fn upgrade(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    client: &Client,
+    client: &EngineClient,
     id: &str,
 ) -> Result<(TerminalOutput, CommandInput), String> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(text)?;

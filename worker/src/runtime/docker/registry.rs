@@ -28,7 +28,7 @@ pub(super) struct RegistryConfig {
 
 /// What a registry is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Login {
+pub(super) enum EngineLogin {
     /// The name of a user and a password or token.
     Password { user: String, password: ValueBytes },
     /// An identity token, which has no user.
@@ -37,15 +37,15 @@ pub(super) enum Login {
 
 /// Credentials, and where they were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Credentials {
-    login: Login,
+pub(super) struct RegistryCredentials {
+    login: EngineLogin,
     source: String,
 }
 
 /// The credentials for one registry, those to use first.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    credentials: Vec<Credentials>,
+pub(super) struct FoundCredentials {
+    credentials: Vec<RegistryCredentials>,
     /// What could not be read, as sentences without its content.
     problems: Vec<String>,
 }
@@ -53,14 +53,14 @@ pub(super) struct Found {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct ConfigFile {
-    auths: HashMap<String, Entry>,
+    auths: HashMap<String, RegistryEntry>,
     creds_store: String,
     cred_helpers: HashMap<String, String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Entry {
+struct RegistryEntry {
     auth: String,
     username: String,
     password: String,
@@ -69,8 +69,8 @@ struct Entry {
 
 impl RegistryConfig {
     /// Finds the credentials for a registry. What cannot be read is left out: the image may need none.
-    pub(super) async fn find(&self, host: &RegistryHost, logins: &dyn RegistryLogins) -> Found {
-        let mut found = Found::default();
+    pub(super) async fn find(&self, host: &RegistryHost, logins: &dyn RegistryLogins) -> FoundCredentials {
+        let mut found = FoundCredentials::default();
         if let Some(path) = &self.path {
             match read_file(path) {
                 Ok(file) => file.find(path, host, &mut found).await,
@@ -78,8 +78,8 @@ impl RegistryConfig {
             }
         }
         match logins.login(host).await {
-            Ok(Some(login)) => found.credentials.push(Credentials {
-                login: Login::Password { user: login.user, password: login.password },
+            Ok(Some(login)) => found.credentials.push(RegistryCredentials {
+                login: EngineLogin::Password { user: login.user, password: login.password },
                 source: "`kubeleet registry login`".to_owned(),
             }),
             Ok(None) => {}
@@ -92,23 +92,23 @@ impl RegistryConfig {
 impl ConfigFile {
     /// Adds the credentials of a registry, in Docker's order: its own helper, the helper for all, the file
     /// itself.
-    async fn find(&self, path: &Path, host: &RegistryHost, found: &mut Found) {
+    async fn find(&self, path: &Path, host: &RegistryHost, found: &mut FoundCredentials) {
         let is_host = |key: &str| RegistryHost::of_address(key).is_ok_and(|key| key == *host);
         let helper = self.cred_helpers.iter().find(|(key, _)| is_host(key));
         let helper = helper.map_or(&self.creds_store, |(_, helper)| helper);
         if !helper.is_empty() {
             let source = format!("docker-credential-{helper}");
             match credential_helper::ask(helper, host).await {
-                Ok(Some(login)) => found.credentials.push(Credentials { login, source }),
+                Ok(Some(login)) => found.credentials.push(RegistryCredentials { login, source }),
                 Ok(None) => {}
                 Err(problem) => found.problems.push(problem),
             }
         }
         // `docker login` with a helper leaves an empty entry.
         let mut entries = self.auths.iter().filter(|(key, _)| is_host(key)).map(|(_, entry)| entry);
-        match entries.find(|entry| entry.has_credentials()).map(Entry::login) {
+        match entries.find(|entry| entry.has_credentials()).map(RegistryEntry::login) {
             Some(Some(login)) => {
-                found.credentials.push(Credentials { login, source: path.display().to_string() });
+                found.credentials.push(RegistryCredentials { login, source: path.display().to_string() });
             }
             Some(None) => {
                 let why = format!("`auth` of {host} is not base64 of `user:password`");
@@ -119,42 +119,48 @@ impl ConfigFile {
     }
 }
 
-impl Entry {
+impl RegistryEntry {
     fn has_credentials(&self) -> bool {
         !(self.auth.is_empty() && self.username.is_empty() && self.identitytoken.is_empty())
     }
 
     /// Returns `None` if `auth` is not valid.
-    fn login(&self) -> Option<Login> {
+    fn login(&self) -> Option<EngineLogin> {
         let secret = |text: &str| ValueBytes::new(text.as_bytes().to_vec());
         if !self.identitytoken.is_empty() {
-            return Some(Login::Token(secret(&self.identitytoken)));
+            return Some(EngineLogin::Token(secret(&self.identitytoken)));
         }
         if self.auth.is_empty() {
-            return Some(Login::Password { user: self.username.clone(), password: secret(&self.password) });
+            return Some(EngineLogin::Password {
+                user: self.username.clone(),
+                password: secret(&self.password),
+            });
         }
         let decoded = String::from_utf8(STANDARD.decode(self.auth.trim()).ok()?).ok()?;
         let (user, password) = decoded.split_once(':')?;
-        Some(Login::Password { user: user.to_owned(), password: secret(password.trim_end_matches('\0')) })
+        Some(EngineLogin::Password {
+            user: user.to_owned(),
+            password: secret(password.trim_end_matches('\0')),
+        })
     }
 }
 
-impl Found {
+impl FoundCredentials {
     /// Returns the credentials to use first.
-    pub(super) fn first(&self) -> Option<&Credentials> {
+    pub(super) fn first(&self) -> Option<&RegistryCredentials> {
         self.credentials.first()
     }
 
     /// Returns the credentials to use after `denied` were: the first that are others.
-    pub(super) fn other_than(&self, denied: Option<&Credentials>) -> Option<&Credentials> {
+    pub(super) fn other_than(&self, denied: Option<&RegistryCredentials>) -> Option<&RegistryCredentials> {
         let denied = denied.map(|denied| &denied.login);
         self.credentials.iter().find(|one| Some(&one.login) != denied)
     }
 
     /// Returns what to add to the message of a registry that refused: which credentials it got, and what to
     /// do.
-    pub(super) fn explain(&self, host: &RegistryHost, used: &[Option<&Credentials>]) -> String {
-        let shown = |one: &Option<&Credentials>| one.map_or("none".to_owned(), ToString::to_string);
+    pub(super) fn explain(&self, host: &RegistryHost, used: &[Option<&RegistryCredentials>]) -> String {
+        let shown = |one: &Option<&RegistryCredentials>| one.map_or("none".to_owned(), ToString::to_string);
         let shown: Vec<String> = used.iter().map(shown).collect();
         let mut text = format!("credentials used for {host}: {}", shown.join(", then "));
         for problem in &self.problems {
@@ -170,7 +176,7 @@ impl Found {
     }
 }
 
-impl Credentials {
+impl RegistryCredentials {
     pub(super) fn for_engine(&self, host: &RegistryHost) -> DockerCredentials {
         let text = |bytes: &ValueBytes| Some(String::from_utf8_lossy(bytes.expose()).into_owned());
         let server = DockerCredentials {
@@ -178,20 +184,20 @@ impl Credentials {
             ..DockerCredentials::default()
         };
         match &self.login {
-            Login::Password { user, password } => {
+            EngineLogin::Password { user, password } => {
                 DockerCredentials { username: Some(user.clone()), password: text(password), ..server }
             }
-            Login::Token(token) => DockerCredentials { identitytoken: text(token), ..server },
+            EngineLogin::Token(token) => DockerCredentials { identitytoken: text(token), ..server },
         }
     }
 }
 
 /// Shows the user and where the credentials were found, without the secret.
-impl fmt::Display for Credentials {
+impl fmt::Display for RegistryCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.login {
-            Login::Password { user, .. } => write!(f, "user {user} of {}", self.source),
-            Login::Token(_) => write!(f, "a token of {}", self.source),
+            EngineLogin::Password { user, .. } => write!(f, "user {user} of {}", self.source),
+            EngineLogin::Token(_) => write!(f, "a token of {}", self.source),
         }
     }
 }
@@ -275,10 +281,10 @@ mod tests {
         let of = async |image: &str| {
             let found = config.find(&RegistryHost::of_image(image).unwrap(), &NoLogins).await;
             found.first().map(|one| match &one.login {
-                Login::Password { user, password } => {
+                EngineLogin::Password { user, password } => {
                     format!("{user} {}", String::from_utf8_lossy(password.expose()))
                 }
-                Login::Token(_) => "token".to_owned(),
+                EngineLogin::Token(_) => "token".to_owned(),
             })
         };
         for image in ["nginx", "library/nginx", "docker.io/library/nginx:1"] {

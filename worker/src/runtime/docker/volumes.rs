@@ -9,7 +9,7 @@ use bollard::query_parameters::{ListVolumesOptionsBuilder, RemoveVolumeOptionsBu
 use common::ids::NodeName;
 use common::spec::VolumeKind;
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::deadlines::{READ, WRITE};
 use super::errors::EngineCall;
 use super::label_filters;
@@ -55,14 +55,14 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
 }
 
 /// See [`crate::runtime::Runtime::volumes_directory`].
-pub(super) async fn directory(client: &Client) -> Option<PathBuf> {
+pub(super) async fn directory(client: &EngineClient) -> Option<PathBuf> {
     let docker = client.docker().ok()?;
     let info = client.within(EngineCall::Info, READ, docker.info()).await.ok()?;
     Some(PathBuf::from(info.docker_root_dir?).join("volumes"))
 }
 
 /// See [`crate::runtime::Runtime::volumes`].
-pub(super) async fn list(client: &Client, node: &NodeName) -> Result<Vec<EngineVolume>, RuntimeError> {
+pub(super) async fn list(client: &EngineClient, node: &NodeName) -> Result<Vec<EngineVolume>, RuntimeError> {
     let filters: HashMap<String, Vec<String>> = label_filters(node);
     let options = ListVolumesOptionsBuilder::default().filters(&filters).build();
     let call = client.docker()?.list_volumes(Some(options));
@@ -75,7 +75,7 @@ pub(super) async fn list(client: &Client, node: &NodeName) -> Result<Vec<EngineV
 }
 
 /// See [`crate::runtime::Runtime::remove_volume`].
-pub(super) async fn remove(client: &Client, handle: &str) -> Result<bool, RuntimeError> {
+pub(super) async fn remove(client: &EngineClient, handle: &str) -> Result<bool, RuntimeError> {
     let options = RemoveVolumeOptionsBuilder::default().build();
     let call = client.docker()?.remove_volume(handle, Some(options));
     match client.within(EngineCall::RemoveVolume, WRITE, call).await {

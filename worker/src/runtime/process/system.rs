@@ -162,7 +162,7 @@ struct PodTraces {
     marker: Vec<u8>,
     /// Where their output goes; `None` if there is no log.
     log: Option<FileIdentity>,
-    environment: Environment,
+    environment: ProcessEnvironment,
 }
 
 impl PodTraces {
@@ -171,7 +171,7 @@ impl PodTraces {
         Self {
             marker: [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat(),
             log: file_identity(&folder.join(LOG)),
-            environment: Environment::default(),
+            environment: ProcessEnvironment::default(),
         }
     }
 
@@ -199,9 +199,9 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
 
 /// The environment of the process that was read last.
 #[derive(Default)]
-struct Environment(Vec<u8>);
+struct ProcessEnvironment(Vec<u8>);
 
-impl Environment {
+impl ProcessEnvironment {
     /// Returns false if it cannot be read: it is another user's, so not a pod's. A zombie's is empty.
     fn read(&mut self, process: &Process) -> bool {
         self.0.clear();
