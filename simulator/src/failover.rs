@@ -159,6 +159,19 @@ impl World {
         }
     }
 
+    /// Does what an operator does later: removes the containers of a worker that belongs to another cluster.
+    /// An emptied Redis was one until its data came back, because a worker that knew none had registered, and
+    /// this one has started pods for it.
+    pub(crate) fn remove_containers_of_another_cluster(&mut self) {
+        let cluster: Option<String> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
+        let is_another = |host: &SimulatedHost| {
+            host.cluster().zip(cluster.as_deref()).is_some_and(|(known, cluster)| known.as_str() != cluster)
+        };
+        for host in self.cluster.hosts.iter().filter(|host| is_another(host)) {
+            host.containers().iter().for_each(|container| host.end_container(&container.handle, None));
+        }
+    }
+
     /// Does what an operator does: gives up the volumes of machines that never come back. Such a machine may
     /// be known only when the one that has its name now registers.
     pub(crate) fn give_up_lost_volumes(&mut self) {

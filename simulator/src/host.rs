@@ -109,6 +109,11 @@ impl SimulatedHost {
         self.state().cluster.is_some()
     }
 
+    /// The cluster that the worker remembers.
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        self.state().cluster.clone()
+    }
+
     /// Whether the worker's lease is valid.
     pub(crate) fn has_lease(&self) -> bool {
         self.state().lease.as_ref().is_some_and(|lease| self.clock() < lease.deadline.millis)

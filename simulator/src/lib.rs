@@ -203,6 +203,7 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
         world.give_up_lost_volumes();
         if world.clock.now > begin + ROOM_AFTER * dead {
             world.make_room_for_volumes();
+            world.remove_containers_of_another_cluster();
         }
         let has_converged = world.clients.lock().is_idle() && checks::not_converged(world).is_empty();
         if !has_converged {
