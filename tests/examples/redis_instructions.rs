@@ -24,7 +24,7 @@ const CLAIMED_AT_ONCE: usize = 20;
 async fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());
     let (pods, nodes) = (arguments.next().unwrap(), arguments.next().unwrap());
-    // What the binary log takes counts, and when it is synced does not.
+    // Writing the append-only file counts, and when it is synced does not.
     let redis = Redis::start_with(&["--save", "", "--appendonly", "yes", "--appendfsync", "no"]).await;
     let store = redis.store();
     let fixture = Fixture { redis, store, scheduler: SchedulerId::random(), proxy: None };
