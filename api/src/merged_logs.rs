@@ -53,6 +53,8 @@ pub(crate) struct MergedLogs {
     merge: LogMerge<NodeName, MergedItem>,
     places_at: Instant,
     marks: Vec<String>,
+    /// Whether the nodes that have pods at the beginning were asked.
+    is_open: bool,
     poll: Duration,
 }
 
@@ -68,6 +70,8 @@ struct NodeLog {
     /// When it is asked again.
     retry_at: Option<Instant>,
     has_ended: bool,
+    /// Whether its first selected pod came while the logs were followed.
+    is_new: bool,
 }
 
 impl NodeLog {
@@ -81,6 +85,7 @@ impl NodeLog {
             heard_at: Instant::now(),
             retry_at: None,
             has_ended: false,
+            is_new: false,
         }
     }
 }
@@ -100,6 +105,7 @@ impl MergedLogs {
             places_at: Instant::now() + PLACES_INTERVAL,
             nodes: BTreeMap::new(),
             marks: Vec::new(),
+            is_open: false,
             poll: Store::LOG_POLL,
             store,
             selection,
@@ -107,6 +113,7 @@ impl MergedLogs {
         };
         let places = logs.places().await?;
         logs.ask(places).await?;
+        logs.is_open = true;
         Ok(logs)
     }
 
@@ -144,20 +151,16 @@ impl MergedLogs {
             let is_news =
                 known.is_none_or(|known| known.has_ended && known.retry_at.is_none() && known.pods != pods);
             if is_news && (known.is_none() || follows_services) {
-                let last_time = known.map_or(0, |known| known.last_time);
-                self.ask_node(node, NodeLog::new(pods, last_time)).await?;
+                let mut log = NodeLog::new(pods, known.map_or(0, |known| known.last_time));
+                log.is_new = self.is_open && known.is_none();
+                self.ask_node(node, log).await?;
             }
         }
         Ok(())
     }
 
     async fn ask_node(&mut self, node: NodeName, log: NodeLog) -> Result<(), StoreError> {
-        let is_again = log.last_time > 0;
-        let mut request = LinesRequest { id: log.id.clone(), pods: log.pods.clone(), ..self.request.clone() };
-        if is_again {
-            request.tail = None;
-            request.after = Some(request.after.unwrap_or(0).max(log.last_time));
-        }
+        let request = request_of(&self.request, &log);
         self.store.request_lines(&node, &request).await?;
         self.merge.begin(node.clone());
         self.nodes.insert(node, log);
@@ -281,6 +284,19 @@ impl MergedLogs {
     }
 }
 
+/// Returns what a node is asked for. Last lines are for containers that are there at the beginning: one that
+/// was asked before goes on, and of pods that came later everything is wanted.
+fn request_of(request: &LinesRequest, log: &NodeLog) -> LinesRequest {
+    let request = LinesRequest { id: log.id.clone(), pods: log.pods.clone(), ..request.clone() };
+    match log.last_time {
+        0 if !log.is_new => request,
+        last_time => {
+            let after = request.after.into_iter().chain((last_time > 0).then_some(last_time)).max();
+            LinesRequest { tail: None, after, ..request }
+        }
+    }
+}
+
 /// Reads what a node sent: a line, or a mark for people.
 fn read_line(node: &NodeName, line: &Bytes) -> MergedItem {
     match LogLine::decode(line) {
@@ -300,5 +316,27 @@ impl Drop for MergedLogs {
                 }
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_nodes_that_had_pods_at_the_beginning_are_asked_for_last_lines() {
+        let request = LinesRequest { tail: Some(5), after: Some(7), ..LinesRequest::default() };
+        let log = |last_time, is_new| NodeLog { is_new, ..NodeLog::new(Vec::new(), last_time) };
+        for (log, tail, after) in [
+            (log(0, false), Some(5), Some(7)),
+            (log(0, true), None, Some(7)),
+            (log(30, false), None, Some(30)),
+            (log(3, false), None, Some(7)),
+        ] {
+            let asked = request_of(&request, &log);
+            assert_eq!((asked.tail, asked.after), (tail, after));
+        }
+        let first = request_of(&LinesRequest::default(), &log(0, true));
+        assert_eq!((first.tail, first.after), (None, None));
     }
 }

@@ -61,6 +61,24 @@ struct KnownSource {
     running_since: Option<BootInstant>,
 }
 
+/// Decides what to read of a container's log: nothing if it was read to its end since the container was
+/// started last. `was_there` is false for a container that was started after the request was read.
+fn query_of(
+    request: &LinesRequest,
+    known: Option<&KnownSource>,
+    running_since: Option<BootInstant>,
+    was_there: bool,
+) -> Option<LineQuery> {
+    let (tail, after) = match known {
+        Some(known) if known.running_since == running_since => return None,
+        Some(known) => (None, known.last_time),
+        None if was_there => (request.tail, request.after.unwrap_or(0)),
+        // Of a container that is new everything is news.
+        None => (None, request.after.unwrap_or(0)),
+    };
+    Some(LineQuery { tail, follow: request.follow, after })
+}
+
 /// What came from a source: lines, an error, or nothing more.
 type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
 
@@ -73,6 +91,10 @@ pub(super) struct LineSources<'a> {
     known: HashMap<String, KnownSource>,
     /// The source that is looked at first: each is the first one in turn.
     first: usize,
+    /// When the request was read.
+    begun_at: BootInstant,
+    /// Whether the containers that were there at the beginning are still being opened.
+    is_first_look: bool,
 }
 
 impl<'a> LineSources<'a> {
@@ -85,6 +107,8 @@ impl<'a> LineSources<'a> {
             open: Vec::new(),
             known: HashMap::new(),
             first: 0,
+            begun_at: context.worker.clock.now(),
+            is_first_look: true,
         };
         if request.previous {
             sources.open_kept().await;
@@ -92,6 +116,7 @@ impl<'a> LineSources<'a> {
         }
         sources.refresh().await;
         sources.open_unmanaged().await;
+        sources.is_first_look = false;
         sources
     }
 
@@ -146,17 +171,9 @@ impl<'a> LineSources<'a> {
         if self.open.iter().any(|open| open.key == handle) {
             return;
         }
-        let is_first_look = self.known.is_empty() && self.first == 0;
-        let query = match self.known.get(&handle) {
-            Some(known) if known.running_since == running_since => return,
-            Some(known) => LineQuery { tail: None, follow: self.request.follow, after: known.last_time },
-            None => LineQuery {
-                // What has started meanwhile is read from its beginning.
-                tail: if is_first_look || !self.request.follow { self.request.tail } else { None },
-                follow: self.request.follow,
-                after: self.request.after.unwrap_or(0),
-            },
-        };
+        let was_there = self.is_first_look || running_since.is_none_or(|since| since <= self.begun_at);
+        let known = self.known.get(&handle);
+        let Some(query) = query_of(self.request, known, running_since, was_there) else { return };
         let opened = self.context.worker.runtime.lines(&handle, query).await;
         let last_time = query.after;
         match opened {
@@ -285,6 +302,27 @@ impl<'a> LineSources<'a> {
         self.merge.end(&source.key);
         if let Some(known) = self.known.get_mut(&source.key) {
             known.last_time = source.last_time;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_container_that_was_there_is_read_from_its_tail_and_a_new_one_from_its_beginning() {
+        let request = LinesRequest { tail: Some(5), follow: true, after: Some(7), ..LinesRequest::default() };
+        let at = |millis| Some(BootInstant { millis });
+        let known = KnownSource { last_time: 30, running_since: at(100) };
+        let query = |tail, after| Some(LineQuery { tail, follow: true, after });
+        for (known, running_since, was_there, expected) in [
+            (None, at(100), true, query(Some(5), 7)),
+            (None, at(100), false, query(None, 7)),
+            (Some(&known), at(100), true, None),
+            (Some(&known), at(200), true, query(None, 30)),
+        ] {
+            assert_eq!(query_of(&request, known, running_since, was_there), expected);
         }
     }
 }
