@@ -45,6 +45,22 @@ async fn a_configured_token_is_required() {
 }
 
 #[tokio::test]
+async fn the_token_that_may_only_read_gets_no_backup_and_no_channel() {
+    let tokens = [("KUBELEET_TOKEN", "s3cret"), ("KUBELEET_READ_TOKEN", "re4der")];
+    let Some(api) = Api::start_with(&tokens) else { return };
+    let (all, read) = ([("authorization", "Bearer s3cret")], [("authorization", "Bearer re4der")]);
+    for path in ["/service", "/status", "/secret", "/metrics"] {
+        assert_eq!(api.send("GET", path, &read, "").await.status, 200, "{path}");
+    }
+    // There is no cluster to save.
+    api.send("GET", "/cluster/backup", &all, "").await.expect(409);
+    for path in ["/cluster/backup", "/cluster/%62ackup", "/cluster/backup/", "/pod/x/channel", "/nowhere"] {
+        api.send("GET", path, &read, "").await.problem(403, "read-only");
+    }
+    api.send("DELETE", "/service/web", &read, "").await.problem(403, "read-only");
+}
+
+#[tokio::test]
 async fn without_a_token_web_pages_of_other_sites_are_refused() {
     let Some(api) = Api::start() else { return };
     let evil = [("origin", "https://evil.example"), ("host", "127.0.0.1:7070")];
