@@ -89,3 +89,18 @@ fn the_image_runs_as_no_root() {
     let user = lines(&text).into_iter().find_map(|line| line.strip_prefix("USER ")).expect("a USER");
     assert!(!user.starts_with("0") && !user.starts_with("root"), "{user}");
 }
+
+/// A worker saves what a lost Redis is recovered from, and its container can write nowhere else.
+#[test]
+fn each_worker_of_the_stack_has_a_volume_for_its_lease_and_one_for_what_it_saves() {
+    let text = read("docker-compose.yml");
+    let workers: Vec<&str> = text.lines().filter(|line| line.contains(":/run/kubeleet\"")).collect();
+    assert_eq!(workers.len(), 3);
+    for (worker, node) in workers.iter().zip(["node1", "node2", "node3"]) {
+        for volume in [format!("{node}:/run/kubeleet"), format!("{node}-data:/var/lib/kubeleet")] {
+            assert!(worker.contains(&format!("\"{volume}\"")), "{node} has no {volume}: {worker}");
+            let name = volume.split(':').next().unwrap();
+            assert!(text.contains(&format!("\n  {name}:\n")), "{name} is not declared");
+        }
+    }
+}
