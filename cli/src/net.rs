@@ -167,7 +167,7 @@ async fn set_once(config: &Config) -> anyhow::Result<()> {
 
 /// Returns what follows from the settings of this host alone.
 async fn of_settings(config: &Config) -> ToClose {
-    to_close(&config.redis, []).await
+    to_close(&config.redis, &config.closed_to_pods, []).await
 }
 
 /// Keeps the rules set until SIGTERM.

@@ -1,5 +1,6 @@
 //! Ranges of IP addresses.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -24,6 +25,13 @@ fn number(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (u32::from(address).into(), 32),
         IpAddr::V6(address) => (address.into(), 128),
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, length) = number(self.first);
+        if self.bits == length { self.first.fmt(f) } else { write!(f, "{}/{}", self.first, self.bits) }
     }
 }
 
@@ -62,7 +70,8 @@ mod tests {
             ("2001:db8::/32", "2001:db9::", false),
         ] {
             let range: AddressRange = range.parse().unwrap();
-            assert_eq!(range.contains(address.parse().unwrap()), expected, "{range:?} {address}");
+            assert_eq!(range.contains(address.parse().unwrap()), expected, "{range} {address}");
+            assert_eq!(range.to_string().parse(), Ok(range));
         }
         for text in ["", "a", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "::/129"] {
             assert!(text.parse::<AddressRange>().is_err(), "{text}");

@@ -36,6 +36,8 @@ const INGRESS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 /// From where certificates are ordered unless the operator says otherwise.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+/// Where clouds hand out credentials and settings of the machine: most of them, Azure, Alibaba, Oracle.
+const CLOUD_METADATA: &str = "169.254.0.0/16,168.63.129.16,100.100.100.200,192.0.0.192";
 /// The longest path of a Unix socket, less what a proxy appends while it binds it.
 const MAX_SOCKET_PATH: usize = 100;
 const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
@@ -351,6 +353,8 @@ pub struct Config {
     pub volume_grace: Option<Duration>,
     /// Whether containers have a network of their own, in which they reach services by name.
     pub names: bool,
+    /// Addresses that pods with names do not reach.
+    pub closed_to_pods: Vec<AddressRange>,
     /// Proxies before the ingress whose forwarding headers are kept.
     pub trusted_proxies: Vec<AddressRange>,
     /// How many connections to the ingress a client's address may have.
@@ -482,6 +486,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_VOLUME_GRACE", "how long volumes stay without their service, or off"),
     ("KUBELEET_POD_WAIT", "how long a request or connection waits for a pod that takes it"),
     ("KUBELEET_NAMES", "off: containers are in the engine's own network, and reach no service by name"),
+    (
+        "KUBELEET_CLOSED_TO_PODS",
+        "addresses that pods with names do not reach, as 10.0.0.0/8,10.1.2.3; or none",
+    ),
     ("KUBELEET_TRUSTED_PROXIES", "proxies before the ingress, as 10.0.0.0/8,10.1.2.3"),
     ("KUBELEET_CLIENT_CONNECTIONS", "how many connections to the ingress a client's address may have"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
@@ -638,6 +646,7 @@ impl Sources<'_> {
             volume_grace: self.read(p, "KUBELEET_VOLUME_GRACE", None, volume_grace),
             pod_wait: self.read(p, "KUBELEET_POD_WAIT", Duration::from_secs(10), duration),
             names: self.read(p, "KUBELEET_NAMES", true, boolean),
+            closed_to_pods: self.read(p, "KUBELEET_CLOSED_TO_PODS", cloud_metadata(), closed_to_pods),
             trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
             client_connections: self.read(p, "KUBELEET_CLIENT_CONNECTIONS", 1_000, positive),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
@@ -1019,6 +1028,14 @@ fn address_ranges(text: &str) -> Result<Vec<AddressRange>, String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::parse).collect()
 }
 
+fn cloud_metadata() -> Vec<AddressRange> {
+    address_ranges(CLOUD_METADATA).expect("ranges of addresses")
+}
+
+fn closed_to_pods(text: &str) -> Result<Vec<AddressRange>, String> {
+    if text.trim() == "none" { Ok(Vec::new()) } else { address_ranges(text) }
+}
+
 fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     let pairs = text.split(',').filter(|part| !part.trim().is_empty());
     pairs
@@ -1153,6 +1170,10 @@ mod tests {
         assert_eq!(tunnel, TunnelListen::Address(SocketAddr::from(([10, 0, 0, 5], 1))));
         assert_eq!(parse("KUBELEET_TUNNEL_LISTEN", "off").unwrap().tunnel_listen, TunnelListen::Off);
         assert!(parse("KUBELEET_TUNNEL_LISTEN", "7079").unwrap_err().contains("auto, or off"));
+        let closed = |text| parse("KUBELEET_CLOSED_TO_PODS", text).unwrap().closed_to_pods;
+        assert_eq!(closed("none"), []);
+        assert_eq!(closed("10.9.0.0/16"), ["10.9.0.0/16".parse().unwrap()]);
+        assert_eq!(parse("KUBELEET_NAMES", "on").unwrap().closed_to_pods.len(), 4);
         let trusted = parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/8, 10.1.2.3").unwrap().trusted_proxies;
         assert_eq!(trusted.len(), 2);
         assert!(parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/40").unwrap_err().contains("neither an address"));

@@ -170,8 +170,19 @@ fn traffic(
         let (file, listening) = (socket.with_extension("names.json"), listening.clone());
         let connections = TaskTracker::new();
         let (redis, peers) = (config.redis.clone(), tunnel.as_ref().map(|tunnel| tunnel.peers.clone()));
-        let names =
-            HostNames { resolver, shared, gateways, status, redis, peers, file, listening, connections };
+        let closed_ranges = config.closed_to_pods.clone();
+        let names = HostNames {
+            resolver,
+            shared,
+            gateways,
+            status,
+            redis,
+            peers,
+            closed_ranges,
+            file,
+            listening,
+            connections,
+        };
         (names, following)
     });
     let (listening, former) = (listening.clone(), local.former());

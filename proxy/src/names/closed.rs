@@ -1,10 +1,11 @@
 //! Where pods must not connect to on other hosts: the cluster's Redis and Sentinels, its APIs, and its
-//! proxies. Of their own host they reach no port at all.
+//! proxies; and ranges of addresses that the operator closes. Of their own host they reach no port at all.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
+use common::address_range::AddressRange;
 use common::store::RedisUrl;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
@@ -19,6 +20,8 @@ pub type ClosedAddresses = BTreeSet<SocketAddrV4>;
 pub struct ToClose {
     /// As far as it is known.
     pub closed: ClosedAddresses,
+    /// All ports of these.
+    pub ranges: Vec<AddressRange>,
     /// The servers of Redis and the Sentinels whose addresses cannot be found now. What is refused stays
     /// refused then.
     pub unknown: Vec<String>,
@@ -41,7 +44,11 @@ const REDIS_PORT: u16 = 6379;
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns what is to be refused.
-pub async fn to_close(redis: &RedisUrl, proxies: impl IntoIterator<Item = SocketAddr>) -> ToClose {
+pub async fn to_close(
+    redis: &RedisUrl,
+    ranges: &[AddressRange],
+    proxies: impl IntoIterator<Item = SocketAddr>,
+) -> ToClose {
     let (mut servers, mut unknown) = (Vec::new(), Vec::new());
     for server in redis.servers() {
         match timeout(FOUND_WITHIN, lookup_host(server)).await {
@@ -49,7 +56,8 @@ pub async fn to_close(redis: &RedisUrl, proxies: impl IntoIterator<Item = Socket
             Ok(Err(_)) | Err(_) => unknown.push(server.0.to_owned()),
         }
     }
-    ToClose { closed: of_addresses(&servers, redis.has_sentinels(), proxies), unknown }
+    let closed = of_addresses(&servers, redis.has_sentinels(), proxies);
+    ToClose { closed, ranges: ranges.to_vec(), unknown }
 }
 
 fn of_addresses(
@@ -113,14 +121,11 @@ mod tests {
     #[tokio::test]
     async fn a_unix_socket_closes_nothing_and_a_name_without_an_address_is_told() {
         for url in ["unix:///run/redis.sock", "redis://127.0.0.1"] {
-            assert_eq!(to_close(&url.parse().unwrap(), []).await, ToClose::default(), "{url}");
+            assert_eq!(to_close(&url.parse().unwrap(), &[], []).await, ToClose::default(), "{url}");
         }
-        let unknown = to_close(&"redis://no-such-host.invalid:6379".parse().unwrap(), []).await;
-        assert_eq!(
-            unknown,
-            ToClose { closed: ClosedAddresses::new(), unknown: vec!["no-such-host.invalid".into()] }
-        );
-        let closed = to_close(&"redis://10.1.2.3".parse().unwrap(), []).await.closed;
+        let unknown = to_close(&"redis://no-such-host.invalid:6379".parse().unwrap(), &[], []).await;
+        assert_eq!(unknown, ToClose { unknown: vec!["no-such-host.invalid".into()], ..ToClose::default() });
+        let closed = to_close(&"redis://10.1.2.3".parse().unwrap(), &[], []).await.closed;
         assert!(shown(&closed).contains(&"10.1.2.3:6379".to_owned()), "{closed:?}");
     }
 
@@ -131,7 +136,8 @@ mod tests {
         };
         let beside = |wanted: &[u8], is_whole: bool, now: &[u8], own: &[u8]| {
             let unknown = if is_whole { vec![] } else { vec!["redis".to_owned()] };
-            ToClose { closed: closed(wanted), unknown }.beside(&closed(now), &closed(own))
+            ToClose { closed: closed(wanted), unknown, ..ToClose::default() }
+                .beside(&closed(now), &closed(own))
         };
         assert_eq!(beside(&[1, 2], true, &[], &[]), closed(&[1, 2]));
         // 9 is another program's, 1 was closed by this one.

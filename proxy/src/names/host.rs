@@ -20,6 +20,7 @@ use super::{connections, probe, saved};
 use crate::ingress::IngressShared;
 use crate::listening::Listening;
 use crate::tunnel::Peers;
+use common::address_range::AddressRange;
 
 /// Between two looks at the rules while they lead here, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -57,6 +58,8 @@ pub(crate) struct HostNames {
     /// Redis and the other proxies of the cluster: pods do not reach them.
     pub(crate) redis: RedisUrl,
     pub(crate) peers: Option<Arc<Peers>>,
+    /// Nor these addresses.
+    pub(crate) closed_ranges: Vec<AddressRange>,
     /// The file of what is known.
     pub(crate) file: PathBuf,
     pub(crate) listening: Listening,
@@ -91,7 +94,8 @@ impl HostNames {
             // Without the right to set rules: root may have set them, which is found out without any right.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
-                let to_close = to_close(&self.redis, proxies.map(|(peer, _)| peer.address)).await;
+                let to_close =
+                    to_close(&self.redis, &self.closed_ranges, proxies.map(|(peer, _)| peer.address)).await;
                 refused = rules.set(&to_close).await.err();
                 if std::mem::replace(&mut is_whole, to_close.unknown.is_empty()) && !is_whole {
                     let unknown = to_close.unknown.join(", ");

@@ -8,12 +8,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::process::Stdio;
 
+use common::address_range::AddressRange;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::closed::{ClosedAddresses, ToClose};
 use super::{connections, dns};
 
+/// The chain of rules of others for what is forwarded, where a Docker engine has made it.
+const DOCKER_USER: &str = "DOCKER-USER";
+/// The kernel's own: of a host without that engine, as one with Podman alone.
+const FORWARD: &str = "FORWARD";
 /// With what the names of the interfaces of pods' networks begin.
 const INTERFACES: &str = "kl-";
 /// Seconds to wait for another program that changes rules.
@@ -47,23 +52,17 @@ struct Jump {
 }
 
 /// Our chains and their rules, which replace whatever was in them.
-fn chains(has_docker_user: bool, closed: &ClosedAddresses) -> String {
+fn chains(ranges: &[AddressRange], closed: &ClosedAddresses) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let resolver = common::address::PoolAddress::RESOLVER.ip();
-    let forward = if has_docker_user {
-        let always = "-A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
-                      -A KUBELEET-TO-PODS -j DROP\n\
-                      -A KUBELEET-FROM-PODS -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN\n\
-                      -A KUBELEET-FROM-PODS -d 169.254.0.0/16 -j REJECT\n\
-                      -A KUBELEET-FROM-PODS -d 198.18.0.0/15 -j REJECT\n";
-        let of_hosts = closed.iter().map(|address| {
-            let (host, port) = (address.ip(), address.port());
-            format!("-A KUBELEET-FROM-PODS -d {host} -p tcp --dport {port} -j REJECT\n")
-        });
-        std::iter::once(always.to_owned()).chain(of_hosts).collect()
-    } else {
-        String::new()
-    };
+    // Pods have no IPv6.
+    let ranges = ranges.iter().map(ToString::to_string).filter(|range| !range.contains(':'));
+    let of_ranges = ranges.map(|range| format!("-A KUBELEET-FROM-PODS -d {range} -j REJECT\n"));
+    let of_hosts = closed.iter().map(|address| {
+        let (host, port) = (address.ip(), address.port());
+        format!("-A KUBELEET-FROM-PODS -d {host} -p tcp --dport {port} -j REJECT\n")
+    });
+    let refused: String = of_ranges.chain(of_hosts).collect();
     format!(
         "*nat\n\
          :KUBELEET - [0:0]\n\
@@ -83,17 +82,22 @@ fn chains(has_docker_user: bool, closed: &ClosedAddresses) -> String {
          -A KUBELEET-HOST -j REJECT\n\
          -A KUBELEET-PORTS -i lo -j RETURN\n\
          -A KUBELEET-PORTS -j DROP\n\
-         {forward}\
+         -A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
+         -A KUBELEET-TO-PODS -j DROP\n\
+         -A KUBELEET-FROM-PODS -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN\n\
+         -A KUBELEET-FROM-PODS -d 198.18.0.0/15 -j REJECT\n\
+         {refused}\
          COMMIT\n"
     )
 }
 
-/// The rules that lead to our chains.
-fn jumps(has_docker_user: bool) -> Vec<Jump> {
+/// The rules that lead to our chains, with `forward` as the chain of what is forwarded.
+fn jumps(forward: &'static str) -> Vec<Jump> {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let jump = |table, chain, condition: String, target| Jump { table, chain, condition, target };
     let pool = "-d 198.18.0.0/15";
-    let mut jumps = vec![
+    let through = |condition, target| jump("filter", forward, condition, target);
+    vec![
         jump("nat", "PREROUTING", format!("-i {INTERFACES}+ {pool}"), "KUBELEET"),
         // For people on the host.
         jump("nat", "OUTPUT", pool.to_owned(), "KUBELEET"),
@@ -106,13 +110,9 @@ fn jumps(has_docker_user: bool) -> Vec<Jump> {
             "KUBELEET-PORTS",
         ),
         jump("filter", "INPUT", format!("-i {INTERFACES}+"), "KUBELEET-HOST"),
-    ];
-    if has_docker_user {
-        let through = |condition, target| jump("filter", "DOCKER-USER", condition, target);
-        jumps.push(through(format!("! -i {INTERFACES}+ -o {INTERFACES}+"), "KUBELEET-TO-PODS"));
-        jumps.push(through(format!("-i {INTERFACES}+"), "KUBELEET-FROM-PODS"));
-    }
-    jumps
+        through(format!("! -i {INTERFACES}+ -o {INTERFACES}+"), "KUBELEET-TO-PODS"),
+        through(format!("-i {INTERFACES}+"), "KUBELEET-FROM-PODS"),
+    ]
 }
 
 impl Jump {
@@ -129,13 +129,13 @@ impl Jump {
 /// # Errors
 /// See [`RulesError`].
 pub async fn missing() -> Result<Vec<String>, RulesError> {
-    let missing = missing_jumps(has_docker_user().await?).await;
+    let missing = missing_jumps(forward_chain().await?).await;
     Ok(missing.iter().map(|jump| jump.arguments("-I")[2..].join(" ")).collect())
 }
 
-async fn missing_jumps(has_docker_user: bool) -> Vec<Jump> {
+async fn missing_jumps(forward: &'static str) -> Vec<Jump> {
     let mut missing = Vec::new();
-    for jump in jumps(has_docker_user) {
+    for jump in jumps(forward) {
         if run("iptables", &jump.arguments("-C"), "").await.is_err() {
             missing.push(jump);
         }
@@ -157,14 +157,13 @@ impl Rules {
     /// # Errors
     /// See [`RulesError`].
     pub async fn set(&mut self, to_close: &ToClose) -> Result<(), RulesError> {
-        let has_docker_user = has_docker_user().await?;
-        let missing = missing_jumps(has_docker_user).await;
+        let missing = missing_jumps(forward_chain().await?).await;
         let mut listed = String::new();
         for table in ["nat", "filter"] {
             listed += &run("iptables", &["-w", LOCK_WAIT, "-t", table, "-S"], "").await?;
         }
         let now = conditions(&listed);
-        let chains = chains(has_docker_user, &to_close.beside(&closed_in(&now), &self.own));
+        let chains = chains(&to_close.ranges, &to_close.beside(&closed_in(&now), &self.own));
         if !missing.is_empty() || now != conditions(&chains) {
             run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains).await?;
         }
@@ -216,8 +215,9 @@ fn conditions(text: &str) -> Conditions<'_> {
 /// # Errors
 /// See [`RulesError`].
 pub async fn remove() -> Result<(), RulesError> {
-    let has_docker_user = has_docker_user().await?;
-    for jump in jumps(has_docker_user) {
+    forward_chain().await?;
+    // A Docker engine may have come since they were set.
+    for jump in jumps(FORWARD).into_iter().chain(jumps(DOCKER_USER)) {
         // As often as it is there.
         while run("iptables", &jump.arguments("-D"), "").await.is_ok() {}
     }
@@ -242,11 +242,12 @@ pub fn are_in_use() -> bool {
     interfaces.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(INTERFACES))
 }
 
-/// Returns whether the engine has its chain for rules of others.
-async fn has_docker_user() -> Result<bool, RulesError> {
+/// Returns the chain in which rules about what is forwarded stand before those of the engine.
+async fn forward_chain() -> Result<&'static str, RulesError> {
     // The first call of all: it finds out whether there is the program, and the right.
     run("iptables", &["-w", LOCK_WAIT, "-S", "INPUT"], "").await?;
-    Ok(run("iptables", &["-w", LOCK_WAIT, "-S", "DOCKER-USER"], "").await.is_ok())
+    let has_docker_user = run("iptables", &["-w", LOCK_WAIT, "-S", DOCKER_USER], "").await.is_ok();
+    Ok(if has_docker_user { DOCKER_USER } else { FORWARD })
 }
 
 /// Runs a program, and returns what it prints.
@@ -283,13 +284,26 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, R
 mod tests {
     use super::*;
 
+    /// A host with Podman alone has no chain of Docker's.
+    #[test]
+    fn what_pods_must_not_reach_is_refused_on_a_host_without_docker_too() {
+        for forward in [DOCKER_USER, FORWARD] {
+            let to =
+                |target| jumps(forward).iter().any(|jump| jump.chain == forward && jump.target == target);
+            assert!(to("KUBELEET-FROM-PODS") && to("KUBELEET-TO-PODS"), "{forward}");
+        }
+    }
+
     #[test]
     fn rules_are_the_same_however_they_are_written_and_others_are_not() {
         let closed = ClosedAddresses::from(["10.0.0.1:6379".parse().expect("it is one")]);
-        let text = chains(true, &closed);
+        let metadata: [AddressRange; 2] =
+            ["169.254.0.0/16", "168.63.129.16"].map(|range| range.parse().expect("it is one"));
+        let text = chains(&metadata, &closed);
         // As `iptables -S` prints them, among those of others.
         let listed = text
             .replace("-d 10.0.0.1 -p tcp --dport", "-d 10.0.0.1/32 -p tcp -m tcp --dport")
+            .replace("-d 168.63.129.16 -j", "-d 168.63.129.16/32 -j")
             .replace("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable")
             + "-A DOCKER-USER -i kl-+ -j KUBELEET-FROM-PODS\n-P INPUT ACCEPT\n-N KUBELEET\n";
         assert_eq!(conditions(&listed), conditions(&text));
@@ -298,8 +312,9 @@ mod tests {
             ["10.0.0.1:6379", "10.0.0.2:6379"].map(|one| one.parse().expect("it is one")),
         );
         for other in [ClosedAddresses::new(), more] {
-            assert_ne!(conditions(&listed), conditions(&chains(true, &other)));
+            assert_ne!(conditions(&listed), conditions(&chains(&metadata, &other)));
         }
+        assert_ne!(conditions(&listed), conditions(&chains(&metadata[..1], &closed)));
         let flushed: String =
             listed.lines().filter(|line| !line.contains("TO-PODS")).collect::<Vec<_>>().join("\n");
         assert_ne!(conditions(&flushed), conditions(&text));
