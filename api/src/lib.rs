@@ -10,6 +10,7 @@ mod broken;
 mod capacity;
 mod capacity_gate;
 mod connections;
+mod differing_times;
 mod event_feed;
 mod forwards;
 mod growth;

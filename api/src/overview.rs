@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use common::RedisMillis;
 use common::api::NodeCounts;
+use common::config::Timing;
+use common::ids::SchedulerId;
 use common::node::{Node, NodeState};
 use common::store::{
     BrokenKey, ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError,
@@ -41,6 +43,8 @@ pub(crate) struct Overview {
     pub(crate) reasons: Reasons,
     /// The number of schedulers that are alive.
     pub(crate) schedulers: u64,
+    /// With which times they detect failures, where that is known.
+    pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
     /// Keys of the whole cluster that another program wrote.
     pub(crate) foreign_keys: Vec<ForeignKey>,
     /// When the Redis master changed or was restarted, if it ever did.
@@ -66,6 +70,10 @@ impl Overview {
         let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, BrokenKey::unconfirmed)?;
         let pods = app.pod_counts.read(store).await?;
         broken.merge(&pods.broken);
+        // A broken set of schedulers is among the broken queues.
+        let schedulers = BrokenKeys::default().take(live_schedulers(app).await, BrokenKey::schedulers)?;
+        let scheduler_times = store.scheduler_timings(&schedulers).await?;
+        let known_times = |(id, times): (&SchedulerId, Option<Timing>)| Some((id.clone(), times?));
         Ok(Self {
             node_queues,
             nodes,
@@ -76,9 +84,8 @@ impl Overview {
             pods: pods.phases.clone(),
             pods_not_ready: pods.not_ready,
             reasons: pods.reasons.clone(),
-            // A broken set of schedulers is among the broken queues.
-            schedulers: BrokenKeys::default()
-                .take(count_live_schedulers(app).await, BrokenKey::schedulers)?,
+            schedulers: schedulers.len() as u64,
+            scheduler_times: schedulers.iter().zip(scheduler_times).filter_map(known_times).collect(),
             foreign_keys: store.foreign_keys().await?,
             master_changed_at: store.master_changed_at().await?,
             memory: store.memory().await?,
@@ -100,12 +107,17 @@ impl Overview {
     }
 }
 
-/// Returns the number of schedulers that are alive.
-pub(crate) async fn count_live_schedulers(app: &AppState) -> Result<u64, StoreError> {
+/// Returns the schedulers that are alive.
+async fn live_schedulers(app: &AppState) -> Result<Vec<SchedulerId>, StoreError> {
     let schedulers = app.store.schedulers().await?;
     let now = app.store.redis_now().await?;
     let is_alive = |at: RedisMillis| Duration::from_millis(now.saturating_sub(at)) <= SCHEDULER_TIMEOUT;
-    Ok(schedulers.into_iter().filter(|(_, at)| is_alive(*at)).count() as u64)
+    Ok(schedulers.into_iter().filter(|(_, at)| is_alive(*at)).map(|(id, _)| id).collect())
+}
+
+/// Returns the number of schedulers that are alive.
+pub(crate) async fn count_live_schedulers(app: &AppState) -> Result<u64, StoreError> {
+    Ok(live_schedulers(app).await?.len() as u64)
 }
 
 /// Returns the address of the Redis master as last known, or why there is no connection to it.

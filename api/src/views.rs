@@ -55,7 +55,13 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
 
 /// Whether a node is alive, has sent a heartbeat within `fresh`, and has a healthy engine.
 pub(crate) fn is_ready(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
-    node.state == NodeState::Alive && node.engine_problem.is_none() && silence(node, now) <= fresh
+    node.state == NodeState::Alive && node.engine_problem.is_none() && !is_silent(node, now, fresh)
+}
+
+/// Returns whether the last heartbeat of a node is older than `fresh`, and than its own fence allows.
+pub(crate) fn is_silent(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
+    let own = node.timing.map_or(Duration::ZERO, |times| times.fence_after);
+    silence(node, now) > fresh.max(own)
 }
 
 /// Returns the time since the last heartbeat of a node.

@@ -19,6 +19,7 @@ use crate::reserve::Reserve;
 use crate::secret_key::SecretKey;
 use crate::spec::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
 use crate::store::{RedisUrl, UrlError};
+pub use crate::timing::Timing;
 
 /// More pods than any machine runs.
 const MAX_PODS_PER_NODE: u64 = 1_000_000;
@@ -181,17 +182,6 @@ pub enum TunnelListen {
     Address(SocketAddr),
 }
 
-/// Timing of failure detection. `heartbeat < fence_after < dead_after` always holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
-    /// Time between two heartbeats of a worker.
-    pub heartbeat: Duration,
-    /// Age of a worker's last successful heartbeat at which it stops its pods with `on_disconnect: stop`.
-    pub fence_after: Duration,
-    /// Time without a heartbeat after which a node is declared dead.
-    pub dead_after: Duration,
-}
-
 impl Timing {
     /// Returns how long no node is declared dead after the Redis master changed or was restarted. Workers
     /// that ask Sentinels have to find the new one first; a worker that finds a single Redis where it was
@@ -199,16 +189,6 @@ impl Timing {
     pub fn master_change_pause(&self, redis: &RedisUrl) -> Duration {
         let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
         if redis.has_sentinels() { longest } else { longest.min(self.dead_after) }
-    }
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_secs(5),
-            fence_after: Duration::from_secs(15),
-            dead_after: Duration::from_secs(20),
-        }
     }
 }
 
@@ -706,6 +686,13 @@ impl Sources<'_> {
                 timing.heartbeat, timing.fence_after, timing.dead_after
             );
             let setting = "KUBELEET_HEARTBEAT, KUBELEET_FENCE_AFTER, KUBELEET_DEAD_AFTER".to_owned();
+            problems.push(ConfigError { setting, origin: Origin::Environment, problem });
+        }
+        if timing.dead_after > Timing::LONGEST_DEAD_AFTER {
+            let problem =
+                "it is longer than 1h: the pods of a machine that dies would not move for that time"
+                    .to_owned();
+            let setting = "KUBELEET_DEAD_AFTER".to_owned();
             problems.push(ConfigError { setting, origin: Origin::Environment, problem });
         }
         timing
@@ -1335,6 +1322,9 @@ mod tests {
         let fast =
             [("KUBELEET_HEARTBEAT", "1s"), ("KUBELEET_FENCE_AFTER", "4"), ("KUBELEET_DEAD_AFTER", "6s")];
         assert_eq!(config(&fast, &[], "").unwrap().timing.fence_after, Duration::from_secs(4));
+        let error = config(&[("KUBELEET_DEAD_AFTER", "61m")], &[], "").unwrap_err();
+        assert!(error.contains("longer than 1h"), "{error}");
+        assert!(config(&[("KUBELEET_DEAD_AFTER", "1h")], &[], "").is_ok());
     }
 
     #[test]

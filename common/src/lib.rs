@@ -5,7 +5,8 @@
 //!   [`node`], [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`],
 //!   [`event`], [`channel`], [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`];
 //!   and the JSON documents of the API: [`api`].
-//! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
+//! - The environment of a process: [`config`], [`timing`], [`secret_key`], [`clock`], [`telemetry`],
+//! [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
 
@@ -52,6 +53,7 @@ pub mod spec;
 pub mod store;
 mod system_error;
 pub mod telemetry;
+pub mod timing;
 pub mod usage;
 pub mod value;
 pub mod volume;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName};
 pub use crate::resources::{Resource, Resources};
+use crate::timing::Timing;
 
 /// Pressure stall information (`avg10`): the percentage of the last ten seconds in which tasks waited.
 /// See <https://docs.kernel.org/accounting/psi.html>.
@@ -121,6 +122,10 @@ pub struct Node {
     pub incarnation: Option<Incarnation>,
     /// Time of the last heartbeat.
     pub beat: RedisMillis,
+    /// Times of failure detection of the worker. `None` for an external worker, and for one of a version
+    /// that registered none.
+    #[serde(default)]
+    pub timing: Option<Timing>,
     /// Time of the worker's last registration.
     pub registered_at: RedisMillis,
     /// Time of the first registration under this name.

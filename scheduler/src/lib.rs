@@ -2,8 +2,8 @@
 //! failures.
 //!
 //! ```text
-//! decide/, mass_loss.rs, cron.rs,
-//! reconcile/{plan,job}.rs                    pure: decide what to do
+//! decide/, mass_loss.rs, write_witness.rs,
+//! cron.rs, reconcile/{plan,job}.rs           pure: decide what to do
 //! apply.rs, reconcile/apply.rs               carry it out
 //! loops/                                     one file per control loop; each names the invariant it restores
 //! ```
@@ -26,11 +26,13 @@ mod reconcile;
 mod tests;
 mod timings;
 mod view;
+mod write_witness;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::clock::{BootClock, Clock};
 use common::config::Config;
 use common::control_loop::{Loop, run_loop};
 use common::ids::SchedulerId;
@@ -92,10 +94,24 @@ pub async fn run_with(
     store: Store,
     shutdown: CancellationToken,
 ) -> Result<(), SchedulerError> {
+    run_with_clock(config, store, Arc::new(BootClock), shutdown).await
+}
+
+/// Runs a scheduler with an existing store and a clock of its own; see [`run`].
+///
+/// # Errors
+/// Only if a loop panicked.
+pub async fn run_with_clock(
+    config: Arc<Config>,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    shutdown: CancellationToken,
+) -> Result<(), SchedulerError> {
     let id = SchedulerId::random_for(&config.node);
     tracing::info!(scheduler = %id, "scheduler started");
     let context = SchedulerContext {
         store,
+        clock,
         id,
         timings: LoopTimings::of(&config.timing, &config.redis),
         external_worker_pods: config.max_pods,
@@ -114,6 +130,8 @@ pub fn silent_after(config: &Config) -> Duration {
 #[derive(Clone)]
 pub(crate) struct SchedulerContext {
     pub(crate) store: Store,
+    /// Measures for how long it has been able to write.
+    pub(crate) clock: Arc<dyn Clock>,
     /// Random for each start of the process.
     pub(crate) id: SchedulerId,
     pub(crate) timings: LoopTimings,

@@ -2,8 +2,10 @@
 //! failed rather than the nodes.
 //!
 //! Moving the pods of a third of all nodes to the rest can overload the rest. If the network has failed,
-//! every moved pod with `on_disconnect: keep` also runs twice. So no node is declared dead until the nodes
-//! are back, or an operator gives them up: a silent node that is cordoned counts as given up.
+//! every moved pod with `on_disconnect: keep` also runs twice. If all nodes are silent, their pods have
+//! nowhere to go. So no node is declared dead until the nodes are back, or an operator gives them up: a
+//! silent node that is cordoned counts as given up. When enough of them are back, the others get as much time
+//! again.
 //!
 //! Pure.
 
@@ -11,8 +13,10 @@ use std::time::Duration;
 
 use common::RedisMillis;
 
-/// Fewer silent nodes are never a mass loss.
+/// Fewer silent nodes are no mass loss while another node is left.
 const MIN_SILENT_NODES: usize = 3;
+/// All nodes are a mass loss if they are at least this many. The only one may move to another machine.
+const MIN_ALL_NODES: usize = 2;
 /// A larger share of the nodes, in percent, is a mass loss.
 const MAX_SILENT_PERCENT: usize = 30;
 /// Only nodes that fell silent within this time of each other count together.
@@ -45,7 +49,8 @@ impl CircuitBreaker {
     pub(crate) fn evaluate(input: &SilentNodes) -> Self {
         let silent = max_within_window(&input.last_beats);
         let nodes = input.nodes.max(silent);
-        if silent >= MIN_SILENT_NODES && silent * 100 > nodes * MAX_SILENT_PERCENT {
+        let are_many = silent >= MIN_SILENT_NODES && silent * 100 > nodes * MAX_SILENT_PERCENT;
+        if are_many || (silent == nodes && nodes >= MIN_ALL_NODES) {
             Self::Open { silent, nodes }
         } else {
             Self::Closed
@@ -88,7 +93,9 @@ mod tests {
     fn opens_only_if_many_nodes_fall_silent_together() {
         for (nodes, beats, expected, case) in [
             (1, &[0][..], false, "the only node may be declared dead"),
-            (2, &[0, 0], false, "two are never a mass loss"),
+            (2, &[0, 0], true, "both"),
+            (2, &[0, 61], false, "one, and later the other"),
+            (3, &[0, 0], false, "two are no mass loss while a third one lives"),
             (3, &[0, 0, 0], true, "all three at once"),
             (10, &[0, 0, 0], false, "30 % is not more than 30 %"),
             (9, &[0, 0, 0], true, "33 % is"),

@@ -14,6 +14,10 @@ pub(crate) struct LoopTimings {
     pub(crate) queue_block: Duration,
     /// A node that was silent for longer is declared dead. 20 s.
     pub(crate) dead_after: Duration,
+    /// The times of failure detection, as configured.
+    pub(crate) detection: Timing,
+    /// After a longer time without a successful write, the silence of nodes counts anew. 5 s.
+    pub(crate) max_write_gap: Duration,
     /// How often to check for silent nodes. 1 s.
     pub(crate) death_check_interval: Duration,
     /// No node is declared dead for this long after the Redis master changed:
@@ -42,10 +46,14 @@ impl LoopTimings {
     pub(crate) fn of(timing: &Timing, redis: &RedisUrl) -> Self {
         let dead_after = timing.dead_after;
         let queue_block = Duration::from_secs(2);
+        let death_check_interval = (dead_after / 10).clamp(ms(50), ms(1_000));
         Self {
             queue_block,
             dead_after,
-            death_check_interval: (dead_after / 10).clamp(ms(50), ms(1_000)),
+            detection: *timing,
+            // A scheduler with a short heartbeat writes less often than its workers.
+            max_write_gap: timing.heartbeat.max(death_check_interval * 3),
+            death_check_interval,
             master_change_pause: timing.master_change_pause(redis),
             min_death_interval: (dead_after / 10).min(ms(2_000)),
             drain_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
@@ -78,6 +86,7 @@ mod tests {
         let timings = LoopTimings::of(&Timing::default(), &sentinels());
         let expected_seconds = [
             (timings.death_check_interval, 1),
+            (timings.max_write_gap, 5),
             (timings.master_change_pause, 30),
             (timings.min_death_interval, 2),
             (timings.drain_interval, 5),
@@ -99,6 +108,7 @@ mod tests {
         let timing = Timing { dead_after: Duration::from_secs(600), ..Timing::default() };
         let timings = LoopTimings {
             dead_after: Timing::default().dead_after,
+            detection: Timing::default(),
             ..LoopTimings::of(&timing, &sentinels())
         };
         assert_eq!(timings, LoopTimings::of(&Timing::default(), &sentinels()));

@@ -2,8 +2,9 @@
 //! a user with redis-cli does.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use common::clock::{BootInstant, Clock};
 use common::config::{Config, Timing};
 use common::store::{LinkOptions, Store};
 use testkit::fixtures;
@@ -80,7 +81,8 @@ impl World {
                     drop(worker::run_in_env(config, store, env, timings, shutdown).await);
                 }
                 (ProcessId::Scheduler(_), _) => {
-                    scheduler::run_with(config, store, shutdown).await.unwrap();
+                    let clock = Arc::new(MonotonicClock(Instant::now()));
+                    scheduler::run_with_clock(config, store, clock, shutdown).await.unwrap();
                 }
                 _ => tokio::select! {
                     () = clients::serve(store, clients) => {}
@@ -139,6 +141,15 @@ impl World {
         self.log("user", format_args!("LPUSH {queue} {name}"));
         self.change(&["LPUSH", queue, payload], &[queue]);
         self.observe();
+    }
+}
+
+/// The clock of a scheduler: its machine is never suspended.
+struct MonotonicClock(Instant);
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> BootInstant {
+        BootInstant { millis: self.0.elapsed().as_millis() as u64 }
     }
 }
 

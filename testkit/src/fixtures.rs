@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::config::{Config, Serves, Sources};
+use common::config::{Config, Serves, Sources, Timing};
 use common::ids::{HolderId, NodeName, PodId, PodName, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::{NodeInfo, Resources};
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use common::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
-use common::store::Claimant;
+use common::store::{Claimant, SilenceProof};
 
 /// The image of every fixture.
 pub const IMAGE: &str = "nginx";
@@ -111,5 +111,11 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
 /// The worker that registers nodes in tests: always of the same machine.
 pub fn claimant() -> Claimant<'static> {
     static HOLDER: LazyLock<HolderId> = LazyLock::new(HolderId::random);
-    Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19) }
+    Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19), timing: Timing::default() }
+}
+
+/// A caller of `declare_dead` that has been able to write since long ago: every silence counts.
+pub fn long_proof() -> SilenceProof {
+    let day = Duration::from_secs(86_400);
+    SilenceProof { until: u64::MAX >> 11, writable: day, calm: day }
 }

@@ -28,7 +28,7 @@ pub const REQUEST: Resources =
     Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 };
 
 /// What each node of [`Fixture::node`] offers.
-const MACHINE: Resources =
+pub const MACHINE: Resources =
     Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
 
 /// How long a node may be silent. [`Fixture::silence`] makes its last heartbeat older.
@@ -321,8 +321,11 @@ impl Fixture {
     pub async fn kill_node(&self, name: &str) {
         self.silence(name).await;
         let seen = self.store.node(&node(name)).await.unwrap().unwrap();
-        let outcome =
-            self.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO).await.unwrap();
+        let outcome = self
+            .store
+            .declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO, fixtures::long_proof())
+            .await
+            .unwrap();
         assert_eq!(outcome, DeclareOutcome::Declared);
     }
 

@@ -8,13 +8,14 @@
 //! The worker runs it for as long as the process lives, and tells its supervisor so ([`crate::liveness`]). If
 //! the worker falls silent the supervisor does the same with [`enforce`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::backoff::Backoff;
 use common::clock::{BootInstant, Clock};
 use common::config::Timing;
-use common::ids::{ClusterId, NodeName};
+use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::OnDisconnect;
 use futures_util::future::OptionFuture;
 use futures_util::stream;
@@ -240,12 +241,45 @@ pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken)
     stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
-/// Stops and removes what may run on this node after it was declared dead; the next session removes the rest.
-/// Retries until that is done or `shutdown`; returns whether it is done. A container without a cluster's
-/// label may be another cluster's: the next session asks Redis about it.
+/// Stops and removes what has moved to other nodes after this one was declared dead; the next session removes
+/// the rest. Retries until that is done or `shutdown`; returns whether it is done. A container without a
+/// cluster's label may be another cluster's: the next session asks Redis about it. A pod of which Redis has
+/// no record has moved nowhere: the next session decides whether its container is held.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
+    let reason = ContainerStopReason::NotAssigned;
     let is_ours = |container: &Container| container.cluster.is_some();
-    stop_leftovers(worker, shutdown, ContainerStopReason::NotAssigned, is_ours, MAX_PURGE_GRACE).await
+    // These wait for no reply of Redis.
+    let is_exclusive = |one: &Container| is_ours(one) && one.on_disconnect == OnDisconnect::Stop;
+    if !stop_leftovers(worker, shutdown, reason, is_exclusive, MAX_PURGE_GRACE).await {
+        return false;
+    }
+    let Some(recorded) = recorded_pods(worker, shutdown).await else { return false };
+    let has_moved = |one: &Container| is_ours(one) && recorded.contains(&one.pod);
+    stop_leftovers(worker, shutdown, reason, has_moved, MAX_PURGE_GRACE).await
+}
+
+/// Returns the pods with containers here that have a record in Redis. Retries until `shutdown`.
+async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<HashSet<PodId>> {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+    loop {
+        let attempt = async {
+            let listed = worker.list_live().await.ok()?;
+            let pods: HashSet<PodId> = listed.into_iter().map(|container| container.pod).collect();
+            let pods: Vec<PodId> = pods.into_iter().collect();
+            let records = worker.store.pods_each(&pods).await.ok()?;
+            let is_recorded = |(pod, record)| matches!(record, Ok(Some(_))).then_some(pod);
+            Some(pods.into_iter().zip(records).filter_map(is_recorded).collect())
+        };
+        let wait = async { tokio::time::sleep(backoff.next()).await };
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            recorded = attempt => if recorded.is_some() { return recorded; },
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = wait => {}
+        }
+    }
 }
 
 async fn stop_leftovers(

@@ -34,7 +34,11 @@ pub(crate) async fn register(
     shutdown: &CancellationToken,
 ) -> Result<Option<Session>, WorkerError> {
     let timing = &worker.config.timing;
-    let claimant = Claimant { holder: worker.identity.holder(), takes_over_after: takes_over_after(timing) };
+    let claimant = Claimant {
+        holder: worker.identity.holder(),
+        takes_over_after: takes_over_after(timing),
+        timing: *timing,
+    };
     let mut name_watch = NameWatch::default();
     let Some(info) = node_info(worker, shutdown).await else { return Ok(None) };
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));

@@ -22,6 +22,7 @@ fn node(name: &str) -> Node {
         state: NodeState::Alive,
         incarnation: Some(Incarnation::random()),
         beat: 0,
+        timing: None,
         registered_at: 0,
         created_at: 0,
         cordoned: false,

@@ -10,6 +10,7 @@ use common::config::Config;
 use common::node::NodeState;
 use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 
+use crate::differing_times;
 use crate::growth;
 use crate::overview::{self, Overview};
 use crate::pod_counts::PodExample;
@@ -151,6 +152,7 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
             key.name()
         ),
     }));
+    problems.extend(differing_times::sentences(&overview.nodes, &overview.scheduler_times));
     if overview.schedulers == 0 {
         problems.push("no scheduler is alive, so no pod is placed: start `kubeleet scheduler`".to_owned());
     }
@@ -191,7 +193,7 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
             (NodeState::Dead, _) => {
                 Some(format!("node {name} is dead; its last heartbeat was {} s ago", silence.as_secs()))
             }
-            (NodeState::Alive, _) if silence > fresh => {
+            (NodeState::Alive, _) if views::is_silent(node, overview.now, fresh) => {
                 Some(format!("node {name} has been silent for {} s", silence.as_secs()))
             }
             (NodeState::Alive, Some(problem)) => {

@@ -8,6 +8,7 @@ use redis::cmd;
 use super::reply::{read, unexpected, verdict};
 use super::scripts::{declare_dead, drain};
 use super::{Store, StoreError, keys};
+use crate::RedisMillis;
 use crate::ids::{NodeName, PodId};
 use crate::node::Node;
 use crate::payload::Payload;
@@ -28,6 +29,25 @@ pub enum DeclareOutcome {
     Wait(Duration),
 }
 
+/// For how long the caller of [`Store::declare_dead`] knows that a worker that lives would have been heard.
+/// No silence counts for longer. The default proves nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SilenceProof {
+    /// When it wrote last, on Redis' clock.
+    pub until: RedisMillis,
+    /// For how long it had been able to write then, without a break.
+    pub writable: Duration,
+    /// For how long there had been no mass loss then.
+    pub calm: Duration,
+}
+
+impl SilenceProof {
+    /// Returns whether a silence of this length can be proven.
+    pub fn covers(&self, silence: Duration) -> bool {
+        self.writable.min(self.calm) > silence
+    }
+}
+
 /// The result of one [`Store::drain_step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainOutcome {
@@ -40,8 +60,9 @@ pub enum DrainOutcome {
 }
 
 impl Store {
-    /// Declares a node dead if it still has the same incarnation and was silent for longer than `dead_after`.
-    /// At least `gap` must pass between two declarations.
+    /// Declares a node dead if it still has the same incarnation and was silent for longer than `dead_after`,
+    /// and than its worker has registered. Only silence that `proof` covers counts. At least `gap` must pass
+    /// between two declarations.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -51,6 +72,7 @@ impl Store {
         dead_after: Duration,
         pause_after_master_change: Duration,
         gap: Duration,
+        proof: SilenceProof,
     ) -> Result<DeclareOutcome, StoreError> {
         let what = "declaring a node dead";
         let declare = declare_dead::Head {
@@ -62,6 +84,9 @@ impl Store {
             dead_after_ms: dead_after,
             pause_ms: pause_after_master_change,
             min_gap_ms: gap,
+            proven_until: proof.until,
+            writable_ms: proof.writable,
+            calm_ms: proof.calm,
         };
         let (answer, rest) = verdict(what, self.link.script(&declare.call()).await?)?;
         match (answer.as_str(), rest.into_iter().next()) {

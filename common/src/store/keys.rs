@@ -65,6 +65,7 @@ keys! {
     history(ServiceName) = "history:";
     spec(SpecId) = "spec:";
     in_flight(SchedulerId) = "fq:";
+    scheduler(SchedulerId) = "scheduler:";
     lease(str) = "lease:";
     log(str) = "log:";
     recovery(NodeName) = "recovery:";
@@ -134,7 +135,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "xr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
-            "hb" | "spec" | "lease" | "usage" | "usage_wanted" => "string",
+            "hb" | "spec" | "lease" | "scheduler" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
             "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries" => "hash",
             "runs" => "zset",

@@ -67,7 +67,7 @@ pub use check::Finding;
 pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use confirm::{WriteReceipt, WriteState};
 pub use dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
-pub use dead_nodes::{DeclareOutcome, DrainOutcome};
+pub use dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
 pub use endpoints::{
     AliasesByApp, Callers, EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Routing,
 };

@@ -10,8 +10,9 @@ use super::reply::{HashFields, corrupt, names as read_names, unexpected, word};
 use super::scripts::{cordon, former_containers, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
-use crate::ids::NodeName;
+use crate::ids::{Incarnation, NodeName};
 use crate::node::{Node, NodeInfo, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
+use crate::timing::Timing;
 
 /// Nodes whose records are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
@@ -281,12 +282,15 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         _ => amount(resource.field()),
     };
     let registered_at = fields.number("registered_at")?;
+    let incarnation: Option<Incarnation> = fields.parse_opt("incarnation")?;
+    let timing = incarnation.as_ref().and_then(|session| Timing::from_stored(&fields.text("times"), session));
     Ok(Some(Node {
         name: name.clone(),
         kind,
         state,
-        incarnation: fields.parse_opt("incarnation")?,
+        incarnation,
         beat: fields.number("beat")?,
+        timing,
         registered_at,
         // Versions before did not write it.
         created_at: Some(fields.number("created_at")?).filter(|at| *at != 0).unwrap_or(registered_at),

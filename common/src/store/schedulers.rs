@@ -1,4 +1,5 @@
-//! Schedulers among themselves: who is alive, what a silent one had in flight, and leases on loops.
+//! Schedulers among themselves: who is alive and with which times, what a silent one had in flight, and
+//! leases on loops.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,10 +7,11 @@ use std::time::Duration;
 use redis::cmd;
 
 use super::reply::{read, unexpected, verdict};
-use super::scripts::{lease, reclaim_in_flight};
+use super::scripts::{lease, reclaim_in_flight, scheduler_beat};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::SchedulerId;
+use crate::timing::Timing;
 
 impl Store {
     /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
@@ -23,6 +25,33 @@ impl Store {
         let found: Vec<(Vec<u8>, f64)> = self.link.query(&range).await?;
         let read = |(id, at)| Some((SchedulerId::new(String::from_utf8(id).ok()?).ok()?, at as u64));
         Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Records with which times a scheduler detects failures. Success shows that Redis takes writes. Returns
+    /// the time on Redis' clock.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn scheduler_beat(&self, id: &SchedulerId, timing: &Timing) -> Result<RedisMillis, StoreError> {
+        let beat = scheduler_beat::Head { scheduler_key: keys::scheduler(id), times: timing.to_stored(id) };
+        read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
+    }
+
+    /// Returns the times with which these schedulers detect failures, in this order. `None` for one that has
+    /// recorded none within the last minute, as those of a version before this one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn scheduler_timings(&self, ids: &[SchedulerId]) -> Result<Vec<Option<Timing>>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut get = cmd("MGET");
+        get.arg(ids.iter().map(keys::scheduler).collect::<Vec<_>>());
+        let found: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
+        let read =
+            |(text, id): (Option<Vec<u8>>, _)| Timing::from_stored(&String::from_utf8(text?).ok()?, id);
+        Ok(found.into_iter().zip(ids).map(read).collect())
     }
 
     /// Returns to the queue up to `max` pods that a scheduler has in flight, if it was silent for longer than

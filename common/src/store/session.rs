@@ -12,6 +12,7 @@ use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId};
 use crate::node::{NodeInfo, Psi};
+use crate::timing::Timing;
 
 /// The session of a worker: the right to write as its node, from one registration to the next.
 #[derive(Clone)]
@@ -36,8 +37,10 @@ pub struct KnownCluster<'a> {
 pub struct Claimant<'a> {
     /// The holder that the worker registers for.
     pub holder: &'a HolderId,
-    /// The silence after which another holder loses the name.
+    /// The silence after which another holder loses the name, but never before its own times allow that.
     pub takes_over_after: Duration,
+    /// The times of failure detection of the worker.
+    pub timing: Timing,
 }
 
 /// Another worker has the name of a node.
@@ -160,6 +163,7 @@ impl Store {
             takeover_after_ms: claimant.takes_over_after,
             reserved: super::services::to_json(&facts.reserved),
             engine_id: &facts.engine_id,
+            times: claimant.timing.to_stored(&incarnation),
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;

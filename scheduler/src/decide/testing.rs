@@ -24,6 +24,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         state: NodeState::Alive,
         incarnation: Some(Incarnation::new(format!("1/{name}")).unwrap()),
         beat: NOW - 1_000,
+        timing: None,
         registered_at: 1,
         created_at: 1,
         cordoned: false,

@@ -4,22 +4,28 @@
 //! so that its pods can move (the drain loop then restores invariant 4). The script checks again: a node that
 //! has sent a heartbeat or registered again stays alive. After a change of the Redis master, and right after
 //! another declaration, it answers "wait".
+//!
+//! A silent node may only be unable to write. Each step therefore begins with a write of this scheduler, and
+//! silence counts only for as long as these have succeeded without a break (invariant 16, [`WriteWitness`]).
+//! A node that has registered longer times than this scheduler's gets them (invariant 18).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::RedisMillis;
+use common::clock::Clock;
 use common::control_loop::{Loop, Next};
-use common::ids::NodeName;
+use common::ids::{NodeName, SchedulerId};
 use common::node::Node;
-use common::store::{DeclareOutcome, Store, StoreError};
+use common::store::{DeclareOutcome, SilenceProof, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::SchedulerContext;
 use crate::mass_loss::{CircuitBreaker, SilentNodes};
 use crate::metrics;
 use crate::timings::LoopTimings;
+use crate::write_witness::WriteWitness;
 
 /// A heartbeat that is later than now by more than this is not merely newer than this scheduler's reading of
 /// the time.
@@ -27,7 +33,10 @@ const MAX_AHEAD: Duration = Duration::from_secs(1);
 
 pub(crate) struct DeclareDeadLoop {
     store: Store,
+    id: SchedulerId,
+    clock: Arc<dyn Clock>,
     timings: LoopTimings,
+    witness: WriteWitness,
     node_died: Arc<Notify>,
     /// As last logged.
     is_breaker_open: bool,
@@ -41,7 +50,7 @@ impl Loop for DeclareDeadLoop {
     const NAME: &'static str = "declare_dead";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let now = self.store.redis_now().await?;
+        let now = self.write().await?;
         self.correct_future_beats(now).await?;
         // In a mass loss all nodes fall silent at once but become overdue one after the other. Half of
         // `dead_after` is enough silence to count them together.
@@ -51,7 +60,8 @@ impl Loop for DeclareDeadLoop {
             return Ok(Next::Rest);
         }
         let names: Vec<NodeName> = suspects.into_iter().map(|(name, _)| name).collect();
-        let (silent, unreadable) = self.store.nodes_each(&names).await?;
+        let (mut silent, unreadable) = self.store.nodes_each(&names).await?;
+        silent.retain(|node| node.beat < earlier(now, self.dead_after(node) / 2));
         let live_nodes = self.store.live_nodes().await?;
         let given_up = silent.iter().filter(|node| node.cordoned).count();
         let breaker = CircuitBreaker::evaluate(&SilentNodes {
@@ -63,9 +73,9 @@ impl Loop for DeclareDeadLoop {
         for (name, error) in unreadable {
             self.report_broken(&name, &error);
         }
-        let deadline = earlier(now, self.timings.dead_after);
-        let overdue = silent.iter().filter(|node| node.beat < deadline);
-        self.declare_first(overdue.filter(|node| !breaker.is_open() || node.cordoned)).await?;
+        let overdue = silent.iter().filter(|node| self.is_overdue(node));
+        let overdue: Vec<&Node> = overdue.filter(|node| !breaker.is_open() || node.cordoned).collect();
+        self.declare_first(&overdue).await?;
         Ok(Next::Rest)
     }
 
@@ -79,12 +89,41 @@ impl DeclareDeadLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self {
             store: context.store.clone(),
+            id: context.id.clone(),
+            clock: Arc::clone(&context.clock),
+            witness: WriteWitness::new(context.timings.max_write_gap),
             timings: context.timings.clone(),
             node_died: Arc::clone(&context.node_died),
             is_breaker_open: false,
             is_waiting: false,
             broken: HashSet::new(),
         }
+    }
+
+    /// Shows that this scheduler can write. Returns the time on Redis' clock.
+    async fn write(&mut self) -> Result<RedisMillis, StoreError> {
+        let sent = self.clock.now();
+        let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
+        match &written {
+            Ok(redis_time) => self.witness.succeeded(sent, self.clock.now(), *redis_time),
+            Err(_) => self.witness.failed(),
+        }
+        written
+    }
+
+    fn dead_after(&self, node: &Node) -> Duration {
+        self.timings.detection.dead_after_of(node.timing.as_ref())
+    }
+
+    /// Returns whether the silence of a node is long enough, and all of it counts.
+    fn is_overdue(&self, node: &Node) -> bool {
+        let (proof, dead_after) = (self.witness.proof(node.cordoned), self.dead_after(node));
+        proof.covers(dead_after) && node.beat < earlier(proof.until, dead_after)
+    }
+
+    async fn declare(&self, node: &Node, proof: SilenceProof) -> Result<DeclareOutcome, StoreError> {
+        let LoopTimings { dead_after, master_change_pause, min_death_interval, .. } = self.timings;
+        self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval, proof).await
     }
 
     /// Heartbeats in the future are from a former master whose clock was ahead. The script sets them to now,
@@ -95,20 +134,21 @@ impl DeclareDeadLoop {
             return Ok(());
         }
         let names: Vec<NodeName> = future.into_iter().map(|(name, _)| name).collect();
-        let LoopTimings { dead_after, master_change_pause, min_death_interval, .. } = self.timings;
         for node in self.store.nodes_each(&names).await?.0 {
-            self.store.declare_dead(&node, dead_after, master_change_pause, min_death_interval).await?;
+            self.declare(&node, SilenceProof::default()).await?;
         }
         Ok(())
     }
 
     /// Declares the first node dead that is still silent when the script checks. Only one: the next step
     /// evaluates the circuit breaker again.
-    async fn declare_first(&mut self, overdue: impl Iterator<Item = &Node> + Send) -> Result<(), StoreError> {
-        let LoopTimings { dead_after, master_change_pause, min_death_interval, .. } = self.timings;
+    async fn declare_first(&mut self, overdue: &[&Node]) -> Result<(), StoreError> {
+        let min_death_interval = self.timings.min_death_interval;
         for node in overdue {
-            let outcome =
-                self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval).await;
+            let outcome = self.declare(node, self.witness.proof(node.cordoned)).await;
+            if outcome.as_ref().is_err_and(|error| !error.is_broken_key()) {
+                self.witness.failed();
+            }
             let outcome = match outcome {
                 // A broken key of one node must not keep the others alive.
                 Err(error) if !error.is_transient() => {
@@ -119,6 +159,7 @@ impl DeclareDeadLoop {
             };
             match outcome {
                 DeclareOutcome::Declared => {
+                    let dead_after = self.dead_after(node);
                     tracing::warn!(
                         node = %node.name,
                         "node declared dead after {dead_after:?} of silence; its pods move to other nodes"
@@ -156,8 +197,9 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Logs changes of the circuit breaker, and sets its metric.
+    /// Logs changes of the circuit breaker, and sets its metric. While it is open no silence counts.
     fn report(&mut self, breaker: CircuitBreaker) {
+        self.witness.breaker(breaker.is_open(), self.clock.now());
         match breaker {
             CircuitBreaker::Open { silent, nodes } if !self.is_breaker_open => tracing::error!(
                 "mass loss: {silent} of {nodes} nodes fell silent at once; no node is declared dead and \
@@ -165,8 +207,9 @@ impl DeclareDeadLoop {
                  that are gone for good"
             ),
             CircuitBreaker::Closed if self.is_breaker_open => tracing::warn!(
-                "mass loss is over: enough silent nodes are back or cordoned; silent nodes are declared dead \
-                 again"
+                "mass loss is over: enough silent nodes are back or cordoned; a node that stays silent for \
+                 another {:?} is declared dead",
+                self.timings.dead_after
             ),
             CircuitBreaker::Open { .. } | CircuitBreaker::Closed => {}
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::clock::BootClock;
 use common::config::Timing;
 use common::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use common::network::ContainerNetwork;
@@ -12,8 +13,8 @@ use common::pod::PodRecord;
 use common::service::Service;
 use common::spec::ServiceInput;
 use common::store::{
-    AckItem, FinishReport, PodOutcome, PodRef, PutMode, QueueName, RedisUrl, Registration, Session, Store,
-    StoreError,
+    AckItem, Claimant, FinishReport, PodOutcome, PodRef, PutMode, QueueName, RedisUrl, Registration, Session,
+    Store, StoreError,
 };
 use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
@@ -97,6 +98,7 @@ impl Cluster {
         let id = SchedulerId::random();
         let context = SchedulerContext {
             store: self.server.store(),
+            clock: Arc::new(BootClock),
             id: id.clone(),
             timings: self.timings.clone(),
             external_worker_pods: 100,
@@ -121,7 +123,8 @@ impl Cluster {
             version: "1".into(),
         };
         let name = NodeName::new(name).unwrap();
-        let first = register(&self.store, &name, &facts).await.unwrap();
+        let timing = self.timings.detection;
+        let first = register(&self.store, &name, &facts, timing).await.unwrap();
         let session = Arc::new(Mutex::new(first));
         let shared = Arc::clone(&session);
         let store = self.store.clone();
@@ -130,7 +133,7 @@ impl Cluster {
             loop {
                 let current = shared.lock().unwrap().clone();
                 if let Ok(Err(_fenced)) = current.heartbeat(None, None, 0, &[]).await
-                    && let Some(next) = register(&store, &own_name, &facts).await
+                    && let Some(next) = register(&store, &own_name, &facts, timing).await
                 {
                     *shared.lock().unwrap() = next;
                 }
@@ -188,8 +191,9 @@ impl Cluster {
 }
 
 /// Registers a node; none while it is still being drained.
-async fn register(store: &Store, name: &NodeName, facts: &NodeInfo) -> Option<Session> {
-    match store.register(name, facts, fixtures::claimant(), None).await {
+async fn register(store: &Store, name: &NodeName, facts: &NodeInfo, timing: Timing) -> Option<Session> {
+    let claimant = Claimant { timing, ..fixtures::claimant() };
+    match store.register(name, facts, claimant, None).await {
         Ok(Registration::Registered { session, .. }) => Some(session),
         Ok(Registration::Draining | Registration::Held { .. } | Registration::Taken(_)) | Err(_) => None,
     }

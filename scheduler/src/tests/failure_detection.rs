@@ -1,7 +1,8 @@
-//! Nodes that fall silent (invariant 4), and the mass-loss circuit breaker.
+//! Nodes that fall silent (invariants 4 and 16), and the mass-loss circuit breaker.
 
 use std::time::{Duration, Instant};
 
+use common::ids::NodeName;
 use common::lifecycle::Phase;
 use common::node::NodeState;
 
@@ -112,4 +113,106 @@ async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() 
         if node.state == NodeState::Dead { Ok(()) } else { Err(format!("{node:?}")) }
     })
     .await;
+}
+
+/// Waits until the node is declared dead, and returns when that was, on Redis' clock.
+async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
+    let key = format!("node:{name}");
+    eventually("the node is declared dead", async || {
+        let died_at: Option<u64> = cluster.server.cli(&["HGET", &key, "dead_at"]).await;
+        died_at.ok_or("alive")
+    })
+    .await
+}
+
+async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration) {
+    // Writes of the node that Redis does not answer hold up what its connection reads.
+    let store = cluster.server.store();
+    eventually("the node is silent", async || {
+        let beat = store.node(name).await.unwrap().unwrap().beat;
+        let silent = store.redis_now().await.unwrap() - beat;
+        if silent > silence.as_millis() as u64 { Ok(()) } else { Err(silent) }
+    })
+    .await;
+}
+
+/// A node whose writes Redis refuses is as silent as one that has died.
+async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
+    let timings = fast_failure_detection();
+    let cluster = Cluster::new(timings.clone());
+    let node = cluster.node("w1", 10).await;
+    let scheduler = cluster.scheduler();
+    eventually("the scheduler writes", async || {
+        let found = cluster.store.scheduler_timings(std::slice::from_ref(&scheduler.id)).await.unwrap();
+        found[0].ok_or("it has not yet")
+    })
+    .await;
+    let () = cluster.server.cli(begin).await;
+    wait_for_silence(&cluster, &node.name, timings.dead_after + Duration::from_secs(1)).await;
+    // It does not come back, so that it is the scheduler that decides when it dies.
+    node.fall_silent();
+    let ended_at = cluster.server.store().redis_now().await.unwrap();
+    let () = cluster.server.cli(end).await;
+    let died_after = death_of(&cluster, &node.name).await - ended_at;
+    assert!(died_after >= timings.dead_after.as_millis() as u64, "{outage}: after {died_after} ms");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_outage_of_writes_every_silence_counts_anew() {
+    need_redis!();
+    tokio::join!(
+        no_node_dies_because_of(
+            "NOREPLICAS",
+            &["CONFIG", "SET", "min-replicas-to-write", "1"],
+            &["CONFIG", "SET", "min-replicas-to-write", "0"],
+        ),
+        no_node_dies_because_of(
+            "NOPERM",
+            &["ACL", "SETUSER", "default", "-@write"],
+            &["ACL", "SETUSER", "default", "+@all"],
+        ),
+        no_node_dies_because_of("a pause", &["CLIENT", "PAUSE", "600000", "WRITE"], &["CLIENT", "UNPAUSE"]),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scheduler_that_has_just_started_declares_no_node_dead_for_an_earlier_silence() {
+    need_redis!();
+    let timings = fast_failure_detection();
+    let cluster = Cluster::new(timings.clone());
+    let node = cluster.node("w1", 10).await;
+    node.fall_silent();
+    wait_for_silence(&cluster, &node.name, timings.dead_after + Duration::from_secs(1)).await;
+    let started_at = cluster.store.redis_now().await.unwrap();
+    let _scheduler = cluster.scheduler();
+    let died_after = death_of(&cluster, &node.name).await - started_at;
+    assert!(died_after >= timings.dead_after.as_millis() as u64, "after {died_after} ms");
+}
+
+async fn every_silence_counts_anew_when_the_first_of(count: usize) {
+    let timings = fast_failure_detection();
+    let cluster = Cluster::new(timings.clone());
+    let mut nodes = Vec::new();
+    for i in 0..count {
+        nodes.push(cluster.node(&format!("n{i}"), 10).await);
+    }
+    let _scheduler = cluster.scheduler();
+    nodes.iter().for_each(FakeNode::fall_silent);
+    wait_for_silence(&cluster, &nodes[0].name, timings.dead_after * 2).await;
+    for node in &nodes {
+        assert_eq!(state(&cluster, node).await, NodeState::Alive, "{count} nodes");
+    }
+    let returned_at = cluster.store.redis_now().await.unwrap();
+    let _first = cluster.node("n0", 10).await;
+    let died_after = death_of(&cluster, &nodes[1].name).await - returned_at;
+    assert!(died_after >= timings.dead_after.as_millis() as u64, "{count} nodes: after {died_after} ms");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_first_node_returns_from_a_mass_loss_the_others_get_as_much_time_again() {
+    need_redis!();
+    tokio::join!(
+        every_silence_counts_anew_when_the_first_of(2),
+        every_silence_counts_anew_when_the_first_of(3)
+    );
 }

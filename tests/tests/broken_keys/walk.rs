@@ -87,7 +87,8 @@ fn kind_type(key: &str) -> &'static str {
         "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
         | "stop:" | "volumes" | "rv:" => "set",
-        "hb:" | "spec:" | "lease:" | "recovery" | "usage:" | "usage_wanted" | "usage_wanted:" => "string",
+        "hb:" | "spec:" | "lease:" | "scheduler:" | "recovery" | "usage:" | "usage_wanted"
+        | "usage_wanted:" => "string",
         other => panic!("the walk does not know the keys {other:?}: add them here"),
     }
 }
@@ -216,10 +217,10 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
                 walk_nodes(&mut walk, &kind).await;
             }
             "lease:" => single.push("lease:reconcile".to_owned()),
-            "fq:" => {
+            "fq:" | "scheduler:" => {
                 let schedulers: Vec<String> =
                     walk.cluster.redis.cli(&["ZRANGE", "schedulers", "0", "-1"]).await;
-                single.extend(schedulers.into_iter().map(|id| format!("fq:{id}")));
+                single.extend(schedulers.into_iter().map(|id| format!("{kind}{id}")));
             }
             // One request writes and reads it, and it expires.
             "log:" | "recovery:" | "xs:" | "xi:" | "xo:" => {}

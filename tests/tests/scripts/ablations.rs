@@ -3,7 +3,7 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{addresses, checks, host_ports, volumes};
+use crate::{addresses, checks, host_ports, nodes, volumes};
 
 macro_rules! notices {
     ($(
@@ -90,6 +90,18 @@ notices! {
         "reserve(node_key, 1, request)" => "", "has used_pods";
     heartbeats_in_the_future_that_stay: checks::a_dead_node_has_a_heartbeat_in_the_future, "declare_dead",
         "and (is_no_past(beat) or (listed and is_no_past(listed)))" => "and false", "stays at";
+    /// Invariant 16.
+    a_death_by_a_scheduler_that_could_not_write: nodes::schedulers_that_prove_too_little_declare, "declare_dead",
+        ", tonumber(writable_ms)" => "", "could write for 20 s";
+    /// Invariant 16.
+    a_death_right_after_a_mass_loss: nodes::schedulers_that_prove_too_little_declare, "declare_dead",
+        ", tonumber(calm_ms)" => "", "had a mass loss";
+    /// Invariant 16.
+    a_death_after_the_latest_write: nodes::schedulers_that_prove_too_little_declare, "declare_dead",
+        ", proven_until - last_beat" => "", "wrote last";
+    /// Invariant 18.
+    a_death_before_the_nodes_own_time: nodes::a_scheduler_has_shorter_times_than_a_node, "declare_dead",
+        "own_dead_after_ms or 0" => "0", "after 60 s";
     a_heartbeat_that_is_refused_at_maxmemory: checks::a_worker_beats_at_maxmemory, "_prelude",
         "redis.pcall('PERSIST', META)" => "", "OOM";
 }

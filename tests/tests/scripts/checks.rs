@@ -15,6 +15,7 @@ use common::store::{
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, Placed, REQUEST, node, pushed};
 use kubeleet_tests::invariants::overcommitted;
+use testkit::fixtures;
 
 /// Invariant 9: two schedulers, each with a snapshot of an empty node, assign all their pods in small
 /// batches.
@@ -77,7 +78,11 @@ pub(crate) async fn a_dead_node_has_a_heartbeat_in_the_future(fixture: &Fixture)
     let ahead = fixture.store.redis_now().await.unwrap() + 3_600_000;
     let () = fixture.redis.cli(&["HSET", "node:w1", "beat", &ahead.to_string()]).await;
     let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
-    fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO).await.unwrap();
+    fixture
+        .store
+        .declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO, fixtures::long_proof())
+        .await
+        .unwrap();
     let beat = fixture.store.node(&node("w1")).await.unwrap().unwrap().beat;
     if beat < ahead { Vec::new() } else { vec![format!("the heartbeat stays at {beat}")] }
 }

@@ -6,6 +6,7 @@ use common::ids::SchedulerId;
 use common::store::DeclareOutcome;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, node};
+use testkit::fixtures;
 
 const HOUR_MS: u64 = 3_600_000;
 const GAP: Duration = Duration::from_secs(2);
@@ -16,7 +17,7 @@ async fn an_hour_ahead(fixture: &Fixture) -> String {
 
 async fn declare(fixture: &Fixture, pause: Duration, gap: Duration) -> DeclareOutcome {
     let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
-    fixture.store.declare_dead(&seen, DEAD_AFTER, pause, gap).await.unwrap()
+    fixture.store.declare_dead(&seen, DEAD_AFTER, pause, gap, fixtures::long_proof()).await.unwrap()
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use common::lifecycle::Phase;
 use common::spec::ServiceInput;
 use common::store::{AtMaxmemory, DeclareOutcome, PutMode, SCRIPTS, ScaleOutcome, StoreError};
 use kubeleet_tests::{Checkpoint, Fixture};
+use testkit::fixtures;
 
 use crate::changing_nothing;
 use crate::operations::{NODE, cases, prepare};
@@ -88,7 +89,10 @@ async fn at_maxmemory_the_pods_of_a_dead_node_move_and_a_deleted_service_goes() 
     other.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
     let seen = fixture.store.node(dead.node()).await.unwrap().unwrap();
     let zero = std::time::Duration::ZERO;
-    let declared = fixture.store.declare_dead(&seen, kubeleet_tests::fixture::DEAD_AFTER, zero, zero).await;
+    let declared = fixture
+        .store
+        .declare_dead(&seen, kubeleet_tests::fixture::DEAD_AFTER, zero, zero, fixtures::long_proof())
+        .await;
     assert_eq!(declared.unwrap(), DeclareOutcome::Declared);
     fixture.drain("w1").await;
     fixture.assign_all(&other).await;

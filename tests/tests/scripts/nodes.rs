@@ -1,25 +1,27 @@
-//! Nodes as schedulers see them: declared dead, drained, cordoned, and external workers. Invariants 2, 3 and
-//! 4.
+//! Nodes as schedulers see them: declared dead, drained, cordoned, and external workers. Invariants 2, 3, 4,
+//! 16 and 18.
 
 use std::time::Duration;
 
+use common::config::Timing;
 use common::ids::NodeName;
 use common::lifecycle::Phase;
-use common::node::{NodeKind, NodeState};
+use common::node::{Node, NodeKind, NodeState};
 use common::payload::Payload;
 use common::spec::HostPorts;
 use common::store::{
-    DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RequeueOutcome,
-    RestoreOutcome,
+    Claimant, DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RequeueOutcome,
+    RestoreOutcome, SilenceProof,
 };
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{DEAD_AFTER, Placed, node, pushed};
+use kubeleet_tests::fixture::{DEAD_AFTER, MACHINE, Placed, facts, node, pushed};
+use testkit::fixtures;
 
 use crate::{changing_nothing, checks};
 
 async fn declare(fixture: &Fixture, name: &str, gap: Duration) -> DeclareOutcome {
     let seen = fixture.store.node(&node(name)).await.unwrap().unwrap();
-    fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, gap).await.unwrap()
+    fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, gap, fixtures::long_proof()).await.unwrap()
 }
 
 #[tokio::test]
@@ -44,7 +46,8 @@ async fn a_node_that_registered_again_is_not_declared_dead_for_its_earlier_sessi
     let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
     fixture.node("w1").await;
     fixture.silence("w1").await;
-    let declare = fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO);
+    let declare =
+        fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO, fixtures::long_proof());
     assert_eq!(changing_nothing(&fixture, declare).await.unwrap(), DeclareOutcome::Alive);
 }
 
@@ -62,9 +65,107 @@ async fn declarations_of_death_are_spaced_and_pause_after_a_change_of_master() {
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     let seen = fixture.store.node(&node("w2")).await.unwrap().unwrap();
     let pause = Duration::from_secs(30);
-    let outcome = fixture.store.declare_dead(&seen, DEAD_AFTER, pause, Duration::ZERO).await.unwrap();
+    let outcome = fixture
+        .store
+        .declare_dead(&seen, DEAD_AFTER, pause, Duration::ZERO, fixtures::long_proof())
+        .await
+        .unwrap();
     let DeclareOutcome::Wait(left) = outcome else { panic!("the master has just changed") };
     assert!(left <= pause && left > pause / 2, "{left:?}");
+}
+
+/// Registers `w1` with these times, in seconds, and returns its record once it has been silent for `silence`.
+async fn silent_with_times(fixture: &Fixture, (fence, dead): (u64, u64), silence: Duration) -> Node {
+    let timing = Timing {
+        fence_after: Duration::from_secs(fence),
+        dead_after: Duration::from_secs(dead),
+        ..Timing::default()
+    };
+    let claimant = Claimant { timing, ..fixtures::claimant() };
+    fixture.store.register(&node("w1"), &facts(MACHINE), claimant, None).await.unwrap();
+    let beat = fixture.store.redis_now().await.unwrap() - silence.as_millis() as u64;
+    let () = fixture.redis.cli(&["HSET", "node:w1", "beat", &beat.to_string()]).await;
+    fixture.store.node(&node("w1")).await.unwrap().unwrap()
+}
+
+/// Invariant 18. Returns what is wrong.
+pub(crate) async fn a_scheduler_has_shorter_times_than_a_node(fixture: &Fixture) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (silence, expected) in [(60, DeclareOutcome::Alive), (91, DeclareOutcome::Declared)] {
+        let seen = silent_with_times(fixture, (60, 90), Duration::from_secs(silence)).await;
+        let (dead_after, zero, proof) = (Duration::from_secs(6), Duration::ZERO, fixtures::long_proof());
+        let outcome = fixture.store.declare_dead(&seen, dead_after, zero, zero, proof).await.unwrap();
+        if outcome != expected {
+            wrong.push(format!("{outcome:?} after {silence} s, and the node's own time is 90 s"));
+        }
+    }
+    wrong
+}
+
+#[tokio::test]
+async fn no_node_is_declared_dead_before_its_own_time_whatever_the_scheduler_has() {
+    let fixture = Fixture::new().await;
+    assert_eq!(a_scheduler_has_shorter_times_than_a_node(&fixture).await, Vec::<String>::new());
+    // A scheduler with longer times waits for its own.
+    let seen = silent_with_times(&fixture, (2, 3), Duration::from_secs(10)).await;
+    assert_eq!(seen.timing.map(|times| times.dead_after), Some(Duration::from_secs(3)));
+    assert_eq!(declare(&fixture, "w1", Duration::ZERO).await, DeclareOutcome::Alive);
+}
+
+#[tokio::test]
+async fn times_that_a_hand_or_an_earlier_session_left_do_not_keep_a_dead_node_alive() {
+    let fixture = Fixture::new().await;
+    for (times, silence, expected) in [
+        ("1 2 999999999999999999999 SESSION", 3_599, DeclareOutcome::Alive),
+        ("1 2 999999999999999999999 SESSION", 3_601, DeclareOutcome::Declared),
+        ("1 2 -1 SESSION", 21, DeclareOutcome::Declared),
+        ("1 2 1e300 SESSION", 21, DeclareOutcome::Declared),
+        ("5000 60000 90000 another.session", 21, DeclareOutcome::Declared),
+        ("", 21, DeclareOutcome::Declared),
+        ("soon", 21, DeclareOutcome::Declared),
+    ] {
+        let seen = silent_with_times(&fixture, (15, 20), Duration::from_secs(silence)).await;
+        let times = times.replace("SESSION", seen.incarnation.unwrap().as_str());
+        let () = fixture.redis.cli(&["HSET", "node:w1", "times", &times]).await;
+        assert_eq!(declare(&fixture, "w1", Duration::ZERO).await, expected, "{times:?} after {silence} s");
+    }
+}
+
+/// Invariant 16. Returns what is wrong.
+pub(crate) async fn schedulers_that_prove_too_little_declare(fixture: &Fixture) -> Vec<String> {
+    let mut wrong = Vec::new();
+    fixture.node("w1").await;
+    fixture.silence("w1").await;
+    let (seen, zero) = (fixture.store.node(&node("w1")).await.unwrap().unwrap(), Duration::ZERO);
+    let beat = seen.beat;
+    for (proof, case) in [
+        (SilenceProof::default(), "proves nothing"),
+        (SilenceProof { writable: DEAD_AFTER, ..fixtures::long_proof() }, "could write for 20 s"),
+        (SilenceProof { calm: DEAD_AFTER, ..fixtures::long_proof() }, "had a mass loss 20 s ago"),
+        (
+            SilenceProof { until: beat + 20_000, ..fixtures::long_proof() },
+            "wrote last 20 s after the heartbeat",
+        ),
+    ] {
+        let outcome = fixture.store.declare_dead(&seen, DEAD_AFTER, zero, zero, proof).await.unwrap();
+        if outcome != DeclareOutcome::Alive {
+            wrong.push(format!("{outcome:?} by a scheduler that {case}"));
+            fixture.node("w1").await;
+            fixture.silence("w1").await;
+        }
+    }
+    wrong
+}
+
+#[tokio::test]
+async fn only_silence_that_the_scheduler_can_prove_counts() {
+    let fixture = Fixture::new().await;
+    assert_eq!(schedulers_that_prove_too_little_declare(&fixture).await, Vec::<String>::new());
+    let longer = DEAD_AFTER + Duration::from_millis(1);
+    let proof = SilenceProof { writable: longer, calm: longer, ..fixtures::long_proof() };
+    let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
+    let outcome = fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO, proof).await;
+    assert_eq!(outcome.unwrap(), DeclareOutcome::Declared);
 }
 
 #[tokio::test]

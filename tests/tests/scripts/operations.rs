@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::address::AddressName;
 use common::certificate::StoredCertificate;
 use common::channel::{ChannelRequest, Purpose};
-use common::config::Secret;
+use common::config::{Secret, Timing};
 use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
@@ -158,6 +158,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         | "unpark"
         | "reclaim_in_flight"
         | "lease"
+        | "scheduler_beat"
         | "pod_requeue"
         | "pushed_forget"
         | "dead_letter_requeue" => scheduling(fixture, case, placed).await,
@@ -496,6 +497,10 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
             }
             operation!(Some(id), [store] store.unpark(Unpark::All, 10))
         }
+        "scheduler_beat" => {
+            let timing = Timing::default();
+            operation!(None, [store, me, timing] store.scheduler_beat(&me, &timing))
+        }
         "reclaim_in_flight" => {
             let minute_ago = (store.redis_now().await.unwrap() - 60_000).to_string();
             let () = fixture.redis.cli(&["ZADD", "schedulers", &minute_ago, me.as_str()]).await;
@@ -540,7 +545,7 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             fixture.silence(NODE).await;
             let seen = store.node(&name).await.unwrap().unwrap();
             operation!(None, [store, seen] {
-                store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO)
+                store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO, fixtures::long_proof())
             })
         }
         "drain" => {

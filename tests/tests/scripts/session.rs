@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use common::config::Timing;
 use common::ids::{AssignmentId, ClusterId, HolderId, PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::network::ContainerNetwork;
@@ -111,6 +112,25 @@ async fn a_second_worker_cannot_register_while_the_heartbeats_of_the_first_arriv
     assert_eq!(again.created_at, registered_at, "a node is as old as its name");
     assert!(again.registered_at > registered_at);
     assert_eq!(first.heartbeat(None, None, 0, &[]).await.unwrap(), Err(Fenced::Replaced));
+}
+
+/// Invariant 18.
+#[tokio::test]
+async fn a_name_is_not_lost_before_the_own_time_of_the_worker_that_has_it() {
+    let fixture = Fixture::new().await;
+    let timing = Timing {
+        heartbeat: Duration::from_secs(30),
+        fence_after: Duration::from_secs(60),
+        dead_after: Duration::from_secs(90),
+    };
+    let claimant = Claimant { timing, ..fixtures::claimant() };
+    fixture.store.register(&node("w1"), &facts(REQUEST), claimant, None).await.unwrap();
+    for (silence, is_taken) in [(80, true), (90, false)] {
+        let beat = fixture.store.redis_now().await.unwrap() - silence * 1000;
+        let () = fixture.redis.cli(&["HSET", "node:w1", "beat", &beat.to_string()]).await;
+        let answer = register_elsewhere(&fixture).await;
+        assert_eq!(matches!(answer, Registration::Taken(_)), is_taken, "{silence} s");
+    }
 }
 
 #[tokio::test]

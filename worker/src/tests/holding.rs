@@ -127,6 +127,35 @@ async fn a_redis_that_lost_only_the_id_gets_it_back_from_a_worker_that_it_knows(
     worker.end().await.unwrap();
 }
 
+/// Invariant 16: a death without proof removed what was held for a recovery.
+#[tokio::test]
+async fn a_worker_declared_dead_removes_what_has_moved_and_goes_on_to_hold_what_has_no_record() {
+    let name = "a_worker_declared_dead_removes_what_has_moved_and_goes_on_to_hold_what_has_no_record";
+    let Some(rig) = Rig::new(name) else { return };
+    let worker = rig.worker();
+    let lost = ["a", "b", "c", "d"];
+    for pod in lost.into_iter().chain(["moves"]) {
+        rig.push(&payload(pod, "alpine"));
+        rig.until(pod, Phase::Running).await;
+    }
+    let containers = async || futures_util::future::join_all(lost.map(|pod| rig.containers(pod))).await;
+    let before = containers().await;
+    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "pod:a", "pod:b", "pod:c", "pod:d"]);
+    for pod in lost {
+        let _removed: u64 = rig.redis.blocking_cli(&["SREM", "cs:w", &payload(pod, "alpine")]);
+    }
+    until_held(&rig, 1).await;
+    rig.declare_dead().await;
+    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "held"]);
+    eventually("what has moved is gone", || async { rig.containers("moves").await.is_empty() }).await;
+    // Its next session.
+    run_keepers(&rig, &["next"]).await;
+    until_held(&rig, 1).await;
+    assert_eq!(rig.store.held_nodes().await.unwrap()[0].reason, HoldReason::Records);
+    assert_eq!(containers().await, before);
+    worker.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn two_clusters_with_the_same_node_name_share_an_engine() {
     let Some(rig) = Rig::new("two_clusters_with_the_same_node_name_share_an_engine") else { return };

@@ -178,6 +178,17 @@ local function pause_left(pause_ms)
   return left > 0 and left or 0
 end
 
+-- Returns the fence and dead times that a worker has registered, in ms; nothing if it has registered none.
+-- Its incarnation is part of the text: what an earlier session has left does not count. `LONGEST_DEAD_AFTER`
+-- in `timing.rs` is the same: a number written by hand keeps no dead node alive for ever.
+local LONGEST_DEAD_AFTER_MS = 3600000
+local function registered_times(times, incarnation)
+  local fence, dead, owner = string.match(times or '', '^%d+ (%d+) (%d+) (%S+)$')
+  if owner and owner == incarnation then
+    return math.min(tonumber(fence), LONGEST_DEAD_AFTER_MS), math.min(tonumber(dead), LONGEST_DEAD_AFTER_MS)
+  end
+end
+
 local PHASES = { pending = true, assigned = true, running = true, stopping = true, stopped = true,
   succeeded = true, failed = true }
 -- The phases of a pod that is on a node.

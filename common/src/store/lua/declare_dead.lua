@@ -1,12 +1,16 @@
--- Declares a silent node dead, if it still is silent: from now on its worker can change nothing. Invariants 3
--- and 4.
+-- Declares a silent node dead, if it still is silent: from now on its worker can change nothing. Invariants
+-- 3, 4, 16 and 18.
 -- Reply: {'DECLARED'} | {'ALREADY'} | {'WAIT', ms}
---        | {'ALIVE'} (it sent a heartbeat, has another incarnation, or its last heartbeat was in the future
---          and counts from now on)
+--        | {'ALIVE'} (it sent a heartbeat, has another incarnation, its last heartbeat was in the future and
+--          counts from now on, or its silence is not proven for long enough)
 local node_key, beats, stop_set = head_keys()
--- The incarnation is '' for a node that has none. Between two declarations at least `min_gap_ms` must pass.
-local node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms = head_args()
-local incarnation, state, beat = unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'beat'), 1, 3)
+-- The incarnation is '' for a node that has none. Between two declarations at least `min_gap_ms` must pass. A
+-- worker may be silent because Redis takes no writes. So silence counts up to `proven_until`, when the caller
+-- wrote last, and no longer than it has been able to write (`writable_ms`) and its circuit breaker has been
+-- closed (`calm_ms`) without a break.
+local node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms, proven_until, writable_ms, calm_ms = head_args()
+local incarnation, state, beat, times =
+  unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'beat', 'times'), 1, 4)
 local listed = redis.call('ZSCORE', beats, node)
 redis.call('SCARD', stop_set)
 local last_death = tonumber(read_meta('last_death_at')[1]) or 0
@@ -17,8 +21,12 @@ if state == 'alive' and (incarnation or '') == seen_incarnation
   redis.call('ZADD', beats, NOW, node)
   return { 'ALIVE' }
 end
-local silent_ms = NOW - (past(beat) or NOW)
-if state ~= 'alive' or (incarnation or '') ~= seen_incarnation or silent_ms <= tonumber(dead_after_ms) then
+local last_beat = past(beat) or NOW
+local silent_ms = NOW - last_beat
+local proven_ms = math.min(silent_ms, proven_until - last_beat, tonumber(writable_ms), tonumber(calm_ms))
+local _, own_dead_after_ms = registered_times(times, incarnation)
+local required_ms = math.max(tonumber(dead_after_ms), own_dead_after_ms or 0)
+if state ~= 'alive' or (incarnation or '') ~= seen_incarnation or proven_ms <= required_ms then
   return { 'ALIVE' }
 end
 if last_death > NOW then

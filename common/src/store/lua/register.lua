@@ -12,7 +12,7 @@ local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports
 -- known_cluster is '' if the worker knows none, and containers is how many it has. engine_id is '' if its
 -- engine has none.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
-  containers, takeover_after_ms, reserved, engine_id = head_args()
+  containers, takeover_after_ms, reserved, engine_id, times = head_args()
 local cluster = read_meta('cluster')[1]
 -- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HLEN', held)) == 'number'
@@ -26,8 +26,9 @@ if known_cluster ~= '' and cluster ~= known_cluster then
   end
   return { 'HOLD', cluster or '', run_id() }
 end
-local state, current_incarnation, beat, registered_at, known_engine, known_volumes = unpack(redis.call('HMGET',
-  node_key, 'state', 'incarnation', 'beat', 'registered_at', 'engine_id', 'volumes'), 1, 6)
+local state, current_incarnation, beat, registered_at, known_engine, known_volumes, known_times =
+  unpack(redis.call('HMGET', node_key, 'state', 'incarnation', 'beat', 'registered_at', 'engine_id', 'volumes',
+    'times'), 1, 7)
 redis.call('SCARD', nodes)
 redis.call('SCARD', stop_set)
 -- As in `heartbeat`.
@@ -60,9 +61,12 @@ if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   -- After a change of the master the clock may have jumped, and the other worker may not have found the
   -- master.
   local silence = NOW - math.max(past(beat), master_changed_at())
-  if silence < tonumber(takeover_after_ms) then
+  -- Its own times count, too: until then it may run what must not run twice. See `takes_over_after`.
+  local fence, dead = registered_times(known_times, current_incarnation)
+  local after_ms = math.max(tonumber(takeover_after_ms), fence or 0, (dead or 0) - 1000)
+  if silence < after_ms then
     wait_for_this_machine()
-    return { 'TAKEN', past(registered_at) or NOW, silence, takeover_after_ms - silence,
+    return { 'TAKEN', past(registered_at) or NOW, silence, after_ms - silence,
       type(last_heartbeat) == 'string' and last_heartbeat or '' }
   end
 end
@@ -87,7 +91,7 @@ if not cluster then
 end
 redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive', 'incarnation', incarnation,
   'beat', NOW, 'registered_at', STAMP, 'labels', labels, 'pods', max_pods, 'runtime', runtime,
-  'engine_version', engine_version, 'version', version, 'reserved', reserved)
+  'engine_version', engine_version, 'version', version, 'reserved', reserved, 'times', times)
 redis.call('HSETNX', node_key, 'created_at', STAMP)
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')

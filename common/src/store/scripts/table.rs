@@ -227,7 +227,9 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key, beats, stop_set],
-        args: [node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms],
+        args: [
+            node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms, proven_until, writable_ms, calm_ms
+        ],
     }
     disk_pressure {
         run_by: [Worker],
@@ -475,7 +477,7 @@ scripts! {
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, takeover_after_ms, reserved, engine_id, resources
+            new_cluster, containers, takeover_after_ms, reserved, engine_id, times, resources
         ],
     }
     registry_delete {
@@ -529,6 +531,12 @@ scripts! {
         at_maxmemory: Refused,
         keys: [service_key],
         args: [service, generation, mark, text],
+    }
+    scheduler_beat {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [scheduler_key],
+        args: [times],
     }
     service_delete {
         run_by: [Api],

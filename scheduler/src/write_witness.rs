@@ -1,0 +1,190 @@
+//! What a scheduler can prove about the silence of nodes (invariant 16).
+//!
+//! A node that cannot write is as silent as one that has died, and while Redis takes no writes all nodes are
+//! silent. A scheduler writes as often as it looks for silent nodes: only silence during which its own writes
+//! succeeded counts. After an outage of writes, and after a mass loss, every silence begins anew.
+//!
+//! Pure: times are given.
+
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::clock::BootInstant;
+use common::store::SilenceProof;
+
+/// Redis' clock may run ahead of this scheduler's by this much between two writes. By more, it was set, and
+/// every heartbeat looks older than it is.
+const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// The writes of a scheduler. Its clock counts the time for which the machine was suspended.
+#[derive(Debug)]
+pub(crate) struct WriteWitness {
+    /// A longer time without a successful write counts as an outage.
+    max_gap: Duration,
+    unbroken: Option<UnbrokenWrites>,
+    calm: Calm,
+}
+
+/// For how long there has been no mass loss.
+#[derive(Debug, Clone, Copy)]
+enum Calm {
+    /// Since this scheduler started.
+    Always,
+    /// The circuit breaker is open.
+    No,
+    /// The circuit breaker was first seen closed again at this time.
+    Since(BootInstant),
+}
+
+/// Writes that succeeded one after the other without a gap.
+#[derive(Debug, Clone, Copy)]
+struct UnbrokenWrites {
+    /// When the reply to the first one arrived.
+    since: BootInstant,
+    /// When the latest one was sent,
+    sent: BootInstant,
+    /// and when Redis carried it out.
+    redis_time: RedisMillis,
+}
+
+impl WriteWitness {
+    pub(crate) fn new(max_gap: Duration) -> Self {
+        Self { max_gap, unbroken: None, calm: Calm::Always }
+    }
+
+    /// Records a write that succeeded: when it was sent, when its reply arrived, and the time of Redis in
+    /// between.
+    pub(crate) fn succeeded(&mut self, sent: BootInstant, replied: BootInstant, redis_time: RedisMillis) {
+        let since = self.unbroken.filter(|writes| {
+            let gap = replied.since(writes.sent);
+            let redis_gap = Duration::from_millis(redis_time.saturating_sub(writes.redis_time));
+            gap <= self.max_gap && redis_gap <= gap + MAX_CLOCK_STEP
+        });
+        let since = since.map_or(replied, |writes| writes.since);
+        self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
+    }
+
+    /// Records a write that failed.
+    pub(crate) fn failed(&mut self) {
+        self.unbroken = None;
+    }
+
+    /// Records whether the circuit breaker is open now.
+    pub(crate) fn breaker(&mut self, is_open: bool, now: BootInstant) {
+        self.calm = match (is_open, self.calm) {
+            (true, _) => Calm::No,
+            (false, Calm::No) => Calm::Since(now),
+            (false, calm) => calm,
+        };
+    }
+
+    /// Returns which silence counts as of the latest write. That of a node which an operator `gave_up` counts
+    /// also during a mass loss.
+    pub(crate) fn proof(&self, gave_up: bool) -> SilenceProof {
+        let Some(UnbrokenWrites { since, sent, redis_time }) = self.unbroken else {
+            return SilenceProof::default();
+        };
+        let writable = sent.since(since);
+        let calm = match self.calm {
+            Calm::Always => writable,
+            _ if gave_up => writable,
+            Calm::No => Duration::ZERO,
+            Calm::Since(closed_at) => sent.since(closed_at),
+        };
+        SilenceProof { until: redis_time, writable, calm }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What happens to the scheduler, at a time in milliseconds.
+    enum Step {
+        /// A write that takes 2 ms.
+        Write,
+        Refused,
+        Breaker {
+            is_open: bool,
+        },
+    }
+    use Step::{Breaker, Refused, Write};
+
+    /// A write each second, from the first time to the last one.
+    fn writes(from: u64, to: u64) -> Vec<(u64, Step)> {
+        (from..=to).step_by(1000).map(|at| (at, Write)).collect()
+    }
+
+    fn proof_after(steps: impl IntoIterator<Item = (u64, Step)>, gave_up: bool) -> (u64, u64) {
+        let mut witness = WriteWitness::new(Duration::from_secs(5));
+        for (at, step) in steps {
+            match step {
+                Write => {
+                    let (sent, replied) = (BootInstant { millis: at }, BootInstant { millis: at + 2 });
+                    witness.succeeded(sent, replied, at + 1);
+                }
+                Refused => witness.failed(),
+                Breaker { is_open } => witness.breaker(is_open, BootInstant { millis: at }),
+            }
+        }
+        let proof = witness.proof(gave_up);
+        (proof.writable.as_millis() as u64, proof.calm.as_millis() as u64)
+    }
+
+    #[test]
+    fn only_silence_during_which_the_scheduler_could_write_counts() {
+        let with = |more: Vec<(u64, Step)>| writes(0, 20_000).into_iter().chain(more);
+        for (steps, expected, case) in [
+            (vec![], 0, "a scheduler that has just started"),
+            (writes(0, 0), 0, "one write proves no time"),
+            (writes(0, 20_000), 19_998, "from the first reply to the last request"),
+            (with(vec![(21_000, Refused)]).collect(), 0, "a refused write"),
+            (with(vec![(21_000, Refused), (22_000, Write)]).collect(), 0, "the first write after an outage"),
+            (with(writes(24_998, 26_998)).collect(), 26_996, "a gap that is as long as a heartbeat"),
+            (with(writes(24_999, 26_999)).collect(), 1_998, "a longer one, as when the process stood still"),
+        ] {
+            assert_eq!(proof_after(steps, false).0, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_mass_loss_begins_every_silence_anew_but_that_of_nodes_that_were_given_up() {
+        // It is open at these times in seconds, and closed at all others.
+        let with_open_at = |open_at: &[u64]| {
+            let with_breaker = |(at, write)| {
+                let is_open = open_at.contains(&(at / 1000));
+                [(at, write), (at + 10, Breaker { is_open })]
+            };
+            writes(0, 40_000).into_iter().flat_map(with_breaker).collect::<Vec<_>>()
+        };
+        for (open_at, calm, case) in [
+            (&[][..], 39_998, "never"),
+            (&[0, 1, 2], 36_990, "since it was seen closed"),
+            (&[5, 10, 20, 30], 8_990, "it flaps: since it closed last"),
+            (&[30, 40], 0, "it is open"),
+        ] {
+            assert_eq!(proof_after(with_open_at(open_at), false), (39_998, calm), "{case}");
+            assert_eq!(proof_after(with_open_at(open_at), true), (39_998, 39_998), "{case}, given up");
+        }
+        let mut after_an_outage = with_open_at(&[5]);
+        after_an_outage.extend([(41_000, Refused), (42_000, Write), (43_000, Write)]);
+        assert_eq!(proof_after(after_an_outage, false).0, 998, "both count");
+    }
+
+    #[test]
+    fn a_clock_of_redis_that_was_set_forward_begins_every_silence_anew() {
+        let at = |millis| BootInstant { millis };
+        let mut witness = WriteWitness::new(Duration::from_secs(5));
+        witness.succeeded(at(0), at(2), 1_000_000);
+        witness.succeeded(at(1_000), at(1_002), 1_001_900);
+        assert_eq!(witness.proof(false).writable, Duration::from_millis(998), "clocks differ a little");
+        witness.succeeded(at(2_000), at(2_002), 4_602_000);
+        assert_eq!(witness.proof(false).writable, Duration::ZERO, "set forward by an hour");
+        witness.succeeded(at(3_000), at(3_002), 1_003_000);
+        assert_eq!(
+            witness.proof(false).writable,
+            Duration::from_millis(998),
+            "set back: silences are shorter"
+        );
+    }
+}
