@@ -15,19 +15,14 @@ use rand::seq::SliceRandom;
 
 use super::question::{NameSubject, subject};
 pub use super::response::QuestionTransport;
-use super::response::{HEADER_BYTES, MIN_UDP_BYTES, encode, refusal, soa, unreadable, with_records};
+use super::response::{encode, refusal, soa, unreadable, with_records};
 
 /// How long programs may keep the address of a service or slot, in seconds: it never changes while they live.
 const ADDRESS_TTL: u32 = 30;
 /// How long they may keep which pods are ready.
 const READY_TTL: u32 = 5;
-/// What the EDNS record of an answer takes.
-const EDNS_BYTES: usize = 11;
-/// What an address takes: its name is a pointer to the question.
-const ADDRESS_BYTES: usize = 16;
-/// The most addresses of an answer: these fit into the size that every client can read, with a name of usual
-/// length.
-const MAX_ADDRESSES: usize = 28;
+/// The most addresses of an answer. Over UDP a client that cannot read as many is asked to come over TCP.
+const MAX_ADDRESSES: usize = 1_000;
 /// The most pods of an answer to a question for SRV. Few clients read as many; over UDP they are asked to
 /// come over TCP.
 const MAX_PORTS: usize = 256;
@@ -247,10 +242,7 @@ fn ready_addresses(
     client: &Questioner<'_>,
     names: &impl Names,
 ) -> Result<Vec<Record>, NotKnown> {
-    // The name as it is sent ends with an empty label, and type and class follow.
-    let question = name.len() + 1 + 4;
-    let room = usize::from(MIN_UDP_BYTES) - HEADER_BYTES - EDNS_BYTES - question;
-    let slots = ready_slots(service, client, names, MAX_ADDRESSES.min(room / ADDRESS_BYTES))?;
+    let slots = ready_slots(service, client, names, MAX_ADDRESSES)?;
     let (mut records, mut needed, mut is_complete) = (Vec::new(), Vec::new(), true);
     for slot in slots {
         let slot = AddressName { service: service.clone(), slot: Some(slot) };

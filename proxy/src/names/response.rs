@@ -4,12 +4,14 @@
 use common::address::DOMAIN;
 use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
-use hickory_proto::rr::{Name, RData, Record};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 /// What the header of a message takes, in bytes.
-pub(super) const HEADER_BYTES: usize = 12;
+const HEADER_BYTES: usize = 12;
 /// The size that every client can read over UDP.
-pub(super) const MIN_UDP_BYTES: u16 = 512;
+const MIN_UDP_BYTES: u16 = 512;
+/// What an address takes in an answer: its name is a pointer to the question.
+const ADDRESS_BYTES: usize = 16;
 /// How long programs may keep that a name does not exist, or has no such record, in seconds.
 const NEGATIVE_TTL: u32 = 2;
 
@@ -77,13 +79,23 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// Encodes a response. One that is too long for the client is cut to its header: the client asks again over
-/// TCP. `None` if even that cannot be encoded.
+/// Encodes a response. One that is too long for the client is cut, and says so: the client asks again over
+/// TCP. `None` if not even its header can be encoded.
 pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
         QuestionTransport::Tcp => u16::MAX,
     };
     let encoded = response.to_vec().ok().filter(|bytes| bytes.len() <= usize::from(limit));
-    encoded.or_else(|| response.truncate().to_vec().ok())
+    encoded.or_else(|| cut(&response, limit.into()).to_vec().ok())
+}
+
+/// Returns the part of a response that fits into `limit` bytes: as many addresses as possible, for the
+/// resolver of old musl takes what it gets and does not ask again.
+fn cut(response: &Message, limit: usize) -> Message {
+    let mut cut = response.clone().truncate();
+    let used = cut.to_vec().map_or(limit, |bytes| bytes.len());
+    let addresses = response.answers.iter().filter(|record| record.record_type() == RecordType::A);
+    cut.answers = addresses.take(limit.saturating_sub(used) / ADDRESS_BYTES).cloned().collect();
+    cut
 }

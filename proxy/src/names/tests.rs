@@ -259,16 +259,29 @@ fn while_redis_is_away_what_is_known_is_answered_and_the_rest_fails() {
 }
 
 #[test]
-fn an_answer_has_as_many_pods_as_fit_in_another_order_for_each_question() {
+fn all_pods_are_answered_in_another_order_for_each_question_and_what_is_cut_says_so() {
     let known = known(|| NameLookup::Missing);
-    let ask = |random| {
-        let client = Questioner { random, ..client(QuestionTransport::Udp) };
-        answer_to(&question("all.big.kubeleet.", RecordType::A), &client, &known)
+    let ask = |random, transport, payload: Option<u16>| {
+        let client = Questioner { random, ..client(transport) };
+        let mut asked = question("all.big.kubeleet.", RecordType::A);
+        asked.edns = payload.map(|payload| {
+            let mut edns = Edns::new();
+            edns.set_max_payload(payload);
+            edns
+        });
+        let message = asked.to_vec().unwrap();
+        let QuestionDecision::Answer(bytes) = decide(&message, &client, &known) else { panic!("no answer") };
+        (bytes.len(), Message::from_vec(&bytes).unwrap())
     };
-    let answer = ask(1);
-    assert_eq!((answer.answers.len(), answer.metadata.truncation), (28, false));
-    assert_eq!(ask(1), answer, "the same question is decided the same way");
-    assert_ne!(ask(2).answers, answer.answers);
+    for (payload, limit, fit) in [(None, 512, 29), (Some(512), 512, 29), (Some(1232), 1232, 74)] {
+        let (bytes, answer) = ask(1, QuestionTransport::Udp, payload);
+        assert!(bytes <= limit, "{payload:?}: {bytes}");
+        assert_eq!((answer.answers.len(), answer.metadata.truncation), (fit, true), "{payload:?}");
+    }
+    let (_, answer) = ask(1, QuestionTransport::Tcp, None);
+    assert_eq!((answer.answers.len(), answer.metadata.truncation), (300, false));
+    assert_eq!(ask(1, QuestionTransport::Tcp, None).1, answer, "the same question is decided the same way");
+    assert_ne!(ask(2, QuestionTransport::Tcp, None).1.answers, answer.answers);
 }
 
 #[test]
