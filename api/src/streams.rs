@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use common::address_range::client_network;
+
 use crate::connections::ClientAddress;
 use crate::problem::{ApiProblem, ProblemKind};
 
@@ -28,7 +30,7 @@ impl OpenStreams {
     /// # Errors
     /// `TooManyStreams` at a limit.
     pub(crate) fn begin(&self, client: Option<ClientAddress>) -> Result<StreamGuard, ApiProblem> {
-        let client = client.map(|ClientAddress(address)| address);
+        let client = client.map(|ClientAddress(address)| client_network(address));
         let mut open = self.open();
         let of_client = open.get(&client).copied().unwrap_or_default();
         let detail = if of_client >= self.max_per_client {
@@ -80,6 +82,10 @@ mod tests {
             held.extend((0..4).map(|_| streams.begin(client(n)).unwrap()));
         }
         assert!(streams.begin(client(5)).is_err(), "all places are taken");
+        held.clear();
+        let of_network = |n: u16| Some(ClientAddress(IpAddr::from([0x2001, 0xdb8, 0, 0, n, 0, 0, 1])));
+        held.extend((0..4).map(|n| streams.begin(of_network(n)).unwrap()));
+        assert!(streams.begin(of_network(4)).is_err(), "a client has all addresses of its network");
         held.clear();
         assert!(streams.begin(client(1)).is_ok());
         assert!(streams.open().is_empty());

@@ -1,7 +1,7 @@
 //! Ranges of IP addresses.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 /// Addresses that begin with the same bits, as `10.0.0.0/8`.
@@ -17,6 +17,15 @@ impl AddressRange {
         let (own, own_length) = number(self.first);
         let (other, other_length) = number(address.to_canonical());
         own_length == other_length && (self.bits == 0 || (own ^ other) >> (own_length - self.bits) == 0)
+    }
+}
+
+/// Returns what the connections of a client are counted by: its IPv4 address, or the network of its IPv6
+/// address. A client has 2⁶⁴ addresses of those.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
     }
 }
 
@@ -55,6 +64,20 @@ impl FromStr for AddressRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ipv6_addresses_of_one_network_are_one_client() {
+        for (address, network) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::"),
+            ("2001:db8:1:3::1", "2001:db8:1:3::"),
+            ("::1", "::"),
+        ] {
+            assert_eq!(client_network(address.parse().unwrap()), network.parse::<IpAddr>().unwrap());
+        }
+    }
 
     #[test]
     fn a_range_contains_the_addresses_that_begin_alike() {

@@ -103,6 +103,15 @@ fn wants_trailers(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
 }
 
+/// Removes from the trailers of a request what would have another meaning in its head, where some servers put
+/// them: what belongs to one connection, and what says where the request came from.
+pub fn clean_trailers(trailers: &mut HeaderMap) {
+    remove(trailers, |name| {
+        let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
+        is_of_head || is_hop_by_hop(name) || says_origin(name, false)
+    });
+}
+
 /// Sets the headers that say where the request came from, and its id if it has none that is trusted.
 pub fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
@@ -261,6 +270,23 @@ mod tests {
                 "x-request-id: 00000000000000000000000000000007",
             ]
         );
+    }
+
+    #[test]
+    fn trailers_say_nothing_of_the_origin_and_of_the_connection() {
+        let mut trailers = headers(&[
+            ("grpc-status", "0"),
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x_real_ip", "1.1.1.1"),
+            ("forwarded", "for=1.1.1.1"),
+            ("connection", "x-checksum"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
+            ("host", "b"),
+            ("x-checksum", "1"),
+        ]);
+        clean_trailers(&mut trailers);
+        assert_eq!(lines(&trailers), ["grpc-status: 0", "x-checksum: 1"]);
     }
 
     #[test]

@@ -92,6 +92,73 @@ impl AsyncWrite for Socket {
     }
 }
 
+/// A connection to a server that may close it before it has read all that is sent. What is written after that
+/// is dropped without an error: the server's answer may have come before, and is read next. If it has not,
+/// reading fails.
+#[derive(Debug)]
+pub(crate) struct HeardSocket {
+    socket: Socket,
+    is_closed: bool,
+}
+
+impl From<Socket> for HeardSocket {
+    fn from(socket: Socket) -> Self {
+        Self { socket, is_closed: false }
+    }
+}
+
+impl HeardSocket {
+    fn write(
+        &mut self,
+        length: usize,
+        write: impl FnOnce(Pin<&mut Socket>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if self.is_closed {
+            return Poll::Ready(Ok(length));
+        }
+        let written = write(Pin::new(&mut self.socket));
+        self.is_closed = matches!(written, Poll::Ready(Err(_)));
+        if self.is_closed { Poll::Ready(Ok(length)) } else { written }
+    }
+}
+
+impl AsyncRead for HeardSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for HeardSocket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().write(bytes.len(), |socket| socket.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        self.get_mut().write(length, |socket| socket.poll_write_vectored(cx, pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -24,6 +24,11 @@ impl Timer {
         poll_fn(|cx| self.poll_until(deadline, cx)).await;
     }
 
+    /// Returns whether the deadline of its beginning has come.
+    pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+
     /// As [`until`](Self::until), for callers that poll.
     pub(crate) fn poll_until(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         if self.0.deadline() > deadline {

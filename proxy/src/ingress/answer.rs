@@ -1,22 +1,32 @@
 //! Bodies of answers, and the answers that the proxy gives itself.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 
+use super::deadlines::ClientWait;
 use super::from_pod::{BodyError, FromPod};
 use super::guarded::ActiveRequest;
 
 /// The body of an answer to a client.
 pub(super) struct AnswerBody {
     body: AnswerKind,
+    /// What is to be sent before the next part.
+    rest: Bytes,
+    /// `None` for a client that does not speak HTTP/2.
+    wait: Option<Arc<ClientWait>>,
     /// Ends when the answer has.
     _active_request: Option<ActiveRequest>,
 }
+
+/// The largest part of an answer that an HTTP/2 client is given at a time: it has to take it in within the
+/// time that a client may do nothing.
+const LARGEST_PART: usize = 16 * 1024;
 
 enum AnswerKind {
     Text(Option<Bytes>),
@@ -25,19 +35,50 @@ enum AnswerKind {
 
 impl AnswerBody {
     pub(super) fn empty() -> Self {
-        Self { body: AnswerKind::Text(None), _active_request: None }
+        Self::new(AnswerKind::Text(None))
     }
 
     pub(super) fn text(text: String) -> Self {
-        Self { body: AnswerKind::Text(Some(text.into())), _active_request: None }
+        Self::new(AnswerKind::Text(Some(text.into())))
     }
 
     pub(super) fn from_pod(body: FromPod) -> Self {
-        Self { body: AnswerKind::Pod(Box::new(body)), _active_request: None }
+        Self::new(AnswerKind::Pod(Box::new(body)))
     }
 
-    pub(super) fn with_active_request(self, active_request: ActiveRequest) -> Self {
-        Self { _active_request: Some(active_request), ..self }
+    fn new(body: AnswerKind) -> Self {
+        Self { body, rest: Bytes::new(), wait: None, _active_request: None }
+    }
+
+    /// The body of the answer to a request. `wait` is that of a client that speaks HTTP/2.
+    pub(super) fn of_request(
+        self,
+        active_request: Option<ActiveRequest>,
+        wait: Option<Arc<ClientWait>>,
+    ) -> Self {
+        Self { _active_request: active_request, wait, ..self }
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.body {
+            AnswerKind::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            AnswerKind::Pod(body) => Pin::new(&mut **body).poll_frame(cx),
+        }
+    }
+
+    /// As [`poll_body`](Self::poll_body), in parts that an HTTP/2 client has to take in one after the other.
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.rest.is_empty() {
+            match ready!(self.poll_body(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let part = self.rest.split_to(self.rest.len().min(LARGEST_PART));
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 }
 
@@ -49,14 +90,20 @@ impl Body for AnswerBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().body {
-            AnswerKind::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            AnswerKind::Pod(body) => Pin::new(&mut **body).poll_frame(cx),
+        let this = self.get_mut();
+        if this.wait.is_none() {
+            return this.poll_body(cx);
         }
+        let part = this.poll_part(cx);
+        if let Some(wait) = &this.wait {
+            wait.set_answer_is_handed_over(part.is_ready());
+        }
+        part
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
+            _ if !self.rest.is_empty() => false,
             AnswerKind::Text(text) => text.is_none(),
             AnswerKind::Pod(body) => body.is_end_stream(),
         }
@@ -64,6 +111,7 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
+            _ if !self.rest.is_empty() => SizeHint::default(),
             AnswerKind::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
             AnswerKind::Pod(body) => body.size_hint(),
         }
@@ -102,6 +150,11 @@ impl OwnAnswer {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "answer-timeout", "The pod did not answer in time", detail)
     }
 
+    pub(super) fn too_many() -> Self {
+        let detail = "As many requests are in flight as this client, or all together, may have.".to_owned();
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-requests", "Too many requests", detail)
+    }
+
     /// A route wants HTTPS, and this node does not serve the host by it.
     pub(super) fn no_https(host: &str, advice: &str) -> Self {
         let detail =
@@ -122,9 +175,6 @@ impl OwnAnswer {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
-        }
-        if self.status == StatusCode::BAD_REQUEST {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use common::address_range::client_network;
+
 use crate::rarely::Rarely;
 
 /// The connections of all clients.
@@ -19,6 +21,7 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
+    /// By address, or by the network of an IPv6 address.
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -42,6 +45,7 @@ impl Clients {
         address: IpAddr,
         most_of_address: usize,
     ) -> Option<CountedConnection> {
+        let address = client_network(address);
         let mut counts = self.lock();
         if counts.all >= self.most {
             self.warn_of_all();
@@ -64,7 +68,8 @@ impl Clients {
     fn warn_of_all(&self) {
         if self.warned_of_all.is_due() {
             tracing::warn!(
-                "Ingress has {} connections, as many as it takes; further ones are refused. If they are wanted, \
+                "Ingress has {} connections and requests beside each other on those of HTTP/2, as many as it takes; \
+                 further ones are refused. If they are wanted, \
                  raise the limit of open files (`ulimit -Hn`, LimitNOFILE=): it takes a third as many connections.",
                 self.most
             );
@@ -74,8 +79,8 @@ impl Clients {
     fn warn_of_address(&self, address: IpAddr, most: usize) {
         if self.warned_of_address.is_due() {
             tracing::warn!(
-                "Ingress has {most} connections of {address}, as many as one address may have; further ones are \
-                 refused. If it is a proxy before the ingress, name it in KUBELEET_TRUSTED_PROXIES; if many clients \
+                "Ingress has {most} connections of {address} and requests beside each other on those of HTTP/2, as many \
+                 as one address (of IPv6: a /64 network) may have; further ones are refused. If it is a proxy before the ingress, name it in KUBELEET_TRUSTED_PROXIES; if many clients \
                  share it, raise KUBELEET_CLIENT_CONNECTIONS."
             );
         }
@@ -110,6 +115,10 @@ mod tests {
         drop(place);
         assert!(clients.enter(second, 2).is_none() && clients.enter(first, 1).is_some());
         drop(others);
+        let [one, other] = ["2001:db8::1", "2001:db8::2:0:0:1"].map(|address| address.parse().unwrap());
+        let _place = clients.enter(one, 1).unwrap();
+        assert!(clients.enter(other, 1).is_none(), "a client has all addresses of its network");
+        drop(_place);
         assert!(clients.lock().by_address.is_empty() && clients.lock().all == 0);
     }
 }

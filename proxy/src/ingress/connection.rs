@@ -21,14 +21,16 @@ use common::ingress::HttpProtocol;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::unconstrained;
 
 use crate::gate::{Cut, Pass};
-use crate::socket::{self, Socket};
+use crate::socket::{self, HeardSocket, Socket};
 use crate::timer::Timer;
 use crate::tunnel::{KeptStream, NotAccepted};
+
+use super::client_body::ClientBody;
 
 /// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -42,10 +44,15 @@ const MOST_KEPT: usize = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
+/// The longest head of an answer, and the longest trailers: errors of gRPC have details in them.
+const MOST_HEAD_BYTES: usize = 256 * 1024;
+/// The most lines of a head, also that of a request.
+pub(super) const MOST_HEADER_LINES: usize = 1000;
+
 /// The body of a request on its way to a pod.
 pub(super) enum RequestToPod {
     Empty,
-    Streamed(Incoming, Arc<BodyProgress>),
+    Streamed(ClientBody, Arc<BodyProgress>),
 }
 
 /// How much of a request's body was sent.
@@ -158,7 +165,8 @@ pub(super) struct Kept {
 impl PodConnection {
     /// Connects to the address.
     pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
-        Self::over(Socket::new(socket::connect(address).await?)?, protocol).await
+        let socket = Socket::new(socket::connect(address).await?)?;
+        Self::over(HeardSocket::from(socket), protocol).await
     }
 
     /// Begins to speak HTTP on a connection to a pod.
@@ -169,15 +177,19 @@ impl PodConnection {
         let io = TokioIo::new(stream);
         match protocol {
             HttpProtocol::Http => {
-                let (sender, driver) = http1::handshake(io).await.map_err(io::Error::other)?;
+                let mut builder = http1::Builder::new();
+                builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
+                let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
                 let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
                 Ok(Self::Http1(Http1 { sender, driver, tunnel: None, kept: Kept::default() }))
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
-                builder.timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(10));
+                // Without pings: servers of gRPC end a connection with more than one in 5 min. The connection
+                // is kept alive by TCP.
                 builder.initial_stream_window_size(STREAM_WINDOW);
                 builder.initial_connection_window_size(CONNECTION_WINDOW);
+                builder.max_header_list_size(MOST_HEAD_BYTES as u32);
                 let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
                 // Ends with its last sender and stream.
                 tokio::spawn(driver);
@@ -471,6 +483,36 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    /// Servers of gRPC end a connection with more than one ping in 5 min.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_by_http2_is_not_pinged() {
+        let (stream, mut pod) = tokio::io::duplex(4096);
+        let mut connection = PodConnection::over(stream, HttpProtocol::H2c).await.unwrap();
+        let request = Request::get("http://a/").body(RequestToPod::Empty).unwrap();
+        let answer = connection.send(request);
+        let seen = async {
+            let mut frames = Vec::new();
+            pod.read_exact(&mut [0; 24]).await.unwrap();
+            // Settings, and an hour in which nothing happens.
+            pod.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+            let reading = async {
+                loop {
+                    let mut head = [0; 9];
+                    pod.read_exact(&mut head).await.unwrap();
+                    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+                    pod.read_exact(&mut vec![0; length]).await.unwrap();
+                    frames.push(head[3]);
+                }
+            };
+            let _: Result<(), _> = tokio::time::timeout(Duration::from_secs(3600), reading).await;
+            frames
+        };
+        tokio::select! {
+            frames = seen => assert!(frames.contains(&1) && !frames.contains(&6), "{frames:?}"),
+            _ = answer => panic!("there is no answer"),
+        }
+    }
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);

@@ -21,6 +21,7 @@ use crate::tunnel::{KeptStream, TunnelStream};
 
 use super::IngressShared;
 use super::answer::OwnAnswer;
+use super::client_body::ClientBody;
 use super::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
 use super::from_pod::{FromPod, RequestHold};
 use super::pods::{InFlight, Pod};
@@ -31,7 +32,7 @@ use super::way::{self, Way};
 pub(super) struct OutgoingRequest {
     pub(super) head: http::request::Parts,
     /// The body, until it was sent. `None` if there is none.
-    pub(super) body: Option<Incoming>,
+    pub(super) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
 
@@ -55,7 +56,7 @@ enum FailedAt {
 }
 
 impl OutgoingRequest {
-    pub(super) fn new(request: Request<Incoming>) -> Self {
+    pub(super) fn new(request: Request<ClientBody>) -> Self {
         let (head, body) = request.into_parts();
         let body = (!body.is_end_stream()).then_some(body);
         let progress = body.as_ref().map(|_| Arc::default());

@@ -5,6 +5,7 @@
 const HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
@@ -20,12 +21,29 @@ pub(super) struct Frames {
     is_body: bool,
     /// Whether the headers of a request go on in the next frame.
     is_in_headers: bool,
+    is_ping: bool,
+    /// Whether more than pings and answers to pings has come since it was asked for.
+    has_spoken: bool,
 }
 
 impl Frames {
     /// The frames after a preface of this length.
     pub(super) fn after(preface: usize) -> Self {
-        Self { head: [0; HEAD_BYTES], has: 0, missing: preface, is_body: false, is_in_headers: false }
+        Self {
+            head: [0; HEAD_BYTES],
+            has: 0,
+            missing: preface,
+            is_body: false,
+            is_in_headers: false,
+            is_ping: false,
+            has_spoken: false,
+        }
+    }
+
+    /// Returns whether something other than pings has come since the last call: those say that a client is
+    /// there, and not that it does something.
+    pub(super) fn take_has_spoken(&mut self) -> bool {
+        std::mem::take(&mut self.has_spoken)
     }
 
     /// Takes in what has come. Returns whether the headers of a request, or another frame, have ended with
@@ -36,6 +54,7 @@ impl Frames {
             let taken = if self.missing > 0 {
                 let taken = self.missing.min(bytes.len());
                 self.missing -= taken;
+                self.has_spoken |= !self.is_ping;
                 taken
             } else {
                 let taken = (HEAD_BYTES - self.has).min(bytes.len());
@@ -57,6 +76,8 @@ impl Frames {
         self.missing = u32::from_be_bytes([0, high, middle, low]) as usize;
         self.has = 0;
         self.is_body = kind == DATA;
+        self.is_ping = kind == PING;
+        self.has_spoken |= !self.is_ping;
         if matches!(kind, HEADERS | CONTINUATION) {
             self.is_in_headers = flags & END_HEADERS == 0;
         }
@@ -94,6 +115,23 @@ mod tests {
             (vec![0], false, true),
         ] {
             assert_eq!((frames.feed(&bytes), frames.is_in_head()), (ended, is_in_head), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_only_answers_pings_says_nothing() {
+        let mut frames = Frames::after(3);
+        for (bytes, expected) in [
+            (b"PRI".to_vec(), true),
+            (frame(PING, 1, 8), false),
+            (frame(PING, 0, 8)[..10].to_vec(), false),
+            (frame(PING, 0, 8)[10..].to_vec(), false),
+            (frame(8, 0, 4), true),
+            (Vec::new(), false),
+            ([frame(PING, 1, 8), frame(DATA, 1, 0)].concat(), true),
+        ] {
+            frames.feed(&bytes);
+            assert_eq!(frames.take_has_spoken(), expected, "{bytes:?}");
         }
     }
 

@@ -19,6 +19,9 @@ pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
+    /// Why the answer breaks off. Told after what came before it was sent: an error at once would have the
+    /// server drop the head, and the client would see no answer at all.
+    broken_off: Option<BodyError>,
 }
 
 /// What a request holds until its answer has ended.
@@ -60,7 +63,19 @@ impl RequestHold {
 
 impl FromPod {
     pub(super) fn new(body: Incoming, lease: RequestHold) -> Self {
-        Self { body, lease: Some(lease) }
+        Self { body, lease: Some(lease), broken_off: None }
+    }
+
+    fn break_off(
+        &mut self,
+        why: BodyError,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        // The connection to the pod ends at once.
+        self.lease = None;
+        self.broken_off = Some(why);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -73,6 +88,9 @@ impl Body for FromPod {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(why) = this.broken_off.take() {
+            return Poll::Ready(Some(Err(why)));
+        }
         let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
         // Very many small pieces come from memory: other clients of this thread have their turn meanwhile.
         let turn = ready!(poll_proceed(cx));
@@ -82,8 +100,7 @@ impl Body for FromPod {
             frame = Pin::new(&mut this.body).poll_frame(cx);
         }
         if lease.is_cut(frame.is_pending(), cx) {
-            this.lease = None;
-            return Poll::Ready(Some(Err("the pod is being stopped".into())));
+            return this.break_off("the pod is being stopped".into(), cx);
         }
         let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
         if has_ended && let Some(lease) = this.lease.take() {
@@ -92,7 +109,10 @@ impl Body for FromPod {
         if frame.is_ready() {
             turn.made_progress();
         }
-        frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
+        match frame {
+            Poll::Ready(Some(Err(error))) => this.break_off(error.into(), cx),
+            frame => frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::from))),
+        }
     }
 
     fn is_end_stream(&self) -> bool {

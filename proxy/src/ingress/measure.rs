@@ -52,7 +52,7 @@ pub(super) fn describe() {
     describe_counter!(
         REFUSED,
         Unit::Count,
-        "Connections that were closed because their client has too many, or all together do"
+        "Connections closed, and requests by HTTP/2 refused: too many of a client, or in all"
     );
     describe_counter!(
         FAILED_HANDSHAKES,

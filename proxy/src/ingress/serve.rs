@@ -13,7 +13,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version, http};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -27,7 +27,10 @@ use crate::listening::Listening;
 use crate::route::{HttpRoute, has_dot_segments};
 
 use super::answer::{AnswerBody, OwnAnswer, accepts_json};
+use super::client_body::ClientBody;
 use super::client_stream::ClientStream;
+use super::connection::MOST_HEADER_LINES;
+use super::deadlines::{ClientWait, RequestExecutor};
 use super::exchange::{OutgoingRequest, exchange, set_target};
 use super::frames::Frames;
 use super::from_pod::FromPod;
@@ -189,7 +192,8 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
     let mut builder = http1::Builder::new();
     // The guard has the timeouts. A client that has gone is noticed by the end of what it sends, as most
     // servers do: else the pod would work on in vain until it writes its answer.
-    builder.half_close(false).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
+    builder.half_close(false).header_read_timeout(None);
+    builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     tokio::select! {
         biased;
@@ -208,9 +212,12 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
 
 async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening) -> hyper::Result<()> {
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let idle = client.shared.config.idle;
+    let mut builder = http2::Builder::new(RequestExecutor { within: idle });
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     builder.max_header_list_size(MOST_HEAD_BYTES as u32);
+    // A client that has gone without a word keeps no request.
+    builder.keep_alive_interval(idle * 2 / 5).keep_alive_timeout(idle / 2);
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
         biased;
@@ -228,24 +235,40 @@ async fn answer(
     request: Box<Request<Incoming>>,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let begun = Instant::now();
-    let active_request = ActiveRequest::new(&client.state);
+    let wait = ClientWait::current();
+    let enter = || client.shared.enter(client.address);
+    let active_request = ActiveRequest::begin(&client.state, enter);
     let log = AccessLog::begin(&client, &request, begun);
     let accepts_json = accepts_json(request.headers());
     let wants_upgrade = wants_upgrade(&request);
-    let mut response = match routed(&client, request, wants_upgrade, begun).await {
-        Ok(response) => response,
-        Err(problem) => problem.response(accepts_json),
+    let body = |body| ClientBody::new(body, client.state.clone(), wait.clone());
+    let answered = match &active_request {
+        Some(_) => routed(&client, Box::new(request.map(body)), wants_upgrade, begun).await,
+        None => {
+            drop(request.map(body));
+            Err(OwnAnswer::too_many())
+        }
     };
+    let mut response = answered.unwrap_or_else(|problem| problem.response(accepts_json));
     if wants_upgrade {
         client.state.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
     }
     if let Some(log) = log {
         log.write(response.status());
     }
-    if client.is_last.load(Ordering::Relaxed) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+    if wait.is_none() {
+        end_connection_after(&client, &mut response);
+    }
+    Ok(response.map(|body| body.of_request(active_request, wait)))
+}
+
+/// Says in the answer that an HTTP/1.1 connection ends with it, if it does.
+fn end_connection_after(client: &ClientConnection, response: &mut Response<AnswerBody>) {
+    client.state.note_answer(response.status());
+    let is_last = client.is_last.load(Ordering::Relaxed) || client.state.has_unread_body();
+    if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| body.with_active_request(active_request)))
 }
 
 /// As the scanner sees it: the bytes that follow wait for the answer.
@@ -260,7 +283,7 @@ fn wants_upgrade(request: &Request<Incoming>) -> bool {
 
 async fn routed(
     client: &ClientConnection,
-    mut request: Box<Request<Incoming>>,
+    mut request: Box<Request<ClientBody>>,
     wants_upgrade: bool,
     begun: Instant,
 ) -> Result<Response<AnswerBody>, OwnAnswer> {
@@ -300,6 +323,9 @@ async fn routed(
     }
     let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut *request));
     let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
+    if route.protocol == HttpProtocol::H2c {
+        request.body_mut().allow_silence();
+    }
     let mut request = Box::new(OutgoingRequest::new(*request));
     prepare(client, &mut request.head, route, &host, on_upgrade.is_some());
     let answer = exchange(&client.shared, route, request, begun).await;
@@ -320,7 +346,7 @@ fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
 }
 
 /// Returns the host of a request. Two that differ are refused.
-fn host(request: &Request<Incoming>) -> Result<String, OwnAnswer> {
+fn host<B>(request: &Request<B>) -> Result<String, OwnAnswer> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let named = match (hosts.next(), hosts.next()) {
         (None, _) => None,
@@ -377,6 +403,8 @@ fn deliver(
 ) -> Result<Response<AnswerBody>, OwnAnswer> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
+    // What the pod speaks is between the proxy and the pod.
+    *response.version_mut() = Version::HTTP_11;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response.map(AnswerBody::from_pod));
     }

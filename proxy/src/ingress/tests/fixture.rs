@@ -255,7 +255,9 @@ impl FakePod {
             let name = name.clone();
             async move {
                 let service = service_fn(move |request| echo(name.clone(), after, request));
-                let server = hyper::server::conn::http1::Builder::new();
+                let mut server = hyper::server::conn::http1::Builder::new();
+                // The proxy adds some, and has a limit of its own.
+                server.max_headers(2000);
                 let _ = server.serve_connection(TokioIo::new(stream), service).await;
             }
         })

@@ -430,14 +430,16 @@ async fn heads_that_are_too_long_are_refused() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
     let fixture = fixture_with(&pod).await;
     for (headers, expected) in [
-        // The pod's own limit is the same, and the proxy adds some.
-        ("X: y\r\n".repeat(90), "HTTP/1.1 200"),
-        ("X: y\r\n".repeat(101), "HTTP/1.1 431"),
+        ("X: y\r\n".repeat(900), "HTTP/1.1 200"),
+        ("X: y\r\n".repeat(1001), "HTTP/1.1 431"),
         (format!("X: {}\r\n", "y".repeat(60_000)), "HTTP/1.1 200"),
         (format!("X: {}\r\n", "y".repeat(70_000)), "HTTP/1.1 431"),
     ] {
         let answer = fixture.raw(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes()).await;
         assert!(answer.starts_with(expected), "{expected}: {}", answer.lines().next().unwrap_or_default());
+        let explains =
+            answer.contains("Request Header Fields Too Large: The head of the request has more than");
+        assert_eq!(explains, expected.ends_with("431"), "{answer}");
     }
 }
 

@@ -21,11 +21,13 @@ macro_rules! wherever_the_pod_is {
 }
 use wherever_the_pod_is;
 
+mod answers;
 pub(super) mod authority;
 mod clients;
 mod fixture;
 mod hand_over;
 mod http;
+mod http2_clients;
 mod https;
 mod malformed;
 mod other_host;

@@ -1,0 +1,102 @@
+//! The body of a client's request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::runtime::Handle;
+
+use crate::headers;
+
+use super::deadlines::ClientWait;
+use super::guarded::ConnectionState;
+
+/// How long the rest of a body that nothing needs any more is taken in and dropped: in all, and without a
+/// byte of it.
+const REST_WITHIN: Duration = Duration::from_secs(30);
+const REST_SILENT: Duration = Duration::from_secs(5);
+
+/// The body, as far as it was not read. If it is dropped before its end, some of the rest is taken in: there
+/// are clients that do not see the answer when their upload is reset.
+pub(super) struct ClientBody {
+    /// `None` only while it is dropped.
+    body: Option<Incoming>,
+    state: Arc<ConnectionState>,
+    /// `None` for a client that does not speak HTTP/2.
+    wait: Option<Arc<ClientWait>>,
+    /// Whether the client may be silent for as long as it likes.
+    may_be_silent: bool,
+    has_failed: bool,
+}
+
+impl ClientBody {
+    pub(super) fn new(body: Incoming, state: Arc<ConnectionState>, wait: Option<Arc<ClientWait>>) -> Self {
+        Self { body: Some(body), state, wait, may_be_silent: false, has_failed: false }
+    }
+
+    /// The client may be silent for as long as it likes: streams of gRPC wait for something to happen.
+    pub(super) fn allow_silence(&mut self) {
+        self.may_be_silent = true;
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(cx);
+        if let Some(wait) = this.wait.as_ref().filter(|_| !this.may_be_silent) {
+            wait.set_body_is_missing(polled.is_pending());
+        }
+        let mut frame = ready!(polled);
+        this.has_failed |= matches!(frame, Some(Err(_)));
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            headers::clean_trailers(trailers);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take().filter(|body| !body.is_end_stream() && !self.has_failed) else {
+            return;
+        };
+        let Some(wait) = &self.wait else {
+            // The server closes the connection after the answer.
+            self.state.note_unread_body();
+            return;
+        };
+        wait.set_body_is_missing(false);
+        if let (false, Ok(runtime)) = (wait.is_over(), Handle::try_current()) {
+            runtime.spawn(take_in_rest(body));
+        }
+    }
+}
+
+/// Takes in some of the rest of a body. Then, if it has not ended, it is reset.
+async fn take_in_rest(mut body: Incoming) {
+    let taking =
+        async { while let Ok(Some(Ok(_))) = tokio::time::timeout(REST_SILENT, body.frame()).await {} };
+    let _ = tokio::time::timeout(REST_WITHIN, taking).await;
+}
