@@ -19,7 +19,7 @@ pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
-    /// Why the answer breaks off. Told after what came before it was sent: an error at once would have the
+    /// Why the answer breaks off. An error only after what came before it was sent: one at once would have the
     /// server drop the head, and the client would see no answer at all.
     broken_off: Option<BodyError>,
 }

@@ -128,7 +128,7 @@ pub(super) struct Guarded<S> {
     /// Why the bytes from here on do not reach the parser; `None` while they do.
     refused: Option<Ambiguous>,
     /// What is written in place of the server's own answer to what it cannot read.
-    explanation: Option<Explanation>,
+    explanation: Option<RefusalText>,
     /// Whether all that was written before has been sent: an answer begins next.
     is_flushed: bool,
     is_upgraded: bool,
@@ -147,14 +147,14 @@ pub(super) struct Guarded<S> {
 }
 
 /// An answer that is written in place of the server's own.
-struct Explanation {
+struct RefusalText {
     bytes: Vec<u8>,
     written: usize,
 }
 
 /// Returns the server's answer to what it cannot read, with a body that says why; `None` if it is another
 /// one, which has a body already.
-fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<Explanation> {
+fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<RefusalText> {
     const NO_BODY: &str = "content-length: 0\r\n";
     let head = std::str::from_utf8(answer).ok().filter(|head| head.ends_with("\r\n\r\n"))?;
     let (before, after) = head.split_once(NO_BODY)?;
@@ -164,7 +164,7 @@ fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<
     let bytes = format!(
         "{before}content-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n{after}{text}"
     );
-    Some(Explanation { bytes: bytes.into_bytes(), written: 0 })
+    Some(RefusalText { bytes: bytes.into_bytes(), written: 0 })
 }
 
 fn why_refused(status: StatusCode) -> &'static str {
