@@ -19,8 +19,8 @@ pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
-    /// Why the answer breaks off. An error only after what came before it was sent: one at once would have the
-    /// server drop the head, and the client would see no answer at all.
+    /// Why the answer breaks off. It is an error only after what came before was sent: the server would drop
+    /// the head, and the client would see no answer at all.
     broken_off: Option<BodyError>,
 }
 
