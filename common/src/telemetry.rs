@@ -1,19 +1,15 @@
-//! Logging through `tracing`, to standard error. Standard output is for data only.
+//! Logging through `tracing`, to standard error or a file. Standard output is for data only.
 
+use std::fs::File;
 use std::io::IsTerminal;
+use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging in this process, with a filter in the syntax of `KUBELEET_LOG`. Later calls have no effect.
 pub fn init(filter: &str, json: bool) {
-    // At `debug` bollard logs the bodies of its requests, which contain environment values. This is never
-    // wanted.
-    let no_request_bodies = "bollard=info".parse().expect("a valid directive");
-    let filter = EnvFilter::try_new(without_bollard(filter))
-        .unwrap_or_else(|_| EnvFilter::new("info"))
-        .add_directive(no_request_bodies);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(env_filter(filter)).with_writer(std::io::stderr);
     let result = if json {
         builder.json().flatten_event(true).try_init()
     } else {
@@ -21,6 +17,26 @@ pub fn init(filter: &str, json: bool) {
     };
     // An error means that the process has a subscriber already, as in tests and in `dev`.
     drop(result);
+}
+
+/// Starts logging to a file instead.
+pub fn init_to_file(filter: &str, json: bool, file: File) {
+    let builder = tracing_subscriber::fmt().with_env_filter(env_filter(filter)).with_writer(Mutex::new(file));
+    let result = if json {
+        builder.json().flatten_event(true).try_init()
+    } else {
+        builder.with_ansi(false).with_target(false).try_init()
+    };
+    drop(result);
+}
+
+fn env_filter(filter: &str) -> EnvFilter {
+    // At `debug` bollard logs the bodies of its requests, which contain environment values. This is never
+    // wanted.
+    let no_request_bodies = "bollard=info".parse().expect("a valid directive");
+    EnvFilter::try_new(without_bollard(filter))
+        .unwrap_or_else(|_| EnvFilter::new("info"))
+        .add_directive(no_request_bodies)
 }
 
 /// Removes the directives about bollard: one about a module of it would outweigh the limit that [`init`]

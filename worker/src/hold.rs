@@ -59,6 +59,7 @@ fn reason(cluster: &ClusterId, containers: u64, found: Option<&ClusterId>) -> St
     format!(
         "{what}. Its {containers} containers are left alone, and nothing is started. Check \
          KUBELEET_REDIS_URL and its database number, restore the data of Redis, or write them again with \
-         `kubeleet cluster recover`; docs/how-to/when-redis-is-lost.md has more"
+         `kubeleet cluster recover`; docs/how-to/when-redis-is-lost.md has more. To have this machine join the \
+         cluster of this Redis instead, stop the worker and remove <node>.cluster in its KUBELEET_DATA_DIR and KUBELEET_STATE_DIR"
     )
 }

@@ -199,6 +199,12 @@ impl ServiceStatus {
         if self.summary.is_empty() { self.running } else { self.ready }
     }
 
+    /// Returns whether what is not ready yet has only been started: nothing is wrong, or its check has not
+    /// passed for the first time.
+    fn is_starting(&self) -> bool {
+        self.message.is_empty() || self.message.contains(": Starting: ")
+    }
+
     fn word(&self, state: ServiceState, ready: u64) -> &'static str {
         if state == ServiceState::Deleting {
             "deleting"
@@ -210,6 +216,7 @@ impl ServiceStatus {
             "scaling"
         } else if self.updated + self.succeeded >= self.desired {
             match ready {
+                ready if ready < self.running && self.is_starting() => "starting",
                 ready if ready < self.running => "degraded",
                 0 if self.succeeded > 0 => "succeeded",
                 _ => "ready",

@@ -68,7 +68,8 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
 ];
 
 /// Fields that people know from elsewhere, and why they are missing here.
-const NOT_SUPPORTED: [(&str, &str); 13] = [
+const NOT_SUPPORTED: [(&str, &str); 14] = [
+    ("schedule", "it belongs into `cron`: {schedule: …}"),
     ("networks", "kubeleet has no networks"),
     ("network_mode", "kubeleet has no networks"),
     ("build", "kubeleet runs images that exist, and builds none"),
@@ -85,6 +86,13 @@ const NOT_SUPPORTED: [(&str, &str); 13] = [
 ];
 const COMPOSE: &str = "it belongs to a Compose file: `kubeleet apply -f` reads those";
 const KUBERNETES: &str = "Kubernetes manifests are not supported; a service is name, image, replicas, …";
+
+/// How the fields of checks are written.
+const CHECK_FORMS: &str = ": write {test: curl -f localhost} or {http: {port: 80}}";
+
+fn is_check(field: &str) -> bool {
+    ["healthcheck", "readiness"].contains(&field)
+}
 
 /// How much of a value a message repeats, in characters.
 const MAX_QUOTE: usize = 60;
@@ -212,12 +220,15 @@ impl DocumentReadError {
         match &self.problem {
             MistakeKind::Unfit { found, expected } => {
                 let found = if shown { found.value.as_str() } else { found.kind };
-                format!("{} must be {expected}, not {found}", self.subject())
+                let hint = if is_check(&last) { CHECK_FORMS } else { "" };
+                format!("{} must be {expected}, not {found}{hint}", self.subject())
             }
             MistakeKind::UnknownField { known } => unknown(vocabulary, &last, known),
             MistakeKind::UnknownVariant { found, known } => {
+                let near = known.iter().find(|known| shown && known.eq_ignore_ascii_case(found));
+                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 let found = if shown { format!("{:?}", shorten(found)) } else { "this string".to_owned() };
-                format!("{} must be {}, not {found}", self.subject(), one_of(known))
+                format!("{} must be {}, not {found}{near}", self.subject(), one_of(known))
             }
             MistakeKind::Missing { field } if name.is_empty() => format!("{field} is missing"),
             MistakeKind::Missing { field } => format!("{name}.{field} is missing"),

@@ -9,6 +9,10 @@ const MAX_TEXT: usize = 4096;
 
 pub(super) fn memory(memory: Memory) -> Option<String> {
     match memory.bytes() {
+        // A number without a unit, which most other tools take for mebibytes.
+        bytes if bytes < 1 << 16 && bytes % 1000 != 0 && bytes % 1024 != 0 => {
+            Some(format!("must be at least 6 MiB, and {bytes} without a unit is in bytes: write {bytes}MiB"))
+        }
         bytes if bytes < MIN_MEMORY_BYTES => {
             Some("must be at least 6 MiB: Docker does not start a container with less".to_owned())
         }

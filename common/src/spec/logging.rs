@@ -46,7 +46,7 @@ pub struct LogOptions {
         rename = "max-file",
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "units::count"
+        deserialize_with = "units::quoted_count"
     )]
     #[schema(minimum = 1, maximum = 20, example = 3)]
     pub max_file: Option<u32>,
@@ -88,6 +88,7 @@ mod tests {
         for (json, limits, pointers) in [
             ("{}", (10_000_000, 3), vec![]),
             (r#"{"driver":"local","options":{"max-size":"5m","max-file":2}}"#, (5 << 20, 2), vec![]),
+            (r#"{"options":{"max-file":"2"}}"#, (10_000_000, 2), vec![]),
             (
                 r#"{"options":{"max-size":"2g","max-file":21}}"#,
                 (2 << 30, 21),
@@ -100,6 +101,8 @@ mod tests {
             let again = serde_json::to_string(&logging).expect("it is written");
             assert_eq!(serde_json::from_str::<Logging>(&again).expect("it is read again"), logging);
         }
-        assert!(serde_json::from_str::<Logging>(r#"{"driver":"syslog"}"#).is_err());
+        for bad in [r#"{"driver":"syslog"}"#, r#"{"options":{"max-file":"two"}}"#] {
+            assert!(serde_json::from_str::<Logging>(bad).is_err(), "{bad}");
+        }
     }
 }

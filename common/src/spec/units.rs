@@ -470,6 +470,37 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
 }
 
+/// Reads a number that may be written as a text, `"2"`, as Docker wants options of logs.
+///
+/// # Errors
+/// If it is neither.
+pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    struct Quoted(u32);
+    impl<'de> Deserialize<'de> for Quoted {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Reader;
+            impl Visitor<'_> for Reader {
+                type Value = u32;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a whole number")
+                }
+                fn visit_u64<E: de::Error>(self, number: u64) -> Result<u32, E> {
+                    u32::try_from(number)
+                        .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+                }
+                fn visit_i64<E: de::Error>(self, number: i64) -> Result<u32, E> {
+                    u32::try_from(number).map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
+                }
+                fn visit_str<E: de::Error>(self, text: &str) -> Result<u32, E> {
+                    text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+                }
+            }
+            deserializer.deserialize_any(Reader).map(Self)
+        }
+    }
+    Ok(Option::<Quoted>::deserialize(deserializer)?.map(|Quoted(count)| count))
+}
+
 /// Reads the number of a port. Whether it is 0 is for the checks to say.
 ///
 /// # Errors
@@ -566,7 +597,17 @@ impl std::str::FromStr for Port {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a port: write 80, 8080:80 or 0.0.0.0:8080:80/udp");
-        let number = |part: &str| part.parse::<u16>().ok().filter(|n| *n > 0).ok_or_else(bad);
+        let number = |part: &str| match part.parse::<u64>() {
+            Ok(number @ 1..=0xffff) => Ok(number as u16),
+            Ok(0x1_0000..) => Err(format!("{part} is not a port: a port is at most 65535")),
+            _ => Err(bad()),
+        };
+        let is_range = |part: &str| {
+            part.split_once('-').is_some_and(|(first, last)| is_number(first) && is_number(last))
+        };
+        if text.split(['/', ':']).any(is_range) {
+            return Err(format!("{text:?} is a range of ports: write a line for each port"));
+        }
         let (rest, protocol) = match text.rsplit_once('/') {
             None => (text, Protocol::Tcp),
             Some((rest, "tcp")) => (rest, Protocol::Tcp),
@@ -589,6 +630,10 @@ impl std::str::FromStr for Port {
         };
         Ok(Self { container, host, host_ip, protocol })
     }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl<'de> Deserialize<'de> for Port {

@@ -68,7 +68,10 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
         flush_at: None,
         sign_at: Instant::now() + SIGN_INTERVAL,
     };
-    let mut sources = LineSources::open(context, request).await;
+    // An engine that hangs answers late: the reader learns meanwhile that this worker is there.
+    let Some(mut sources) = writer.signing(LineSources::open(context, request)).await? else {
+        return Ok(false);
+    };
     let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
     loop {
         while let Some(line) = sources.merge.pop(StdInstant::now()) {
@@ -84,8 +87,11 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
         }
         if request.follow && Instant::now() >= refresh_at {
             refresh_at = Instant::now() + REFRESH_INTERVAL;
-            sources.refresh().await;
+            if writer.signing(sources.refresh()).await?.is_none() {
+                return Ok(false);
+            }
         }
+        sources.take_marks().iter().for_each(|mark| writer.add_mark(mark));
         let due = [writer.flush_at, sources.merge.due_at().map(Instant::from_std), Some(writer.sign_at)];
         let wake = due.into_iter().flatten().chain(request.follow.then_some(refresh_at)).min();
         tokio::select! {
@@ -110,6 +116,23 @@ struct LineWriter<'a> {
 }
 
 impl LineWriter<'_> {
+    /// Waits for something, and tells the reader meanwhile that this worker is there. Returns `None` if the
+    /// answer is not read any more.
+    async fn signing<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>, StoreError> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(Some(done)),
+                () = tokio::time::sleep_until(self.sign_at) => {
+                    self.sign_at = Instant::now() + SIGN_INTERVAL;
+                    if !self.answer.write(&Bytes::new()).await? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
     /// Adds a line, if it was asked for. Returns false if the answer is not read any more.
     async fn add(&mut self, line: &LogLine) -> Result<bool, StoreError> {
         if !is_wanted(self.request, line) {

@@ -1,7 +1,7 @@
 //! The logs that an answer is made of: those of containers that are there, those of containers that start
 //! while they are followed, and those that were kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant as StdInstant};
@@ -93,6 +93,10 @@ pub(super) struct LineSources<'a> {
     first: usize,
     /// When the request was read.
     begun_at: BootInstant,
+    /// Logs that could not be opened, by their keys: each is named once.
+    unopened: HashSet<String>,
+    /// What the reader has to know about them.
+    marks: Vec<String>,
     /// Whether the containers that were there at the beginning are still being opened.
     is_first_look: bool,
 }
@@ -109,6 +113,8 @@ impl<'a> LineSources<'a> {
             first: 0,
             begun_at: context.worker.clock.now(),
             is_first_look: true,
+            unopened: HashSet::new(),
+            marks: Vec::new(),
         };
         if request.previous {
             sources.open_kept().await;
@@ -174,6 +180,7 @@ impl<'a> LineSources<'a> {
         let was_there = self.is_first_look || running_since.is_none_or(|since| since <= self.begun_at);
         let known = self.known.get(&handle);
         let Some(query) = query_of(self.request, known, running_since, was_there) else { return };
+        let name = origin.name.clone();
         let opened = self.context.worker.runtime.lines(&handle, query).await;
         let last_time = query.after;
         match opened {
@@ -184,8 +191,18 @@ impl<'a> LineSources<'a> {
                 self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
             }
             // It has gone meanwhile; otherwise the next look tries again.
-            Err(error) => tracing::debug!(container = handle, %error, "a log could not be opened"),
+            Err(error) => {
+                tracing::debug!(container = handle, %error, "a log could not be opened");
+                if matches!(error, RuntimeError::Engine(_)) && self.unopened.insert(handle) {
+                    self.marks.push(format!("… the log of {name} cannot be read: {error}"));
+                }
+            }
         }
+    }
+
+    /// Returns what the reader has to know since the last call.
+    pub(super) fn take_marks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.marks)
     }
 
     /// Opens the logs of containers whose pods have ended, and which the engine still has.

@@ -154,7 +154,7 @@ impl EngineFailure {
                 Self { not_understood, ..RuntimeError::Failed(detail).into() }
             }
             other => {
-                let detail = format!("{host}: could not {call}: {}{}", with_sources(other), advice(other));
+                let detail = format!("{host}: could not {call}: {}{}", cause(other), advice(other));
                 RuntimeError::Engine(detail).into()
             }
         }
@@ -184,7 +184,7 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
     let is_port_taken =
         ["port is already allocated", "address already in use"].iter().any(|text| message.contains(text));
     match (call, status) {
-        (EngineCall::Pull, _) => RuntimeError::Image(message.to_owned()),
+        (EngineCall::Pull, _) => RuntimeError::Image(pull_problem(message)),
         (EngineCall::Create, 404) if message.to_ascii_lowercase().contains("image") => {
             RuntimeError::Image(message.to_owned())
         }
@@ -196,7 +196,7 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
         // It has ended, or is paused: no command can run in it now.
         (EngineCall::CreateExec | EngineCall::StartExec, 409) => RuntimeError::NotFound(message.to_owned()),
-        _ if is_port_taken => RuntimeError::PortTaken(message.to_owned()),
+        _ if is_port_taken => RuntimeError::PortTaken(port_problem(message)),
         // The container exists, but its command is not in the image, or is not executable. Another image may
         // be pushed under the same tag.
         (EngineCall::Start, 400 | 500) if message.contains("exec") => {
@@ -207,9 +207,10 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         (EngineCall::Create | EngineCall::Start, 400)
             if message.contains("bind source path does not exist") =>
         {
+            let path = message.rsplit("does not exist: ").next().unwrap_or(message).trim();
             RuntimeError::Failed(format!(
-                "the engine does not see the files that the worker has written for the container ({message}): they have to \
-                 share the directory; if the worker is in a container, mount the host's /dev/shm there"
+                "the engine does not see {path}, which the worker has written for the container: they have to share that \
+                 directory. If the worker is in a container, mount the host's directory there at the same path"
             ))
         }
         (_, 400) => RuntimeError::Refused(message.to_owned()),
@@ -221,6 +222,28 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
     }
 }
 
+/// Returns what is wrong with the port, in place of the calls that failed because of it.
+fn port_problem(message: &str) -> String {
+    let before = [" failed: port is already allocated", ": bind: address already in use"];
+    let address =
+        before.iter().find_map(|end| message.split(end).next().filter(|start| start.len() < message.len()));
+    match address.and_then(|start| start.rsplit(' ').next()) {
+        Some(address) if address.contains(':') => format!(
+            "{address} is in use on this machine, by another program or by a pod of another worker of the machine: a \
+             machine has each port once"
+        ),
+        _ => message.to_owned(),
+    }
+}
+
+/// Returns why an image could not be pulled: of a name that could not be looked up, that and not the sockets.
+fn pull_problem(message: &str) -> String {
+    let Some((_, found)) = message.split_once("dial tcp: lookup ") else { return message.to_owned() };
+    let host = found.split([' ', ':']).next().unwrap_or(found);
+    let why = found.rsplit(": ").next().unwrap_or_default().trim();
+    format!("the name {host} cannot be looked up (DNS) by the engine: {why}")
+}
+
 /// Returns what the engine says about a path, without the id of the container.
 fn without_container(message: &str) -> &str {
     message.split(" in container ").next().unwrap_or(message)
@@ -230,6 +253,21 @@ fn without_container(message: &str) -> &str {
 fn without_preface(message: &str) -> &str {
     let about_command = message.rfind("exec: ").map_or(message, |at| &message[at + "exec: ".len()..]);
     about_command.trim_end().trim_end_matches(": unknown")
+}
+
+/// Returns why the engine was not reached: what the system says, without the libraries on the way. Of another
+/// error all sources.
+fn cause(error: &Error) -> String {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = source {
+        if let Some(error) = inner.downcast_ref::<std::io::Error>()
+            && error.raw_os_error().is_some()
+        {
+            return common::system_error(error).to_string();
+        }
+        source = inner.source();
+    }
+    with_sources(error)
 }
 
 /// Returns the error with its sources: the client library has the reason (connection refused) only there.
@@ -253,6 +291,9 @@ fn advice(error: &Error) -> &'static str {
             Some(std::io::ErrorKind::PermissionDenied) => {
                 return " (this user may not open the socket: run as root or as a member of its group)";
             }
+            Some(std::io::ErrorKind::NotFound) => {
+                return " (there is no such socket: is the engine running, and is DOCKER_HOST right?)";
+            }
             Some(std::io::ErrorKind::ConnectionRefused) => {
                 return " (check that the engine is running and DOCKER_HOST is right)";
             }
@@ -265,6 +306,23 @@ fn advice(error: &Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_engine_says_becomes_what_a_person_needs() {
+        let taken = "driver failed programming external connectivity on endpoint x (0a): Bind for 127.0.0.1:8081 failed: \
+                     port is already allocated";
+        let bound = "failed to bind host port for 0.0.0.0:80:172.17.0.2:80/tcp: listen tcp4 0.0.0.0:80: bind: address already \
+                     in use";
+        for (message, address) in [(taken, "127.0.0.1:8081 is in use"), (bound, "0.0.0.0:80 is in use")] {
+            assert!(port_problem(message).starts_with(address), "{}", port_problem(message));
+        }
+        assert_eq!(port_problem("port is already allocated"), "port is already allocated");
+        let lookup = "Get \"https://registry-1.docker.io/v2/\": dial tcp: lookup registry-1.docker.io on 127.0.0.1:53: read udp \
+                      127.0.0.1:33067->127.0.0.1:53: i/o timeout";
+        let expected = "the name registry-1.docker.io cannot be looked up (DNS) by the engine: i/o timeout";
+        assert_eq!(pull_problem(lookup), expected);
+        assert_eq!(pull_problem("manifest unknown"), "manifest unknown");
+    }
 
     #[test]
     fn engine_errors_are_sorted() {
