@@ -1,4 +1,4 @@
-//! The command line as users see it: the help of each command shows the options that it uses.
+//! The command line as users see it: the help of each command shows the options that it uses, and examples.
 //!
 //! clap offers global options to every command, so that they can stand anywhere. A command that defines an
 //! option of the same id keeps its own: that is how the help leaves one out.
@@ -6,6 +6,7 @@
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use crate::args::Cli;
+use crate::examples;
 
 /// Global options that only commands with a table, a description or data use.
 const OUTPUT: &str = "output";
@@ -40,7 +41,17 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
     let hidden: Vec<Arg> = globals.iter().filter(is_unused).map(|arg| arg.clone().hide(true)).collect();
     let is_unused_setting = |arg: &Arg| unused_settings(path).contains(&arg.get_id().as_str());
     let command = command.mut_args(|arg| if is_unused_setting(&arg) { arg.hide(true) } else { arg });
-    command.args(hidden)
+    with_examples(command.args(hidden), path)
+}
+
+/// Adds the examples of a command to the end of its help.
+fn with_examples(command: Command, path: &str) -> Command {
+    let Some(examples) = examples::text(path) else { return command };
+    let after = match command.get_after_help() {
+        Some(text) => format!("{text}\n\n{examples}"),
+        None => examples,
+    };
+    command.after_help(after)
 }
 
 /// Returns the settings of the daemons that one of them accepts, because the daemons of a machine may share a

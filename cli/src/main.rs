@@ -10,7 +10,9 @@ mod dev;
 mod dev_token;
 #[cfg(test)]
 mod documented_commands;
+mod examples;
 mod exit;
+mod habits;
 mod healthcheck;
 mod help;
 mod net;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     if commands::answer_shell() {
         return Exit::Ok.into();
     }
-    let matches = help::command_line().get_matches();
+    let matches = habits::parse(std::env::args_os().collect()).unwrap_or_else(|refusal| refusal.exit());
     let Cli { command, globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let token = globals.token_settings();
     let result = match command {

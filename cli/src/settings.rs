@@ -95,6 +95,16 @@ impl SettingFlags {
     /// [`BadSettings`] lists every invalid setting. An unreadable configuration file is another
     /// error.
     pub(crate) fn load(&self, serves: Serves) -> anyhow::Result<Config> {
+        let config = self.read(serves)?;
+        common::telemetry::init(&config.log, config.log_json);
+        Ok(config)
+    }
+
+    /// Reads and validates all settings as [`Self::load`] does, and starts no logging.
+    ///
+    /// # Errors
+    /// As for [`Self::load`].
+    pub(crate) fn read(&self, serves: Serves) -> anyhow::Result<Config> {
         let file = self.read_config_file()?;
         let sources = Sources {
             flags: self.flags(),
@@ -103,9 +113,7 @@ impl SettingFlags {
             read_file: &|path| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}")),
             host_name: host_name(),
         };
-        let config = sources.config(serves).map_err(BadSettings)?;
-        common::telemetry::init(&config.log, config.log_json);
-        Ok(config)
+        Ok(sources.config(serves).map_err(BadSettings)?)
     }
 
     fn flags(&self) -> BTreeMap<String, String> {

@@ -115,6 +115,16 @@ pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<Com
     }
 }
 
+/// Returns the name of the app, whatever else is wrong with its files.
+pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName> {
+    let folder = source::folder_of(project.files.first()?).to_owned();
+    let mut report = Report::default();
+    let mut loader = Loader { sources, report: &mut report };
+    let documents = loader.parse(&project.files);
+    let variables = loader.variables(&project.env_files, &folder, &project.environment);
+    names::of_app(project.name.as_deref(), &project.folder_name, &documents, &variables, loader.report)
+}
+
 /// Returns the app without what there is to say about it.
 fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Option<App> {
     let folder = source::folder_of(project.files.first()?).to_owned();

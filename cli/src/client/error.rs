@@ -151,6 +151,9 @@ fn advice(kind: &str) -> Option<&'static str> {
         "service-exists" => {
             Some("choose another --name, or change it with `kubeleet apply` or `kubeleet service scale`")
         }
+        "value-exists" => {
+            Some("`kubeleet secret rotate` or `kubeleet config rotate` stores its next version")
+        }
         kind if kind.starts_with("insufficient-") => {
             Some("with --allow-partial what fits is started and the rest waits; nothing was changed")
         }

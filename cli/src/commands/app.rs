@@ -59,8 +59,11 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     /// Names of the apps.
-    #[arg(value_name = "APP", required = true, value_parser = object::app)]
+    #[arg(value_name = "APP", required_unless_present = "here", value_parser = object::app)]
     apps: Vec<String>,
+    /// The app of the Compose file of this folder.
+    #[arg(long, conflicts_with = "apps")]
+    here: bool,
     /// Wait until their last pods are gone.
     #[arg(long)]
     wait: bool,
@@ -69,7 +72,7 @@ pub(crate) struct RemoveArgs {
 impl AppCommand {
     /// Returns `rm`.
     pub(super) fn remove(apps: Vec<String>, wait: bool) -> Self {
-        Self::Rm(RemoveArgs { apps, wait })
+        Self::Rm(RemoveArgs { apps, here: false, wait })
     }
 }
 
@@ -103,7 +106,11 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
 async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     let mut services = Vec::new();
-    for app in &args.apps {
+    let apps = match args.here {
+        true => vec![context.folder.name()?.to_string()],
+        false => args.apps.clone(),
+    };
+    for app in &apps {
         let found = services_to_remove(app, &context.client).await;
         services.extend(batch.accept(found)?.into_iter().flatten());
     }
@@ -111,7 +118,7 @@ async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Co
         let exit = service::delete(&services, true, false, args.wait, context).await?;
         batch.record(exit);
     }
-    for app in &args.apps {
+    for app in &apps {
         app_values::remove_all(app, &mut batch, context).await?;
     }
     Ok(batch.exit())

@@ -19,11 +19,7 @@ use crate::exit::Exit;
 use crate::stderr;
 
 const HELP: &str = "\
-A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.
-
-Examples: kubeleet apply                                 (the Compose file of this folder)
-          kubeleet apply -f docker-compose.yml --prune
-          kubeleet apply -f web.yaml --wait";
+A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.";
 
 /// How often a service is read and written that others change at the same moment.
 const TRIES: u32 = 5;

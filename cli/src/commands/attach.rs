@@ -16,7 +16,7 @@ use crate::exit::Exit;
     use `exec -i`.\nThe exit code is that of the container, if it ends."
 )]
 pub(crate) struct AttachArgs {
-    /// Pod: uuid, beginning of one, or a name such as web-0.
+    /// Pod: uuid, beginning of one, or a name such as web-0; or a service, of which a pod is chosen.
     #[arg(value_name = "POD")]
     pod: String,
     /// Container of a pod with several; without this the first one.
@@ -26,7 +26,7 @@ pub(crate) struct AttachArgs {
 
 /// Shows the output until the container ends.
 pub(super) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let pod = resolve::pod(&context.client, &args.pod).await?;
+    let pod = resolve::running_pod(context, &args.pod).await?;
     let container = args.container.as_deref();
     let channel = context.client.open_channel(pod.uuid.as_str(), container, &Purpose::Attach {}).await?;
     streaming::run(channel, &ChannelStreams { stdin: false, tty: false, forwards_interrupt: false }).await

@@ -1,6 +1,7 @@
 //! What every command needs: the client, the output and the global options.
 
 use super::error::CommandError;
+use super::folder_app::FolderApp;
 use super::globals::Globals;
 use super::wait::Waiter;
 use crate::client::Client;
@@ -11,9 +12,17 @@ pub(super) struct Context<'a> {
     pub(super) client: Client,
     pub(super) output: Output,
     pub(super) globals: &'a Globals,
+    pub(super) folder: FolderApp,
 }
 
 impl Context<'_> {
+    /// Returns the whole name of a service. In a folder with a Compose file a name of that file means a
+    /// service of its app.
+    pub(super) async fn service_name(&self, typed: &str) -> Result<String, CommandError> {
+        let of_app = self.folder.service(&self.client, typed).await?;
+        Ok(of_app.unwrap_or_else(|| typed.to_owned()))
+    }
+
     /// Returns a waiter whose deadline is `--timeout` from now.
     pub(super) fn waiter(&self) -> Waiter {
         Waiter::new(self.client.clone(), self.globals.timeout)

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use super::context::Context;
 use super::error::CommandError;
-use super::resolve;
 use super::tar_files;
+use super::{object, resolve};
 use crate::client::{ChannelReceiver, ChannelSender};
 use crate::exit::Exit;
 use crate::stderr;
@@ -20,7 +20,7 @@ use crate::stderr;
 #[command(
     after_help = "One of the two is POD:/path, the other a path of this machine. A target that ends with /, and one of \
     this machine that is a directory, keeps the name of the source.\n\
-    Examples: kubeleet cp app.conf web-0:/etc/app/\n          kubeleet cp web-0:/var/log/app logs"
+    Of a service, SERVICE:/path, a pod is chosen."
 )]
 pub(crate) struct CopyArgs {
     /// What is copied: a file, or a directory with all in it.
@@ -44,9 +44,14 @@ enum CopySide<'a> {
 /// Reads `POD:/path`. A path of this machine with a colon is written with a slash before it.
 fn place(text: &str) -> CopySide<'_> {
     match text.split_once(':') {
-        Some((pod, path)) if !pod.is_empty() && !pod.contains('/') => CopySide::Pod { pod, path },
+        Some((pod, path)) if !pod.is_empty() && is_name(pod) => CopySide::Pod { pod, path },
         _ => CopySide::Here(Path::new(text)),
     }
+}
+
+/// Returns whether what stands before the colon names a pod or service, and not a file.
+fn is_name(text: &str) -> bool {
+    !text.contains('/') || object::split(text).object_type.is_some()
 }
 
 /// Copies.
@@ -97,7 +102,7 @@ async fn to_pod(
     let own_name = resolved.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.map(str::to_owned).or(own_name);
     let name = name.ok_or_else(|| CommandError::Usage(cannot(&"it has no name; give the target one")))?;
-    let pod = resolve::pod(&context.client, pod).await?;
+    let pod = resolve::running_pod(context, pod).await?;
     let purpose = Purpose::CopyTo { directory: directory.to_owned() };
     let container = args.container.as_deref();
     let (mut sender, mut receiver) =
@@ -148,7 +153,7 @@ async fn from_pod(
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
     split(path)?;
-    let pod = resolve::pod(&context.client, pod).await?;
+    let pod = resolve::running_pod(context, pod).await?;
     let purpose = Purpose::CopyFrom { path: path.to_owned() };
     let container = args.container.as_deref();
     let (_sender, mut receiver) = context.client.open_channel(pod.uuid.as_str(), container, &purpose).await?;

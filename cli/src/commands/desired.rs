@@ -248,6 +248,12 @@ fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
     }
 }
 
+/// Returns the name of the app of the Compose file of this folder.
+pub(super) fn app_of_this_folder() -> Option<AppName> {
+    let files = service_files::of_this_folder().ok()?;
+    compose::app_name(&project(files, &ComposeArgs::default()), &ReadTexts::default())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -6,6 +6,7 @@ use clap::Args;
 use common::api::PodView;
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
+use common::node::NodeState;
 
 use super::context::Context;
 use super::error::CommandError;
@@ -13,7 +14,7 @@ use super::object;
 use super::wait::Goal;
 use crate::client::PodFilter;
 use crate::exit::Exit;
-use crate::output::humanize;
+use crate::output::{humanize, pods};
 use crate::stderr;
 
 /// Arguments of `drain`.
@@ -131,7 +132,8 @@ async fn replace(
             Err(error) => return Err(error.into()),
         }
         let Some(service) = &pod.service else { continue };
-        goals.push((service.clone(), Goal::PodGone { id: pod.uuid.clone() }));
+        let goal = Goal::PodGone { id: pod.uuid.clone(), name: pods::indexed_name(pod) };
+        goals.push((service.clone(), goal));
         match context.client.service(service.as_str()).await {
             Ok(view) => {
                 let goal = Goal::Ready { service: service.to_string(), generation: view.generation };
@@ -157,6 +159,12 @@ fn finish(
         stderr::note(&format!(
             "{count} of no service left on {node}, for nothing would start it elsewhere: `kubeleet pod ls --node \
              {node}` lists what is there, and `kubeleet pod stop` ends it",
+            node = node.name
+        ));
+    }
+    if node.state == NodeState::Dead {
+        stderr::note(&format!(
+            "{node} is dead: its pods were moved when that was found. It stays cordoned until `kubeleet uncordon {node}`",
             node = node.name
         ));
     }

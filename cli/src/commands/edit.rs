@@ -26,7 +26,8 @@ pub(crate) struct EditArgs {
 
 /// Edits one service.
 pub(super) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let service = context.client.service(&args.service).await?;
+    let name = context.service_name(&args.service).await?;
+    let service = context.client.service(&name).await?;
     let before = service_form::yaml(&service_form::stored(&service))?;
     let file = temporary_file(&before)?;
     editor::open(&editor::command(), file.path())?;

@@ -18,6 +18,9 @@ pub(crate) enum CommandError {
     /// A named object or file does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// Something took longer than `--timeout`.
+    #[error("{0}")]
+    TimedOut(String),
     /// Any other error.
     #[error("{0}")]
     Other(String),
@@ -30,6 +33,7 @@ impl CommandError {
             Self::Client(error) => error.exit(),
             Self::Usage(_) => Exit::Usage,
             Self::NotFound(_) => Exit::NotFound,
+            Self::TimedOut(_) => Exit::TimedOut,
             Self::Output(_) | Self::Other(_) => Exit::Error,
         }
     }

@@ -13,9 +13,9 @@ use crate::exit::Exit;
 /// Arguments of `exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "The exit code is that of the command; 126 and 127 if it could not be started.\n\
-    Example: kubeleet exec -it web-0 -- sh")]
+    Options of `exec` stand before the command; `--` before it is not needed.")]
 pub(crate) struct ExecArgs {
-    /// Pod: uuid, beginning of one, or a name such as web-0.
+    /// Pod: uuid, beginning of one, or a name such as web-0; or a service, of which a pod is chosen.
     #[arg(value_name = "POD")]
     pod: String,
     /// Container of a pod with several; without this the first one.
@@ -27,8 +27,8 @@ pub(crate) struct ExecArgs {
     /// Give the command a terminal.
     #[arg(long, short = 't')]
     tty: bool,
-    /// The command and its arguments, after `--`.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> Result<Ex
         let why = "standard input is no terminal: leave out -t, or run this in a terminal";
         return Err(CommandError::Usage(why.to_owned()));
     }
-    let pod = resolve::pod(&context.client, &args.pod).await?;
+    let pod = resolve::running_pod(context, &args.pod).await?;
     let purpose = Purpose::Exec {
         command: args.command.clone(),
         tty: args.tty,

@@ -21,10 +21,6 @@ const LINE_WIDTH: usize = 110;
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples: kubeleet explain service\n          kubeleet explain service.ports\n          \
-                        kubeleet explain compose           (what becomes of the fields of Compose files)"
-)]
 pub(crate) struct ExplainArgs {
     /// The object or the field: service, service.memory, service.containers.image.
     #[arg(value_name = "FIELD")]

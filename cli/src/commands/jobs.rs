@@ -66,11 +66,13 @@ pub(super) async fn run(command: JobCommand, context: &mut Context<'_>) -> Resul
     match command {
         JobCommand::Ls(args) => list(&args, context).await,
         JobCommand::Results { job } => {
+            let job = context.service_name(&job).await?;
             let results = context.client.job_results(&job).await?;
             context.output.print_list(&results, "no index of the job has ended yet")?;
             Ok(Exit::Ok)
         }
         JobCommand::Wait { job } => {
+            let job = context.service_name(&job).await?;
             let generation = context.client.service(&job).await?.generation;
             let goal = Goal::Ready { service: job.clone(), generation };
             let exit = context.waiter().wait_for(goal).await;

@@ -1,9 +1,13 @@
 //! `logs`: prints what pods wrote. The output of one pod is printed byte for byte; that of several line by
 //! line, in order of time, with the name of the pod before each line.
 
+use std::io::IsTerminal;
+
 use clap::Args;
-use common::api::PodView;
+use common::api::{PodView, ServiceView};
+use common::ids::AppName;
 use common::pod::EndedRun;
+use common::spec::Kind;
 
 use super::context::Context;
 use super::error::CommandError;
@@ -27,7 +31,8 @@ const DEFAULT_TAIL: usize = 100;
 pub(crate) struct LogArgs {
     /// Services, pods (uuids, beginnings of uuids, or names such as web-0) and apps: `web`, `pod/web-0`,
     /// `app/shop`.
-    #[arg(value_name = "SERVICE|POD", required_unless_present = "label", conflicts_with = "label")]
+    /// Without any, the app of this folder's Compose file.
+    #[arg(value_name = "SERVICE|POD", conflicts_with = "label")]
     objects: Vec<String>,
     #[command(flatten)]
     selector: SelectorArgs,
@@ -41,7 +46,7 @@ pub(crate) struct LogArgs {
     #[arg(long, conflicts_with = "follow")]
     previous: bool,
     /// Number of most recent lines of each container [default: 100, with --since all].
-    #[arg(long, value_name = "LINES")]
+    #[arg(long, short = 'n', value_name = "LINES")]
     tail: Option<usize>,
     /// Only lines after this time: 2026-01-31T12:00:00Z, or how long ago (10m).
     #[arg(long, value_name = "TIME")]
@@ -53,7 +58,7 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
     /// Print the time of each line.
-    #[arg(long)]
+    #[arg(long, short = 't')]
     timestamps: bool,
     /// Print each line as a JSON object.
     #[arg(long)]
@@ -101,6 +106,7 @@ impl LogArgs {
             names: !is_one || self.selector.text().is_some(),
             timestamps: self.timestamps,
             colors: shows_colors(),
+            escapes: std::io::stdout().is_terminal(),
             json: self.json,
         }
     }
@@ -108,7 +114,7 @@ impl LogArgs {
 
 /// Prints the output of the pods.
 pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let selected = select(args, &context.client).await?;
+    let selected = select(args, context).await?;
     if let ([pod], [], [], []) = (&*selected.pods, &*selected.services, &*selected.apps, &*selected.former)
         && args.is_plain()
     {
@@ -134,9 +140,14 @@ pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exi
     print_lines(&query, args.style(&selected), context).await
 }
 
-async fn select(args: &LogArgs, client: &Client) -> Result<Selected, CommandError> {
+async fn select(args: &LogArgs, context: &Context<'_>) -> Result<Selected, CommandError> {
     let mut selected = Selected::default();
     if args.selector.text().is_some() {
+        return Ok(selected);
+    }
+    let client = &context.client;
+    if args.objects.is_empty() {
+        select_app(client, context.folder.name()?.to_string(), &mut selected).await?;
         return Ok(selected);
     }
     let (_, objects) = object::parse_words(&args.objects).map_err(CommandError::Usage)?;
@@ -145,27 +156,75 @@ async fn select(args: &LogArgs, client: &Client) -> Result<Selected, CommandErro
     for ObjectName { object_type, name } in objects {
         match object_type {
             Some(of) if of.is_service() => {
-                selected.services.push(client.service(&name).await?.name.to_string())
+                select_service(client, client.service(&name).await?, &mut selected).await?;
             }
-            Some(ObjectType::App) => {
-                if client.services_of_app(&name).await?.is_empty() {
-                    return Err(CommandError::NotFound(format!("there is no app {name}")));
-                }
-                selected.apps.push(name);
-            }
+            Some(ObjectType::App) => select_app(client, name, &mut selected).await?,
             Some(ObjectType::Pod) => select_pod(client, name, &mut selected).await?,
-            None => match client.service(&name).await {
-                Ok(service) => selected.services.push(service.name.to_string()),
-                // No service, or no name of one: a pod.
-                Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {
-                    select_pod(client, name, &mut selected).await?;
-                }
-                Err(error) => return Err(error.into()),
-            },
+            None => select_any(context, name, &mut selected).await?,
             Some(other) => return Err(CommandError::Usage(format!("a {} has no output", other.as_str()))),
         }
     }
     Ok(selected)
+}
+
+/// Selects the service, the app or the pod of a name.
+async fn select_any(
+    context: &Context<'_>,
+    name: String,
+    selected: &mut Selected,
+) -> Result<(), CommandError> {
+    let client = &context.client;
+    match client.service(&context.service_name(&name).await?).await {
+        Ok(service) => return select_service(client, service, selected).await,
+        // No service, or no name of one.
+        Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match select_pod(client, name.clone(), selected).await {
+        Err(CommandError::NotFound(_)) if is_app(client, &name).await => {
+            selected.apps.push(name);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+async fn is_app(client: &Client, name: &str) -> bool {
+    AppName::new(name).is_ok()
+        && client.services_of_app(name).await.is_ok_and(|services| !services.is_empty())
+}
+
+/// A cron has no pods itself: its jobs have.
+async fn select_service(
+    client: &Client,
+    service: ServiceView,
+    selected: &mut Selected,
+) -> Result<(), CommandError> {
+    if service.kind != Kind::Cron {
+        selected.services.push(service.name.to_string());
+        return Ok(());
+    }
+    let cron = &service.name;
+    let is_its_job =
+        |job: &&ServiceView| job.job_status.as_ref().is_some_and(|job| job.cron.as_ref() == Some(cron));
+    let services = client.services(None).await?;
+    let jobs: Vec<String> = services.iter().filter(is_its_job).map(|job| job.name.to_string()).collect();
+    if jobs.is_empty() {
+        return Err(CommandError::NotFound(format!(
+            "{cron} is a cron and no job of it is left, which would have the logs; `kubeleet cron run {cron}` creates one"
+        )));
+    }
+    stderr::note(&format!("{cron} is a cron; these are the logs of its jobs {}", jobs.join(", ")));
+    selected.services.extend(jobs);
+    Ok(())
+}
+
+async fn select_app(client: &Client, name: String, selected: &mut Selected) -> Result<(), CommandError> {
+    if client.services_of_app(&name).await?.is_empty() {
+        return Err(CommandError::NotFound(format!("there is no app {name}")));
+    }
+    selected.apps.push(name);
+    Ok(())
 }
 
 /// A pod whose record is gone may have a log that its node has kept.
@@ -241,7 +300,8 @@ async fn print_lines(
     }
     if query.previous && !has_lines {
         return Err(CommandError::NotFound(
-            "nothing is kept of runs that have ended; without --previous the log of the current run is printed"
+            "nothing is kept of removed containers; what earlier runs of a container that was started again wrote is \
+             in its log, without --previous"
                 .to_owned(),
         ));
     }

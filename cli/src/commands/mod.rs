@@ -5,6 +5,7 @@ mod app;
 mod app_values;
 mod apply;
 mod attach;
+mod attached;
 mod backup;
 mod batch;
 mod cluster;
@@ -26,6 +27,7 @@ mod error;
 mod events;
 mod exec;
 mod explain;
+mod folder_app;
 mod gc;
 mod globals;
 mod jobs;
@@ -62,6 +64,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod top;
+mod untyped;
 mod value;
 mod values;
 mod version;
@@ -80,6 +83,7 @@ use crate::stderr;
 pub(crate) use complete::answer as answer_shell;
 use context::Context;
 use error::CommandError;
+use folder_app::FolderApp;
 pub(crate) use globals::Globals;
 use node::NodeCommand;
 
@@ -160,7 +164,7 @@ pub(crate) enum UserCommand {
     /// Write again from a backup what Redis has lost; what it has stays.
     Restore(backup::RestoreArgs),
     /// Short for `pod ls`.
-    Ps(pod::ListArgs),
+    Ps(pod::PsArgs),
     /// Print the output of pods.
     Logs(logs::LogArgs),
     /// Run a command in a container of a pod.
@@ -195,7 +199,8 @@ pub(crate) enum UserCommand {
 
 /// Runs a command and reports its error. `command_line` is the definition that man pages describe.
 pub(crate) async fn run(command: UserCommand, globals: &Globals, command_line: clap::Command) -> ExitCode {
-    match dispatch(command, globals, command_line, Output::stdout(globals.output)).await {
+    let folder = FolderApp::of_this_directory();
+    match dispatch(command, globals, folder, command_line, Output::stdout(globals.output)).await {
         Ok(exit) => exit.into(),
         // `kubeleet pod ls | head`: the reader has seen enough.
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
@@ -209,6 +214,7 @@ pub(crate) async fn run(command: UserCommand, globals: &Globals, command_line: c
 async fn dispatch(
     command: UserCommand,
     globals: &Globals,
+    folder: FolderApp,
     command_line: clap::Command,
     output: Output,
 ) -> Result<Exit, CommandError> {
@@ -221,13 +227,13 @@ async fn dispatch(
         UserCommand::Secret(args) => match args.command()? {
             value::SecretCommand::Key => return value::print_key(output),
             value::SecretCommand::Value(command) => {
-                let mut context = Context { client: globals.client()?, output, globals };
+                let mut context = Context { client: globals.client()?, output, globals, folder };
                 return value::run(ValueKind::Secret, command, &mut context).await;
             }
         },
         other => other,
     };
-    let mut context = Context { client: globals.client()?, output, globals };
+    let mut context = Context { client: globals.client()?, output, globals, folder };
     match command {
         UserCommand::Run(args) => run::run(&args, &mut context).await,
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
@@ -257,7 +263,7 @@ async fn dispatch(
         UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
-        UserCommand::Ps(args) => pod::list(&args, &mut context).await,
+        UserCommand::Ps(args) => pod::ps(args, &mut context).await,
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Exec(args) => exec::run(&args, &mut context).await,
         UserCommand::Attach(args) => attach::run(&args, &mut context).await,

@@ -42,6 +42,10 @@ impl ObjectType {
     pub(super) fn parse(word: &str) -> Option<Self> {
         match word {
             "svc" | "service" | "services" => Some(Self::Service),
+            // What kubectl has for services that run: the same here.
+            "deploy" | "deployment" | "deployments" | "sts" | "statefulset" | "statefulsets" => {
+                Some(Self::Service)
+            }
             "job" | "jobs" => Some(Self::Job),
             "cron" | "crons" | "cj" | "cronjob" | "cronjobs" => Some(Self::Cron),
             "app" | "apps" => Some(Self::App),
@@ -50,10 +54,10 @@ impl ObjectType {
             "queue" | "queues" => Some(Self::Queue),
             "letter" | "letters" => Some(Self::DeadLetter),
             "secret" | "secrets" => Some(Self::Secret),
-            "config" | "configs" => Some(Self::Config),
+            "config" | "configs" | "cm" | "configmap" | "configmaps" => Some(Self::Config),
             "registry" | "registries" => Some(Self::Registry),
-            "route" | "routes" => Some(Self::Route),
-            "vol" | "volume" | "volumes" => Some(Self::Volume),
+            "route" | "routes" | "ing" | "ingress" | "ingresses" => Some(Self::Route),
+            "vol" | "volume" | "volumes" | "pvc" | "persistentvolumeclaim" => Some(Self::Volume),
             _ => None,
         }
     }
@@ -94,7 +98,7 @@ impl ObjectType {
 
 /// Splits `TYPE/NAME`. A text that does not begin with a type is a name, because the uuid of a pushed pod may
 /// contain a slash.
-fn split(text: &str) -> ObjectName {
+pub(super) fn split(text: &str) -> ObjectName {
     let typed = text.split_once('/').and_then(|(word, name)| Some((ObjectType::parse(word)?, name)));
     match typed {
         Some((object_type, name)) => ObjectName { object_type: Some(object_type), name: name.to_owned() },
@@ -147,7 +151,7 @@ pub(super) fn services(words: &[String]) -> Result<Vec<String>, String> {
         return Ok(words.to_vec());
     }
     let names = objects.into_iter().map(|ObjectName { object_type, name }| match object_type {
-        None => Ok(name),
+        None => without_unknown_type(name),
         Some(of) if of.is_service() => Ok(name),
         Some(other) => Err(format!("{name} is a {}, but the command needs a service", other.as_str())),
     });
@@ -156,7 +160,15 @@ pub(super) fn services(words: &[String]) -> Result<Vec<String>, String> {
 
 /// Reads the name of a service: `web` or `service/web`.
 pub(super) fn service(text: &str) -> Result<String, String> {
-    name_of(ObjectType::Service, text)
+    without_unknown_type(name_of(ObjectType::Service, text)?)
+}
+
+/// No service has a `/` in its name: what stands before it is no type.
+fn without_unknown_type(name: String) -> Result<String, String> {
+    match name.split_once('/') {
+        Some((word, name)) => Err(format!("there is no type {word}; did you mean service/{name}?")),
+        None => Ok(name),
+    }
 }
 
 /// Reads the name of an app: `shop` or `app/shop`.
@@ -255,7 +267,8 @@ mod tests {
         assert!(parsed("svc pod/web-0").unwrap_err().contains("not a service"));
         assert_eq!(pod("pod/web-0").unwrap(), "web-0");
         assert!(pod("svc/web").unwrap_err().contains("needs a pod"));
-        assert_eq!(service("x/y").unwrap(), "x/y");
+        assert!(service("daemonset/y").unwrap_err().contains("did you mean service/y"));
+        assert_eq!(service("deployment/y").unwrap(), "y");
         assert_eq!(service("job/sums").unwrap(), "sums", "a job is a service");
     }
 }

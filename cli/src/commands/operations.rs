@@ -2,6 +2,7 @@
 //! TYPE/NAME`. Each is a command of the type (`service ls`, `pod describe`) under another name.
 
 use clap::Args;
+use common::spec::Kind;
 use common::value::ValueKind;
 
 use super::app::{self, AppCommand};
@@ -23,22 +24,18 @@ use super::route::{self, RouteCommand};
 use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
 use super::service_files::ComposeArgs;
+use super::untyped;
 use super::value::{self, ValueCommand};
 use super::volume::{self, VolumeCommand};
 use crate::exit::Exit;
-use crate::output::ListStyle;
-
-/// What a command needs if no type is given.
-const TYPE_REQUIRED: &str = "say of which type it is: service, job, cron, app, pod, node, volume, secret, config or \
-                             queue, for example `service/web`";
+use crate::output::{ListStyle, OutputFormat};
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
-                        kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
     /// Type of object, with a name to show only that one: services, jobs, crons, apps, pods, nodes, volumes,
-    /// secrets, configs, routes, queues.
+    /// secrets, configs, registries, routes, queues. Several types are joined by commas; `all` stands for
+    /// services, pods and volumes.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]
@@ -50,7 +47,7 @@ pub(crate) struct GetArgs {
 /// Arguments of `describe`.
 #[derive(Debug, Args)]
 pub(crate) struct DescribeArgs {
-    /// Type and name, for example `service web` or `pod/web-0`.
+    /// Type and name, for example `service web` or `pod/web-0`; a name alone where one object has it.
     #[arg(value_name = "TYPE NAME", required = true, num_args = 1..=2)]
     object: Vec<String>,
 }
@@ -85,9 +82,8 @@ pub(crate) struct EditArgs {
 
 /// Arguments of `restart`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet restart web")]
 pub(crate) struct RestartArgs {
-    /// The services: `web`, `service web` or `service/web`.
+    /// The services: `web`, `service web` or `service/web`; or an app, `app/shop`.
     #[arg(value_name = "SERVICE", required = true)]
     objects: Vec<String>,
     /// Wait until all pods are replaced.
@@ -97,6 +93,11 @@ pub(crate) struct RestartArgs {
 
 /// `get`: the list of a type, or one object.
 pub(super) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if let [words] = &*args.object
+        && let Some(types) = several_types(words)
+    {
+        return list_several(types, &args, context).await;
+    }
     match object::parse_words(&args.object).map_err(CommandError::Usage)? {
         (Some(object_type), names) if names.is_empty() => list(object_type, args, context).await,
         _ if args.style.watch || !args.selector.is_empty() => {
@@ -104,6 +105,38 @@ pub(super) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit
         }
         (_, names) => describe_one(names, context).await,
     }
+}
+
+/// Reads `pods,svc` and `all`. Returns `None` of any other word.
+fn several_types(words: &str) -> Option<Vec<ObjectType>> {
+    match words {
+        "all" => Some(vec![ObjectType::Service, ObjectType::Pod, ObjectType::Volume]),
+        words if words.contains(',') => words.split(',').map(ObjectType::parse).collect(),
+        _ => None,
+    }
+}
+
+/// Prints the lists of several types, with an empty line between them.
+async fn list_several(
+    types: Vec<ObjectType>,
+    args: &GetArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let GetArgs { selector, style, .. } = args;
+    let is_document = matches!(context.output.format, OutputFormat::Json | OutputFormat::Yaml);
+    if style.watch || is_document {
+        let detail = "-w, -o json and -o yaml are for one type: kubeleet get pods -o json";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    let has_titles = !style.quiet && context.output.format != OutputFormat::Name;
+    for (index, object_type) in types.into_iter().enumerate() {
+        if index > 0 && has_titles {
+            context.output.print_bytes(b"\n")?;
+        }
+        let args = GetArgs { object: Vec::new(), selector: selector.clone(), style: *style };
+        list(object_type, args, context).await?;
+    }
+    Ok(Exit::Ok)
 }
 
 async fn list(
@@ -163,7 +196,10 @@ pub(super) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> R
 async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let [ObjectName { object_type, name }] =
         <[_; 1]>::try_from(names).map_err(|_| CommandError::Usage("give one name".to_owned()))?;
-    let object_type = object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))?;
+    let (object_type, name) = match object_type {
+        Some(object_type) => (object_type, name),
+        None => untyped::find(&name, context).await?,
+    };
     check_kind(object_type, &[&name], context).await?;
     match object_type {
         ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
@@ -227,7 +263,7 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
         return delete_selected(args, context).await;
     }
     let mut batch = BatchResult::new();
-    for (object_type, names) in by_type(&args.objects)? {
+    for (object_type, names) in by_type(&args.objects, context).await? {
         let result = delete_all(object_type, names, args.wait, context).await;
         if let Some(exit) = batch.accept(result)? {
             batch.record(exit);
@@ -279,14 +315,27 @@ async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<
 }
 
 /// Groups names by type.
-fn by_type(words: &[String]) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
+async fn by_type(
+    words: &[String],
+    context: &Context<'_>,
+) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
     let (_, objects) = object::parse_words(words).map_err(CommandError::Usage)?;
+    if let Some(open) = objects.iter().find(|object| object.object_type.is_none()) {
+        let (of, name) = untyped::find(&open.name, context).await?;
+        let of = of.as_str();
+        let detail = format!("{name} is a {of}: to delete it, write its type, `kubeleet delete {of}/{name}`");
+        return Err(CommandError::Usage(detail));
+    }
+    grouped(objects)
+}
+
+fn grouped(objects: Vec<ObjectName>) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
     if objects.is_empty() {
         return Err(CommandError::Usage("give at least one name".to_owned()));
     }
     let mut groups: Vec<(ObjectType, Vec<String>)> = Vec::new();
     for ObjectName { object_type, name } in objects {
-        let object_type = object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))?;
+        let Some(object_type) = object_type else { continue };
         match groups.iter_mut().find(|(of, _)| *of == object_type) {
             Some((_, names)) => names.push(name),
             None => groups.push((object_type, vec![name])),
@@ -308,9 +357,32 @@ pub(super) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Ex
 
 /// `restart`: the pods of services, step by step.
 pub(super) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let services = object::services(&args.objects).map_err(CommandError::Usage)?;
+    let services = services_to_restart(&args.objects, context).await?;
     let args = ServiceRestartArgs { services, wait: args.wait };
     service::run(ServiceCommand::Restart(args), context).await
+}
+
+/// Returns the names of the services: of an app all of them that are no jobs.
+async fn services_to_restart(words: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+    let (first, objects) = object::parse_words(words).map_err(CommandError::Usage)?;
+    let is_app = |object: &&ObjectName| object.object_type == Some(ObjectType::App);
+    if first.is_some() && objects.is_empty() || !objects.iter().any(|object| is_app(&object)) {
+        return object::services(words).map_err(CommandError::Usage);
+    }
+    let mut services = Vec::new();
+    for object in &objects {
+        if !is_app(&object) {
+            services.push(object.name.clone());
+            continue;
+        }
+        let of_app = context.client.services_of_app(&object.name).await?;
+        if of_app.is_empty() {
+            return Err(CommandError::NotFound(format!("there is no app {}", object.name)));
+        }
+        let runs_on = of_app.into_iter().filter(|service| service.kind == Kind::Service);
+        services.extend(runs_on.map(|service| service.name.to_string()));
+    }
+    Ok(services)
 }
 
 #[cfg(test)]
@@ -324,11 +396,13 @@ mod tests {
 
     #[test]
     fn names_are_grouped_by_type() {
-        let groups = by_type(&words("svc/a pod/x svc/b")).unwrap();
+        let parsed = |line: &str| object::parse_words(&words(line)).map_err(CommandError::Usage);
+        let groups = parsed("svc/a pod/x svc/b").and_then(|(_, objects)| grouped(objects)).unwrap();
         let expected = [(ObjectType::Service, words("a b")), (ObjectType::Pod, words("x"))];
         assert_eq!(groups, expected);
-        for bad in ["a", "svc", "svc/a b"] {
-            assert!(by_type(&words(bad)).is_err(), "{bad}");
-        }
+        assert!(parsed("svc").and_then(|(_, objects)| grouped(objects)).is_err());
+        let types = Some(vec![ObjectType::Pod, ObjectType::Service]);
+        assert_eq!(several_types("pods,svc"), types);
+        assert_eq!((several_types("pods"), several_types("pods,x")), (None, None));
     }
 }

@@ -9,9 +9,10 @@ use common::lifecycle::Phase;
 use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::error::CommandError;
+use super::object::{self, ObjectName, ObjectType};
 use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{logs, object, recent_events, resolve, watch};
+use super::{logs, recent_events, resolve, watch};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, pods};
@@ -76,6 +77,28 @@ pub(crate) struct ListArgs {
     pub(super) style: ListStyle,
 }
 
+impl ListArgs {
+    fn filter(&self) -> PodFilter {
+        PodFilter {
+            service: self.service.clone(),
+            node: self.node.clone(),
+            phase: self.phase.clone(),
+            label: self.selector.text(),
+            prefix: None,
+        }
+    }
+}
+
+/// Arguments of `ps`.
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Only pods of these services and apps.
+    #[arg(value_name = "SERVICE")]
+    names: Vec<String>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
 /// Arguments of `pod stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
@@ -111,18 +134,68 @@ pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
     }
 }
 
-/// `pod ls` and `ps`.
+/// `ps`: the list of pods, also of services and apps that are named.
+pub(super) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let PsArgs { names, mut list } = args;
+    if names.is_empty() {
+        return self::list(&list, context).await;
+    }
+    let services = services_of(&names, context).await?;
+    if let [only] = &*services
+        && list.service.is_none()
+    {
+        list.service = Some(only.clone());
+        return self::list(&list, context).await;
+    }
+    if list.service.is_some() || list.style.watch {
+        let detail = "--service and --watch take one service: leave out the other names";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    let filter = |service: &String| PodFilter { service: Some(service.clone()), ..list.filter() };
+    let mut pods = Vec::new();
+    for service in &services {
+        pods.extend(context.client.pods(&filter(service)).await?);
+    }
+    context.output.list_style = list.style;
+    context.output.print_list(&pods, "no pods")?;
+    Ok(Exit::Ok)
+}
+
+/// Returns the names of services, in the place of apps those of their services.
+async fn services_of(names: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+    let mut services = Vec::new();
+    for word in names {
+        let ObjectName { object_type, name } = object::split(word);
+        let is_app = object_type == Some(ObjectType::App);
+        if object_type.is_some_and(|of| !of.is_service()) && !is_app {
+            return Err(CommandError::Usage(format!("{word} is no service or app")));
+        }
+        let service = context.service_name(&name).await?;
+        match context.client.service(&service).await {
+            Ok(service) if !is_app => services.push(service.name.to_string()),
+            Err(error) if !is_app && !matches!(error.status(), Some(400 | 404 | 422)) => {
+                return Err(error.into());
+            }
+            _ => {
+                let of_app = context.client.services_of_app(&name).await?;
+                if of_app.is_empty() {
+                    return Err(CommandError::NotFound(format!("there is no service or app {name}")));
+                }
+                services.extend(of_app.into_iter().map(|service| service.name.to_string()));
+            }
+        }
+    }
+    Ok(services)
+}
+
+/// `pod ls`.
 pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let ListArgs { service, node, phase, selector, style } = args;
-    let filter = PodFilter {
-        service: service.clone(),
-        node: node.clone(),
-        phase: phase.clone(),
-        label: selector.text(),
-        prefix: None,
-    };
-    context.output.list_style = *style;
-    if style.watch {
+    let mut filter = args.filter();
+    if let Some(service) = &args.service {
+        filter.service = Some(context.service_name(service).await?);
+    }
+    context.output.list_style = args.style;
+    if args.style.watch {
         return watch::run(async |client: &Client| client.pods(&filter).await, context).await;
     }
     let pods = context.client.pods(&filter).await?;
@@ -162,7 +235,8 @@ async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, Comman
     for text in &selected_pods(args, &context.client).await? {
         let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
         context.output.print_result(&pod, "is being stopped")?;
-        goals.push(Goal::PodGone { id: pod.uuid });
+        let name = pods::indexed_name(&pod);
+        goals.push(Goal::PodGone { id: pod.uuid, name });
     }
     if args.wait {
         batch.record(context.waiter().wait_for_all(goals).await);

@@ -24,9 +24,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `port-forward`.
 #[derive(Debug, Args)]
-#[command(after_help = "Runs until Ctrl-C. Example: kubeleet port-forward web-0 8080:80")]
+#[command(after_help = "Runs until Ctrl-C.")]
 pub(crate) struct PortForwardArgs {
-    /// Pod: uuid, beginning of one, or a name such as web-0.
+    /// Pod: uuid, beginning of one, or a name such as web-0; or a service, of which a pod is chosen.
     #[arg(value_name = "POD")]
     pod: String,
     /// A port of this machine and one of the pod; one number stands for both, 0 for any free port.
@@ -66,7 +66,7 @@ struct ForwardTarget {
 
 /// Listens until a signal ends it.
 pub(super) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let pod = resolve::pod(&context.client, &args.pod).await?;
+    let pod = resolve::running_pod(context, &args.pod).await?;
     let mut listeners = Vec::new();
     for pair in &args.ports {
         let address = SocketAddr::new(args.address, pair.local);

@@ -31,7 +31,8 @@ pub(crate) struct RestartArgs {
 pub(super) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
-    for name in &args.services {
+    for typed in &args.services {
+        let name = &context.service_name(typed).await?;
         let Some(service) = batch.accept(restart(name, context).await)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, "restarted")?;

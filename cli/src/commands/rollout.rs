@@ -63,8 +63,7 @@ pub(crate) struct HistoryArgs {
 
 /// Arguments of `rollout undo`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet rollout undo web --dry-run\n\n\
-                        Only the pods change: replicas, labels, dependencies and ingress stay as they are. \
+#[command(after_help = "Only the pods change: replicas, labels, dependencies and ingress stay as they are. \
                         Typed twice, it undoes itself.")]
 pub(crate) struct UndoArgs {
     /// Name of the service.
@@ -81,8 +80,28 @@ pub(crate) struct UndoArgs {
     wait: bool,
 }
 
+impl RolloutCommand {
+    /// Returns the name of the service that it is about, if that is one.
+    fn service(&mut self) -> Option<&mut String> {
+        match self {
+            Self::History(HistoryArgs { service }) | Self::Undo(UndoArgs { service, .. }) => Some(service),
+            Self::Status { service }
+            | Self::Pause { service }
+            | Self::Resume { service }
+            | Self::Promote { service } => Some(service),
+            Self::Restart(_) => None,
+        }
+    }
+}
+
 /// Runs a subcommand.
-pub(super) async fn run(command: RolloutCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(super) async fn run(
+    mut command: RolloutCommand,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    if let Some(service) = command.service() {
+        *service = context.service_name(service).await?;
+    }
     match command {
         RolloutCommand::History(args) => history(&args.service, context).await,
         RolloutCommand::Undo(args) => undo(args, context).await,

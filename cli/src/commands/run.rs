@@ -11,21 +11,27 @@ use common::spec::{
     RestartPolicy, ServiceFields, ServiceInput,
 };
 
+use super::attached::{self, Interactive};
 use super::container_args::ContainerArgs;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::wait::Goal;
-use super::{env_file, run_to_end, service_name, values};
+use super::{env_file, run_to_end, service_name, terminal, values};
 use crate::client::Client;
 use crate::exit::Exit;
+use crate::stderr;
 
+/// How long a container waits for the end of the command that runs in it.
+const INTERACTIVE_SECONDS: u32 = 24 * 60 * 60;
 /// Attempts to find a free name by changing the suffix.
 const MAX_NAME_ATTEMPTS: usize = 5;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet run nginx --replicas 3 -p 8080:80 -e MODE=demo --wait")]
+#[command(
+    after_help = "Options stand before the command; `--` before it is needed if it begins with a dash."
+)]
 pub(crate) struct RunArgs {
     /// Image reference, as for `docker run`.
     image: String,
@@ -85,32 +91,42 @@ pub(crate) struct RunArgs {
     /// Return at once: the default, as without --wait.
     #[arg(long, short, conflicts_with = "wait")]
     detach: bool,
-    /// Delete the service once its pods have ended. Only with --wait, and --restart never or on-failure.
-    #[arg(long, requires = "wait")]
+    /// Show the output of the pods until they have ended, exit with their exit code, and delete the service:
+    /// for a command that ends.
+    #[arg(long, conflicts_with = "detach")]
     rm: bool,
+    /// Run the command with this standard input, and delete the service afterwards. The image needs `sleep`,
+    /// which runs in the place of its entry point meanwhile; without a command, `sh` runs.
+    #[arg(long, short, conflicts_with_all = ["detach", "restart"])]
+    interactive: bool,
+    /// Give the command a terminal, as for `exec`; with --interactive.
+    #[arg(long, short, conflicts_with_all = ["detach", "restart"])]
+    tty: bool,
     /// Command and arguments that replace those of the image.
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 /// Creates the service and, with `--wait`, waits until it is ready.
 pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    if args.rm && !args.ends_by_itself() {
-        let detail = "--rm is for pods that end: add --restart never or --restart on-failure";
-        return Err(CommandError::Usage(detail.to_owned()));
-    }
+    args.check().map_err(|detail| CommandError::Usage(detail.to_owned()))?;
     let client = context.client.allowing_partial(args.allow_partial);
     let service = match &args.name {
         Some(name) => client.create_service(&args.service(name.clone())?).await?,
         None => create_with_free_name(args, &client).await?,
     };
     warn_if_unconfirmed(&service);
+    if args.is_attached() {
+        // Standard output is the command's.
+        stderr::note(&format!("service/{} created; it is deleted when this ends", service.name));
+        return attached::run(&service, args.inside(), context).await;
+    }
     context.output.print_result(&service, "created")?;
     if !args.wait {
         return Ok(Exit::Ok);
     }
     if args.ends_by_itself() {
-        return run_to_end::wait(&service, args.rm, context).await;
+        return run_to_end::wait(&service, context).await;
     }
     let goal = Goal::Ready { service: service.name.to_string(), generation: service.generation };
     Ok(context.waiter().wait_for(goal).await)
@@ -141,7 +157,56 @@ fn random_suffix() -> String {
 impl RunArgs {
     /// Returns true if the pods end by themselves.
     fn ends_by_itself(&self) -> bool {
-        matches!(self.restart, Some(RestartPolicy::Never | RestartPolicy::OnFailure))
+        match self.restart {
+            Some(policy) => matches!(policy, RestartPolicy::Never | RestartPolicy::OnFailure),
+            None => self.is_attached(),
+        }
+    }
+
+    /// Returns true if this process stays connected with the pods, and the service is deleted after them.
+    fn is_attached(&self) -> bool {
+        self.rm || self.is_interactive()
+    }
+
+    fn is_interactive(&self) -> bool {
+        self.interactive || self.tty
+    }
+
+    /// Returns what contradicts itself.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.is_attached() && !self.ends_by_itself() {
+            return Err("--rm is for pods that end: leave out --restart, or write never or on-failure");
+        }
+        if self.is_interactive() && self.replicas != 1 {
+            return Err("-i and -t are for one pod: leave out --replicas");
+        }
+        if self.tty && !terminal::is_interactive() {
+            return Err("standard input is no terminal: leave out -t, or run this in a terminal");
+        }
+        Ok(())
+    }
+
+    /// Returns the command that runs with the input of this process.
+    fn inside(&self) -> Option<Interactive> {
+        let entrypoint = self.container.entrypoint();
+        let command = match self.command.is_empty() && entrypoint.is_empty() {
+            true => vec!["sh".to_owned()],
+            false => entrypoint.iter().chain(&self.command).cloned().collect(),
+        };
+        self.is_interactive().then_some(Interactive { command, tty: self.tty })
+    }
+
+    /// Returns what the container runs: of an interactive one something that waits, and not for ever.
+    fn program(&self) -> ContainerSpec {
+        let container = self.container.container(self.image.clone());
+        match self.is_interactive() {
+            true => ContainerSpec {
+                entrypoint: Command(vec!["sleep".to_owned()]),
+                command: Command(vec![INTERACTIVE_SECONDS.to_string()]),
+                ..container
+            },
+            false => ContainerSpec { command: Command(self.command.clone()), ..container },
+        }
     }
 
     fn service(&self, name: ServiceName) -> Result<ServiceInput, CommandError> {
@@ -156,13 +221,15 @@ impl RunArgs {
         }
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
         let container = ContainerSpec {
-            command: Command(self.command.clone()),
             environment,
             ports: self.ports.clone(),
             memory: self.memory,
             cpus: self.cpus,
-            restart: self.restart.unwrap_or_default(),
-            ..self.container.container(self.image.clone())
+            restart: self.restart.unwrap_or(match self.is_attached() {
+                true => RestartPolicy::Never,
+                false => RestartPolicy::default(),
+            }),
+            ..self.program()
         };
         let mut pod = PodSpec { containers: vec![container], ..PodSpec::default() };
         pod.on_disconnect = self.on_disconnect.unwrap_or_else(|| pod.default_on_disconnect());

@@ -10,15 +10,8 @@ use crate::client::PodFilter;
 use crate::exit::Exit;
 use crate::stderr;
 
-/// Waits until all pods of the service have ended. With `remove`, then deletes the service.
-///
-/// Returns the exit code of the first container that failed. A service whose pods have not ended in time is
-/// not deleted.
-pub(super) async fn wait(
-    service: &ServiceView,
-    remove: bool,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+/// Waits until all pods of the service have ended. Returns the exit code of the first container that failed.
+pub(super) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let name = service.name.to_string();
     let waited = context.waiter().wait_for(Goal::Ended { service: name.clone() }).await;
     if waited != Exit::Ok {
@@ -26,14 +19,11 @@ pub(super) async fn wait(
     }
     let filter = PodFilter { service: Some(name.clone()), ..PodFilter::default() };
     let pods = context.client.pods(&filter).await?;
-    if remove {
-        context.client.delete_service(&name, false).await?;
-    }
     Ok(exit_of(&pods))
 }
 
 /// Returns the exit code of the first pod that failed.
-fn exit_of(pods: &[PodView]) -> Exit {
+pub(super) fn exit_of(pods: &[PodView]) -> Exit {
     let Some(failed) = pods.iter().find(|pod| pod.phase == Phase::Failed) else { return Exit::Ok };
     match failed.exit_code.map(u8::try_from) {
         Some(Ok(code)) if code > 0 => Exit::Container(code),

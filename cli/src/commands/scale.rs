@@ -15,9 +15,6 @@ use crate::exit::Exit;
 
 /// Arguments of `scale` and `service scale`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples: kubeleet scale web 3\n          \
-                        kubeleet scale web=3 db=2\n          \
-                        kubeleet scale web db --replicas 0")]
 pub(crate) struct ScaleArgs {
     /// A service and its number of pods; or several, each as `web=3`.
     #[arg(value_name = "SERVICE REPLICAS", required = true)]
@@ -42,7 +39,8 @@ pub(super) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<E
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
-    for (service, replicas) in targets {
+    for (typed, replicas) in targets {
+        let service = context.service_name(&typed).await?;
         let scaled = client.scale(&service, replicas).await.map_err(CommandError::from);
         let Some(view) = batch.accept(scaled)? else { continue };
         warn_if_unconfirmed(&view);

@@ -1,7 +1,7 @@
 //! `service`: list, describe, scale, edit, restart, delete.
 
 use clap::{Args, Subcommand};
-use common::api::{PodView, ServiceView};
+use common::api::{PodView, ServiceView, VolumeView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
@@ -132,6 +132,7 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
 }
 
 async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let name = &context.service_name(name).await?;
     let service = context.client.service(name).await?;
     let unhealthy = unhealthy_pods(&service, context).await?;
     let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
@@ -165,7 +166,13 @@ async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<
 }
 
 async fn selected_services(args: &RemoveArgs, context: &Context<'_>) -> Result<Vec<String>, CommandError> {
-    let Some(selector) = args.selector.text() else { return Ok(args.services.clone()) };
+    let Some(selector) = args.selector.text() else {
+        let mut names = Vec::new();
+        for name in &args.services {
+            names.push(context.service_name(name).await?);
+        }
+        return Ok(names);
+    };
     let services = context.client.services(Some(selector)).await?;
     if services.is_empty() {
         stderr::note(NONE_SELECTED);
@@ -206,10 +213,29 @@ pub(super) async fn delete(
             goals.push(Goal::ServiceGone { service: service.clone() });
         }
     }
+    if !volumes && !goals.is_empty() {
+        note_volumes(&goals, &context.client).await;
+    }
     if wait {
         batch.record(context.waiter().wait_for_all(goals).await);
     }
     Ok(batch.exit())
+}
+
+/// Names the volumes that stay with their data when services are deleted.
+async fn note_volumes(deleted: &[Goal], client: &Client) {
+    // Without an answer there is nothing to name: the services are deleted all the same.
+    let volumes = client.volumes().await.unwrap_or_default();
+    let is_left = |volume: &&VolumeView| {
+        deleted
+            .iter()
+            .any(|goal| matches!(goal, Goal::ServiceGone { service } if volume.service.as_str() == service))
+    };
+    let names: Vec<String> = volumes.iter().filter(is_left).map(|volume| volume.name.to_string()).collect();
+    if !names.is_empty() {
+        let names = names.join(" ");
+        stderr::note(&format!("volumes stay, with their data; to remove them: kubeleet volume rm {names}"));
+    }
 }
 
 /// Deletes a service that was in a list. Returns false if it is gone meanwhile: that is what was wanted.

@@ -144,7 +144,7 @@ mod tests {
                 "ports: [http, 80, 70000]",
                 &[
                     "3:9: ports[0]: \"http\" is not a port: write 80, 8080:80 or 0.0.0.0:8080:80/udp",
-                    "3:19: ports[2]: \"70000\" is not a port: write 80, 8080:80 or 0.0.0.0:8080:80/udp",
+                    "3:19: ports[2]: 70000 is not a port: a port is at most 65535",
                 ],
             ),
             (
@@ -159,6 +159,26 @@ mod tests {
             (
                 "restart: sometimes",
                 &["3:10: restart must be one of always, on-failure, never, not \"sometimes\""],
+            ),
+            (
+                "restart: Always",
+                &[
+                    "3:10: restart must be one of always, on-failure, never, not \"Always\"; did you mean always?",
+                ],
+            ),
+            (
+                "memory: 512",
+                &["3:9: memory: must be at least 6 MiB, and 512 without a unit is in bytes: write 512MiB"],
+            ),
+            ("ports: [99999]", &["3:9: ports[0]: 99999 is not a port: a port is at most 65535"]),
+            (
+                "ports: ['8000-8010:80']",
+                &["3:9: ports[0]: \"8000-8010:80\" is a range of ports: write a line for each port"],
+            ),
+            (
+                "healthcheck: curl localhost",
+                &["3:14: healthcheck must be a map of fields, not \"curl localhost\": write \
+                     {test: curl -f localhost} or {http: {port: 80}}"],
             ),
             ("restart: [no]", &["3:10: restart must be one of always, on-failure, never, not a list"]),
             ("replica: 2\nreplicas: 3", &["4:1: \"replicas\" is set twice, under different names; keep one"]),

@@ -18,7 +18,6 @@ pub(crate) enum SetCommand {
 
 /// Arguments of `set image`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet set image web nginx:1.27")]
 pub(crate) struct ImageArgs {
     /// Name of the service.
     #[arg(value_name = "SERVICE", value_parser = object::service)]
@@ -34,6 +33,7 @@ pub(crate) struct ImageArgs {
 /// Runs a subcommand.
 pub(super) async fn run(command: SetCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let SetCommand::Image(ImageArgs { service, image, wait }) = command;
+    let service = context.service_name(&service).await?;
     let image = image_of(&image);
     let after = context.client.patch_service(&service, &serde_json::json!({ "image": image })).await?;
     warn_if_unconfirmed(&after);

@@ -14,10 +14,10 @@ use crate::stderr;
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples: kubeleet completions bash > /etc/bash_completion.d/kubeleet\n          \
-                        source <(kubeleet completions zsh)\n\n\
-                        Names of services, pods, nodes and queues come from the API; while it is away, or needs \
-                        a token that is not set, only commands and options are completed.")]
+#[command(
+    after_help = "Names of services, pods, nodes and queues come from the API; while it is away, or needs \
+                        a token that is not set, only commands and options are completed."
+)]
 pub(crate) struct CompletionArgs {
     /// The shell.
     shell: Shell,
@@ -25,7 +25,6 @@ pub(crate) struct CompletionArgs {
 
 /// Arguments of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// Directory for one page per command [default: print the main page]
     #[arg(value_name = "DIR")]

@@ -79,6 +79,22 @@ fn accepts_valid_command_lines() {
         "routes ls -q",
         "route explain http://web.example/api",
         "get routes",
+        "run nginx sh -c true",
+        "run --rm busybox echo hello",
+        "run -it --rm busybox sh",
+        "run nginx --replicas 3 -- -c conf",
+        "exec web env",
+        "exec -it web bash",
+        "exec web -c app ls -la /",
+        "exec web -- sh -c true",
+        "logs web -n 2 -t",
+        "ps web app/shop",
+        "get all",
+        "get pods,svc",
+        "describe web",
+        "restart app/shop",
+        "scale deployment/web --replicas=3",
+        "app rm --here",
         "run nginx --ingress web.example/api:80,tls --ingress tcp:5432:5432",
         "volume describe volume/web_data_0",
         "volume rm web_data_0 web_data_1",
@@ -161,12 +177,11 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("run nginx -e KUBELEET_UNSET", "KEY=value"),
         ("run nginx -l a=b,c", "KEY=value"),
         ("run nginx -d --wait", "cannot be used"),
-        ("run nginx --rm", "--wait"),
+        ("run nginx --rm -d", "cannot be used"),
+        ("run -it nginx --restart always sh", "cannot be used"),
         ("svc ls -l a=b=(", "not a label selector"),
         ("svc rm web -l a=b", "cannot be used"),
-        ("logs", "required"),
         ("run nginx --restart sometimes", "on-failure"),
-        ("run nginx sh", "unexpected argument"),
         ("pod ls --phase ready", "pending"),
         ("queue drop --all", "--yes"),
         ("queue drop", "required"),
@@ -177,6 +192,9 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("pod describe svc/web", "needs a pod"),
         ("svc web", "unrecognized subcommand"),
         ("app rm", "required"),
+        ("restart", "required"),
+        ("exec web", "required"),
+        ("run nginx --replica 3", "unexpected argument"),
         ("app describe svc/web", "needs a app"),
         ("apply -f a --dry-run --wait", "cannot be used"),
         ("delete", "required"),
@@ -227,9 +245,10 @@ async fn run_line(
     respond: impl Fn(&str) -> String + Send + Sync + 'static,
 ) -> (Result<Exit, CommandError>, String, Vec<String>) {
     let mut api = FakeApi::start(respond).await;
-    let line = parse(&format!("{line} --api {}", api.address)).unwrap();
+    let line = parse(&format!("--api {} {line}", api.address)).unwrap();
     let (output, captured) = captured_output(line.globals.output);
-    let result = dispatch(line.command, &line.globals, CommandLine::command(), output).await;
+    let folder = FolderApp::default();
+    let result = dispatch(line.command, &line.globals, folder, CommandLine::command(), output).await;
     (result, captured.text(), api.request_lines())
 }
 
@@ -314,7 +333,7 @@ async fn a_wrong_name_does_not_keep_the_other_objects_from_being_deleted() {
     let (exit, shown, requests) = run_line("service rm wrong web", respond).await;
     assert_eq!(exit.unwrap(), Exit::NotFound);
     assert_eq!(shown, "service/web is being deleted\n");
-    assert_eq!(requests, ["DELETE /service/wrong", "DELETE /service/web"]);
+    assert_eq!(requests, ["DELETE /service/wrong", "DELETE /service/web", "GET /volume"]);
 }
 
 /// An API with two pods of `web`, which finds a pod by its complete uuid only.
@@ -391,7 +410,7 @@ async fn operations_are_the_commands_of_the_types() {
         assert!(!shown.is_empty() && !requests.is_empty(), "{short}");
     }
     for line in
-        ["describe web", "get svc/a pod/b", "delete web", "delete queue/sq", "svc -l a=b ls", "scale web"]
+        ["get svc/a pod/b", "delete queue/sq", "svc -l a=b ls", "scale web", "logs", "get pods,svc -o json"]
     {
         let (exit, _, requests) = run_line(line, |_| problem(500)).await;
         let exit = exit.unwrap_or_else(|error| error.exit());
@@ -464,4 +483,106 @@ async fn a_watch_reconnects_after_the_last_event_it_received() {
     };
     let (exit, shown, _) = run_line("events -w -o json", respond).await;
     assert_eq!((exit.unwrap_err().exit(), shown.lines().count()), (Exit::Unauthorized, 3), "{shown}");
+}
+
+/// An API with the app `shop`, whose web has two pods, and a service `lone`.
+fn shop(request: &str) -> String {
+    let service = |name: &str| {
+        let app = name.starts_with("shop-").then(|| common::ids::AppName::new("shop").unwrap());
+        common::api::ServiceView { app, ..fixtures::service(name) }
+    };
+    let pods = [fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running)];
+    let none = || ok_json(&serde_json::json!({ "items": [] }));
+    match request.split(" HTTP").next().unwrap() {
+        "GET /service?app=shop" => ok_json(&serde_json::json!({ "items": [service("shop-web")] })),
+        "GET /service" => ok_json(&serde_json::json!({ "items": [service("shop-web"), service("lone")] })),
+        "GET /service/shop-web" => ok_json(&service("shop-web")),
+        "GET /service/lone" => ok_json(&service("lone")),
+        "GET /pod?service=shop-web&limit=20" => ok_json(&serde_json::json!({ "items": pods })),
+        "GET /pod/aaaa1111" => ok_json(&pods[0]),
+        line if line.starts_with("POST /service/shop-web/") => ok_json(&service("shop-web")),
+        line if line.starts_with("GET /pod?") || line.starts_with("GET /service?") => none(),
+        line if line.starts_with("GET /event") => none(),
+        _ => problem(404),
+    }
+}
+
+/// Runs a command line in the folder of an app.
+async fn run_in(folder: FolderApp, line: &str) -> (Result<Exit, CommandError>, String, Vec<String>) {
+    let mut api = FakeApi::start(shop).await;
+    let line = parse(&format!("--api {} {line}", api.address)).unwrap();
+    let (output, captured) = captured_output(line.globals.output);
+    let result = dispatch(line.command, &line.globals, folder, CommandLine::command(), output).await;
+    (result, captured.text(), api.request_lines())
+}
+
+#[tokio::test]
+async fn in_the_folder_of_a_compose_file_short_names_are_those_of_its_app() {
+    for (line, expected) in [
+        ("scale web 2", "service/shop-web scaled to 2\n"),
+        ("restart web", "service/shop-web restarted\n"),
+        ("describe web -o name", "service/shop-web\n"),
+        ("service describe web -o name", "service/shop-web\n"),
+        ("describe lone -o name", "service/lone\n"),
+        ("restart app/shop", "service/shop-web restarted\n"),
+    ] {
+        let (exit, shown, _) = run_in(FolderApp::named("shop"), line).await;
+        assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, expected), "{line}");
+    }
+    let (exit, ..) = run_in(FolderApp::default(), "scale web 2").await;
+    assert_eq!(exit.unwrap(), Exit::NotFound);
+    let (exit, ..) = run_in(FolderApp::default(), "logs web").await;
+    assert!(exit.unwrap_err().to_string().contains("did you mean shop-web?"));
+}
+
+#[tokio::test]
+async fn exec_takes_a_pod_of_a_service() {
+    for line in ["exec web env", "exec svc/shop-web env", "exec deployment/shop-web -- env"] {
+        let (exit, _, requests) = run_in(FolderApp::named("shop"), line).await;
+        assert_eq!(exit.unwrap_err().exit(), Exit::NotFound, "the API of this test has no channels");
+        assert!(requests.iter().any(|line| line.starts_with("GET /pod/aaaa1111/channel")), "{requests:?}");
+    }
+    let (exit, ..) = run_in(FolderApp::default(), "exec lone env").await;
+    assert!(exit.unwrap_err().to_string().contains("no pod"));
+}
+
+#[tokio::test]
+async fn a_name_without_a_type_is_found_and_never_deleted() {
+    let (exit, ..) = run_in(FolderApp::default(), "describe nowhere").await;
+    let error = exit.unwrap_err();
+    assert!(
+        error.exit() == Exit::NotFound && error.to_string().contains("nothing is called nowhere"),
+        "{error}"
+    );
+    let (exit, _, requests) = run_in(FolderApp::default(), "delete lone").await;
+    let error = exit.unwrap_err();
+    assert!(error.to_string().contains("kubeleet delete service/lone"), "{error}");
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+}
+
+/// An API with one pod of a service that was just created, which has ended with an exit code.
+fn one_off(request: &str) -> String {
+    let pod = common::api::PodView {
+        exit_code: Some(4),
+        node: Some(common::ids::NodeName::new("worker1").unwrap()),
+        ..fixtures::pod("aaaa1111", Phase::Failed)
+    };
+    match request.split(" HTTP").next().unwrap() {
+        "POST /service" => ok_json(&common::api::ServiceView { replicas: 1, ..fixtures::service("once") }),
+        line if line.starts_with("GET /pod?service=once") => ok_json(&serde_json::json!({ "items": [pod] })),
+        line if line.contains("/log?") => response("200 OK", "text/plain", "hello\n"),
+        "DELETE /service/once" => response("204 No Content", "text/plain", ""),
+        _ => problem(404),
+    }
+}
+
+#[tokio::test]
+async fn a_one_off_shows_its_output_and_exit_code_and_is_deleted() {
+    for line in ["run --rm --name once busybox false", "run --name once --restart never --wait --rm busybox"]
+    {
+        let (exit, shown, requests) = run_line(line, one_off).await;
+        assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Container(4), "hello\n"), "{line}");
+        assert_eq!(requests.last().unwrap(), "DELETE /service/once");
+        assert!(requests.iter().any(|request| request.contains("follow=true")), "{requests:?}");
+    }
 }

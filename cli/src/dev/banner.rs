@@ -18,6 +18,8 @@ pub(super) struct ClientSettings<'a> {
     pub(super) redis: u16,
     /// Where requests for services are taken; `None` if nowhere.
     pub(super) ingress: Option<SocketAddr>,
+    /// The file with the logs of the daemons; `None` if they are in the terminal.
+    pub(super) log: Option<&'a Path>,
     pub(super) credentials: &'a DevCredentials,
 }
 
@@ -46,6 +48,14 @@ pub(super) fn cluster(
     }
     writeln!(out, "  redis-cli  {}", clients.redis_cli())?;
     out.flush()?;
+    Ok(())
+}
+
+/// Prints where the daemons log.
+pub(super) fn log(clients: &ClientSettings<'_>) -> anyhow::Result<()> {
+    if let Some(path) = clients.log {
+        writeln!(anstream::stdout(), "  logs       {} (-v: here)", path.display())?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,8 @@ use common::ids::NodeName;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::log_file;
+
 /// The version of `dev.json`. A later version that this one cannot read has a larger number.
 const FORMAT: u32 = 1;
 const FILE: &str = "dev.json";
@@ -177,7 +179,9 @@ fn read(path: &Path) -> anyhow::Result<Option<SavedCluster>> {
 /// Returns whether there is anything but the lock, which a `dev` that failed early leaves.
 fn has_other_files(path: &Path) -> std::io::Result<bool> {
     for entry in fs::read_dir(path)? {
-        if entry?.file_name() != "lock" {
+        // What a `dev` leaves that has failed at once.
+        let name = entry?.file_name();
+        if name != "lock" && name != log_file::NAME {
             return Ok(true);
         }
     }

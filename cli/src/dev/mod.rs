@@ -6,7 +6,9 @@
 mod banner;
 mod credentials;
 mod engine;
+mod event_lines;
 mod home;
+mod log_file;
 pub(crate) mod options;
 mod redis;
 mod sample_service;
@@ -30,10 +32,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::daemons::cancel_on_signal;
 use crate::settings::SettingFlags;
+use crate::stderr;
 use banner::ClientSettings;
 use credentials::DevCredentials;
 use engine::Engine;
 use home::{Home, SavedCluster};
+use log_file::LogFile;
 use options::DevOptions;
 use redis::PrivateRedis;
 
@@ -46,10 +50,11 @@ const DEFAULT_WORKERS: usize = 2;
 /// Runs a cluster until Ctrl-C. Then removes all its containers, processes and files, unless they are kept.
 pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let flags = &options.settings;
-    let mut config = flags.load(Serves::Api)?;
+    let mut config = flags.read(Serves::Api)?;
+    let home = Home::open(options.data.as_deref())?;
+    let log = LogFile::start(home.path(), &config, options.verbose)?;
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    let home = Home::open(options.data.as_deref())?;
     let engine = choose_engine(&mut config, flags, &home).await?;
     // Processes are in the directory of their cluster.
     let _lock = (engine.kind == RuntimeKind::Docker).then(lock_worker_names).transpose()?;
@@ -65,18 +70,33 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let store = daemons.store.clone();
     let _token = credentials.save_token(daemons.api.port())?;
     let ingress = config.ingress_listen.filter(|_| config.proxy_socket.is_some());
-    let clients =
-        ClientSettings { api: daemons.api, redis: redis.port(), ingress, credentials: &credentials };
+    let clients = ClientSettings {
+        api: daemons.api,
+        redis: redis.port(),
+        ingress,
+        log: log.path(),
+        credentials: &credentials,
+    };
     let welcome = welcome(&options, &engine, &home, &nodes, &clients, &store, config.timing.fence_after);
     let welcomed = tokio::select! {
         result = welcome => result,
         result = daemons.run_until(&shutdown) => result,
     };
     let result = match welcomed {
-        Ok(()) => daemons.run_until(&shutdown).await,
+        Ok(()) => {
+            if log.path().is_some() {
+                tokio::spawn(event_lines::print(store.clone(), shutdown.clone()));
+            }
+            daemons.run_until(&shutdown).await
+        }
         Err(error) => Err(error),
     };
     shutdown.cancel();
+    match &result {
+        Ok(()) if log.path().is_some() => stderr::note("stopping; Ctrl-C again stops at once"),
+        Ok(()) => {}
+        Err(_) => log.show_end(),
+    }
     daemons.wait_for_end().await;
     if !leaves_containers(&home, &engine) {
         let cluster = store.cluster_id().await.ok().flatten();
@@ -172,13 +192,13 @@ fn configure(
     config.data_dir = home.join("pods");
     config.policy.processes = true;
     if !flags.has_listen() && std::net::TcpListener::bind(config.listen).is_err() {
-        tracing::warn!("{} is in use: the API listens on a free port instead", config.listen);
+        stderr::warning(&format!("{} is in use: the API listens on a free port instead", config.listen));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     }
     if let Some(address) = config.ingress_listen
         && std::net::TcpListener::bind(address).is_err()
     {
-        tracing::warn!("{address} is in use: the ingress listens on a free port instead");
+        stderr::warning(&format!("{address} is in use: the ingress listens on a free port instead"));
         config.ingress_listen = Some(SocketAddr::from(([127, 0, 0, 1], redis::free_port()?)));
     }
     Ok(())
@@ -196,6 +216,7 @@ async fn welcome(
 ) -> anyhow::Result<()> {
     let is_continued = !home.known_workers().is_empty();
     banner::cluster(options, engine, nodes.len(), clients)?;
+    banner::log(clients)?;
     if let Some(kept) = home.kept() {
         banner::data(kept.path(), is_continued, fence_after)?;
     }

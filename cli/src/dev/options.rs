@@ -19,6 +19,9 @@ pub(crate) struct DevOptions {
     /// Keep services and pods in this directory; a later `dev --data DIR` continues with them.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
+    /// Print the logs of the daemons here, and not into a file.
+    #[arg(long, short)]
+    pub(super) verbose: bool,
     /// Do not deploy the `hello` service.
     #[arg(long)]
     pub(super) no_hello: bool,

@@ -18,6 +18,9 @@ pub(crate) struct LineStyle {
     pub(crate) timestamps: bool,
     /// Names are coloured.
     pub(crate) colors: bool,
+    /// Control characters of the output are not passed on, except colours: the output is a terminal, and a
+    /// pod could write over the lines of others.
+    pub(crate) escapes: bool,
     /// Each line is a JSON object.
     pub(crate) json: bool,
 }
@@ -47,10 +50,49 @@ impl LineStyle {
         if self.timestamps {
             line.push_str(&format!("{} ", item.time));
         }
-        line.push_str(&item.text);
+        match self.escapes && self.names {
+            true => line.push_str(&escaped(&item.text)),
+            false => line.push_str(&item.text),
+        }
         line.push('\n');
         line
     }
+}
+
+/// Returns a text whose control characters are visible, `\r` as `^M`. Colours stay, and end with the line.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    let mut is_colored = false;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(color) = color_code(rest) {
+            escaped.push_str(color);
+            is_colored = true;
+            rest = &rest[color.len()..];
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '\t' => escaped.push(c),
+            // As terminals show what was typed with Ctrl.
+            '\0'..='\u{1f}' => escaped.extend(['^', char::from(c as u8 + b'@')]),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    // Programs end each line with this, for a terminal.
+    let mut line = escaped.strip_suffix("^M").unwrap_or(&escaped).to_owned();
+    if is_colored {
+        line.push_str("\x1b[0m");
+    }
+    line
+}
+
+/// Returns the sequence at the beginning of a text that changes colours and nothing else: `ESC [ 1 ; 31 m`.
+fn color_code(text: &str) -> Option<&str> {
+    let parameters = text.strip_prefix("\x1b[")?;
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;
+    parameters[end..].starts_with('m').then(|| &text[..text.len() - parameters.len() + end + 1])
 }
 
 /// Returns the colour of a name: always the same one.
@@ -84,6 +126,13 @@ mod tests {
         assert_eq!(both.print(&item), "web-0 | 2026-01-31T12:00:00.5Z hello\n");
         let colored = LineStyle { colors: true, ..names }.print(&item);
         assert!(colored.starts_with("\x1b[3") && colored.ends_with("mweb-0 |\x1b[0m hello\n"), "{colored:?}");
+        let forged = LogItemView { text: "x\r\x1b[2Kweb-1 | y\x1b]0;t\x07".to_owned(), ..item.clone() };
+        let escaping = LineStyle { escapes: true, ..names };
+        assert_eq!(escaping.print(&forged), "web-0 | x^M^[[2Kweb-1 | y^[]0;t^G\n");
+        let red = LogItemView { text: "\x1b[1;31mred\x1b[39m\tx\r".to_owned(), ..item.clone() };
+        assert_eq!(escaping.print(&red), "web-0 | \x1b[1;31mred\x1b[39m\tx\x1b[0m\n");
+        let of_one = LineStyle { escapes: true, ..plain };
+        assert_eq!(of_one.print(&forged), format!("{}\n", forged.text), "no other pod's line is there");
         let json = LineStyle { json: true, ..names }.print(&item);
         assert_eq!(serde_json::from_str::<LogItemView>(&json).unwrap(), item);
     }

@@ -88,7 +88,7 @@ pub(crate) struct ListStyle {
     no_headers: bool,
     /// Print only names; of pods, the uuids.
     #[arg(long, short)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Print a row for each change, until Ctrl-C.
     #[arg(long, short)]
     pub(crate) watch: bool,

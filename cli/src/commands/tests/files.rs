@@ -109,7 +109,7 @@ async fn delete_takes_the_names_from_files() {
         run_line(&format!("delete -f {}", files.path().display()), api_with_web).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
     assert_eq!(shown, "service/web is being deleted\nservice/db is being deleted\n");
-    assert_eq!(requests, ["DELETE /service/web", "DELETE /service/db"]);
+    assert_eq!(requests, ["DELETE /service/web", "DELETE /service/db", "GET /volume"]);
 }
 
 /// An API with the services `shop-web` and `shop-old` of the app `shop`.
@@ -278,8 +278,8 @@ async fn apps_are_listed_described_and_deleted() {
     for line in ["app rm shop", "delete app/shop"] {
         let (_, shown, requests) = run_line(line, api_with_shop).await;
         assert_eq!(shown, "service/shop-old is being deleted\nservice/shop-web is being deleted\n", "{line}");
-        let expected = ["DELETE /service/shop-old", "DELETE /service/shop-web", "GET /secret", "GET /config"];
-        assert_eq!(requests[1..], expected);
+        let deletes = ["DELETE /service/shop-old", "DELETE /service/shop-web"];
+        assert_eq!(requests[1..], [&deletes[..], &["GET /volume", "GET /secret", "GET /config"]].concat());
     }
     // One was deleted before, and its last pod has gone between the list and the request.
     let one_is_gone = |request: &str| match request.starts_with("DELETE /service/shop-old") {

@@ -8,6 +8,10 @@ fn list<T: serde::Serialize>(items: &[T]) -> String {
     ok_json(&serde_json::json!({ "items": items }))
 }
 
+/// What is asked to delete two services with a label.
+const DELETED: [&str; 4] =
+    ["GET /service?label=a%3Db", "DELETE /service/web", "DELETE /service/db", "GET /volume"];
+
 #[tokio::test]
 async fn a_selector_is_sent_to_the_api_and_its_objects_are_changed() {
     let respond = |request: &str| match request.split([' ', '?']).nth(1).unwrap() {
@@ -21,8 +25,8 @@ async fn a_selector_is_sent_to_the_api_and_its_objects_are_changed() {
     for (line, expected) in [
         ("svc ls -l a=b -l c", vec!["GET /service?label=a%3Db%2Cc"]),
         ("ps -l a!=b", vec!["GET /pod?label=a%21%3Db"]),
-        ("svc rm -l a=b", vec!["GET /service?label=a%3Db", "DELETE /service/web", "DELETE /service/db"]),
-        ("delete svc -l a=b", vec!["GET /service?label=a%3Db", "DELETE /service/web", "DELETE /service/db"]),
+        ("svc rm -l a=b", DELETED.to_vec()),
+        ("delete svc -l a=b", DELETED.to_vec()),
         ("delete pods -l a", vec!["GET /pod?label=a", "GET /pod/aaaa1111", "DELETE /pod/aaaa1111"]),
     ] {
         let (exit, shown, requests) = run_line(line, respond).await;
@@ -145,6 +149,7 @@ fn job(exit_code: i64) -> impl Fn(&str) -> String + Send + Sync + Copy + 'static
         ["DELETE", _] => response("204 No Content", "text/plain", ""),
         _ => {
             let mut service = fixtures::service("job");
+            service.replicas = 1;
             let status = &mut service.status;
             (status.desired, status.running, status.updated) = (1, 0, 0);
             (status.succeeded, status.failed) = if exit_code == 0 { (1, 0) } else { (0, 1) };
@@ -163,7 +168,7 @@ async fn a_job_is_waited_for_and_its_exit_code_passed_on() {
         let (exit, _, requests) = run_line(&format!("{line} --rm"), job(code)).await;
         assert_eq!((exit.unwrap(), requests.last().unwrap().as_str()), (expected, "DELETE /service/job"));
     }
-    let (exit, _, requests) = run_line("run x --rm --wait", job(0)).await;
+    let (exit, _, requests) = run_line("run x --rm --wait --restart always", job(0)).await;
     assert_eq!((exit.unwrap_err().exit(), requests.len()), (Exit::Usage, 0));
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum Goal {
     PodGone {
         /// Its uuid.
         id: PodId,
+        /// Its name, `web-0`.
+        name: String,
     },
 }
 
@@ -37,7 +39,7 @@ impl Goal {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
                 service.clone()
             }
-            Goal::PodGone { id } => format!("pod {}", id.short()),
+            Goal::PodGone { id, name } => format!("{name} ({})", id.short()),
         }
     }
 
@@ -47,7 +49,7 @@ impl Goal {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
                 format!("service describe {service}")
             }
-            Goal::PodGone { id } => format!("pod describe {id}"),
+            Goal::PodGone { id, .. } => format!("pod describe {id}"),
         }
     }
 
@@ -70,7 +72,7 @@ impl Goal {
                     ObjectKind::Node | ObjectKind::Queue | ObjectKind::Cluster => false,
                 }
             }
-            Goal::PodGone { id } => event.kind == ObjectKind::Pod && event.object == id.as_str(),
+            Goal::PodGone { id, .. } => event.kind == ObjectKind::Pod && event.object == id.as_str(),
         }
     }
 }

@@ -46,7 +46,9 @@ impl GoalProgress {
         if let Some(bar) = &self.spinner {
             bar.finish_and_clear();
         }
-        let line = if line.is_empty() { String::new() } else { format!("{line}: ") };
+        // The line stands there already.
+        let is_shown = self.spinner.is_none() && self.last_line == format!("{}: {line}", self.subject);
+        let line = if line.is_empty() || is_shown { String::new() } else { format!("{line}: ") };
         note(&format!("{}: {line}{word}", self.subject));
     }
 

@@ -78,7 +78,7 @@ async fn waits_until_a_service_or_a_pod_is_gone() {
     let gone = Goal::ServiceGone { service: "web".to_owned() };
     let respond = |poll| if poll == 0 { web(|_| {}) } else { problem(404) };
     assert_eq!(wait(gone, LONG, respond).await, Exit::Ok);
-    let gone = Goal::PodGone { id: PodId::new("djkf").unwrap() };
+    let gone = Goal::PodGone { id: PodId::new("djkf").unwrap(), name: "web-0".to_owned() };
     let phase = |poll| if poll == 0 { Phase::Stopping } else { Phase::Stopped };
     assert_eq!(wait(gone, LONG, move |poll| ok_json(&fixtures::pod("djkf", phase(poll)))).await, Exit::Ok);
 }

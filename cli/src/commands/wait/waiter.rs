@@ -145,7 +145,9 @@ impl Waiter {
             Goal::ServiceGone { service } => {
                 Ok(assess::service_gone(found(self.client.service(service).await)?.as_ref()))
             }
-            Goal::PodGone { id } => Ok(assess::pod_gone(found(self.client.pod(id.as_str()).await)?.as_ref())),
+            Goal::PodGone { id, .. } => {
+                Ok(assess::pod_gone(found(self.client.pod(id.as_str()).await)?.as_ref()))
+            }
         }
     }
 }

@@ -1,0 +1,129 @@
+//! What hands type that know Docker, Compose, Swarm, Nomad or kubectl.
+//!
+//! A line that this program cannot parse is looked up in two tables: [`words`] for commands, [`options`] for
+//! options. A row says which words of this program mean the same, and these are parsed then; or it says what
+//! to type. What no row knows is refused as usual, without suggestions that merely look alike. A line that
+//! can be parsed is never looked up.
+
+mod line;
+mod options;
+mod words;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use self::line::TypedLine;
+use crate::exit::Exit;
+use crate::{help, stderr};
+
+/// Each round replaces one word or option.
+const MAX_ROUNDS: usize = 12;
+
+/// What a row of a table says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Habit {
+    /// The line with the words of this program.
+    Line(Vec<String>),
+    /// What to type instead.
+    Advice(String),
+}
+
+/// Why a line is refused.
+#[derive(Debug)]
+pub(crate) enum LineRefusal {
+    /// The error of the parser; or the help or version that was asked for.
+    Usage(Box<clap::Error>),
+    /// What to type instead.
+    Advice(String),
+}
+
+impl LineRefusal {
+    /// Prints it and ends the process.
+    pub(crate) fn exit(self) -> ! {
+        match self {
+            Self::Usage(error) => error.exit(),
+            Self::Advice(text) => {
+                stderr::error(&text);
+                std::process::exit(i32::from(Exit::Usage.code()))
+            }
+        }
+    }
+}
+
+/// Parses the command line of this process.
+///
+/// # Errors
+/// What is wrong with it, or what to type instead.
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<ArgMatches, LineRefusal> {
+    let mut arguments = arguments;
+    for _ in 0..MAX_ROUNDS {
+        let error = match help::command_line().try_get_matches_from(&arguments) {
+            Ok(matches) => return Ok(matches),
+            Err(error) => error,
+        };
+        let texts: Option<Vec<String>> =
+            arguments.iter().map(|word| word.clone().into_string().ok()).collect();
+        let found = texts.filter(|_| error.use_stderr()).and_then(|texts| habit(&texts, &error));
+        match found {
+            Some(Habit::Line(line)) => {
+                if std::io::stderr().is_terminal() {
+                    stderr::note(&format!("this is `{}`", line.join(" ")));
+                }
+                arguments = line.into_iter().map(OsString::from).collect();
+            }
+            Some(Habit::Advice(text)) => return Err(LineRefusal::Advice(text)),
+            None => return Err(LineRefusal::Usage(Box::new(plain(error, &arguments)))),
+        }
+    }
+    help::command_line().try_get_matches_from(&arguments).map_err(|error| LineRefusal::Usage(Box::new(error)))
+}
+
+/// Looks a line up that cannot be parsed.
+fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
+    let root = help::command_line();
+    let line = TypedLine::read(arguments, &root)?;
+    let line_of = |(found, rest): (words::WordRow, Vec<String>)| found.apply(&line, &rest);
+    if let Some(habit) = words::find(&line, &root).and_then(line_of) {
+        return Some(habit);
+    }
+    let option = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => Some(option.as_str()),
+        _ => None,
+    };
+    options::find(&line, option)
+}
+
+/// Takes out of an error what would mislead: suggestions of hidden commands and of words that only begin
+/// alike, the advice to write an option as a value, and options that are set in the environment.
+fn plain(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let mut root = help::command_line();
+    root.build();
+    let words = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let command = TypedLine::read(&words, &root).map_or(&root, |line| line.command(&root));
+    if let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand).cloned() {
+        let typed = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(typed)) => typed.clone(),
+            _ => String::new(),
+        };
+        let is_hidden = |name: &str| command.find_subcommand(name).is_none_or(|sub| sub.is_hide_set());
+        let kept: Vec<String> = suggested
+            .into_iter()
+            .filter(|name| !is_hidden(name) && line::distance(name, &typed) <= 2)
+            .collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(kept));
+    }
+    if error.kind() == ErrorKind::UnknownArgument || error.kind() == ErrorKind::InvalidSubcommand {
+        error.insert(ContextKind::Suggested, ContextValue::None);
+    }
+    if error.get(ContextKind::Usage).is_some() {
+        let usage = command.clone().render_usage();
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests;

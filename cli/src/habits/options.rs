@@ -1,0 +1,170 @@
+//! Options of other programs.
+
+use super::Habit;
+use super::line::TypedLine;
+use crate::help;
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy)]
+enum OptionHabit {
+    /// It asks for what happens anyway.
+    Drop,
+    /// Another one means the same.
+    Is(&'static str),
+    /// What to type instead.
+    Say(&'static str),
+}
+
+/// The options of some commands.
+type OptionRow = (&'static [&'static str], &'static [&'static str], OptionHabit);
+
+const NO_NAMESPACES: &str = "there are no namespaces: leave this option out. The names of an app's services begin with \
+                             the name of the app, and labels select: `kubeleet get svc -l team=a`";
+
+/// The commands, the options, and what becomes of these. Without a command it holds for all.
+const TABLE: &[OptionRow] = &[
+    (&[], &["-A", "--all-namespaces"], OptionHabit::Drop),
+    (&[], &["-n", "--namespace", "--ns"], OptionHabit::Say(NO_NAMESPACES)),
+    (
+        &["drain"],
+        &[
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--delete-local-data",
+            "--force",
+            "--wait",
+            "-y",
+            "--yes",
+        ],
+        OptionHabit::Drop,
+    ),
+    (
+        &["drain"],
+        &["--grace-period"],
+        OptionHabit::Say("a pod has the `stop_grace_period` of its service to end: `kubeleet edit SERVICE`"),
+    ),
+    (&["logs", "pod logs"], &["-p"], OptionHabit::Is("--previous")),
+    (&["logs", "pod logs"], &["--since-time"], OptionHabit::Is("--since")),
+    (&["logs", "pod logs"], &["--all-containers", "--prefix", "--all-pods"], OptionHabit::Drop),
+    (
+        &["run"],
+        &["--host", "--domain"],
+        OptionHabit::Say(
+            "`--ingress HOST:PORT` leads requests for a host to the pods; `--hostname` is the name that a container has \
+             for itself",
+        ),
+    ),
+    (&["run"], &["--publish"], OptionHabit::Is("--port")),
+    (&["run"], &["--environment"], OptionHabit::Is("--env")),
+    (&["run"], &["--detach-keys", "--no-resolve-image", "--quiet"], OptionHabit::Drop),
+    (&["run"], &["--limit-memory"], OptionHabit::Is("--memory")),
+    (&["run"], &["--limit-cpu"], OptionHabit::Is("--cpus")),
+    (
+        &["run"],
+        &["--privileged", "--cap-add", "--device", "--pid", "--ipc", "--security-opt"],
+        OptionHabit::Say(
+            "pods get no privileges that a node's operator has not allowed: see docs/reference/pod-policy.md, and \
+             write them in a file for `kubeleet apply`",
+        ),
+    ),
+    (
+        &["run"],
+        &["--network", "--net", "--link"],
+        OptionHabit::Say(
+            "pods reach the services of the cluster by name; there are no networks to choose from",
+        ),
+    ),
+    (
+        &["run"],
+        &["--mount"],
+        OptionHabit::Say(
+            "`--volume data:/path` is a volume that stays, `--tmpfs /path` a directory in memory",
+        ),
+    ),
+    (
+        &["run"],
+        &["-P", "--publish-all"],
+        OptionHabit::Say(
+            "`--port 8080:80` publishes a port on loopback, `--ingress HOST:80` through the proxies",
+        ),
+    ),
+    (
+        &["get", "service ls", "pod ls", "ps", "node ls"],
+        &["--show-labels"],
+        OptionHabit::Say("`-o yaml` shows the labels, and `-l a=b` selects by them"),
+    ),
+    (
+        &["apply", "diff"],
+        &["-k", "--kustomize"],
+        OptionHabit::Say(
+            "there is no kustomize: a Compose file has overrides, `kubeleet apply -f a.yml -f b.yml`",
+        ),
+    ),
+    (&["apply"], &["--server-side", "--force-conflicts", "--record"], OptionHabit::Drop),
+    (
+        &["apply", "diff"],
+        &["-R", "--recursive"],
+        OptionHabit::Say("name each folder: `kubeleet apply -f a -f b`; folders in a folder are not read"),
+    ),
+    (&["apply"], &["--remove-orphans"], OptionHabit::Is("--prune")),
+    (&["apply"], &["-d", "--detach"], OptionHabit::Drop),
+    (
+        &["delete", "service rm", "app rm", "pod stop"],
+        &["--force", "--now", "--ignore-not-found"],
+        OptionHabit::Drop,
+    ),
+    (
+        &["registry login"],
+        &["-p", "--password"],
+        OptionHabit::Say(
+            "other users of this machine would see the password: \
+             `… | kubeleet registry login REGISTRY -u USER --password-stdin`",
+        ),
+    ),
+];
+
+/// Looks up the unknown option of a line, and values that other programs have.
+pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
+    let path = line.path(&help::command_line());
+    if let Some(position) = line.rest.iter().position(|word| word.starts_with("--dry-run=")) {
+        let is_off = line.rest[position] == "--dry-run=none";
+        return Some(replaced(line, position, (!is_off).then_some("--dry-run")));
+    }
+    // `-n web` of kubectl is no number of lines.
+    if line.rest.iter().any(|word| word == "-n" || word == "--namespace")
+        && path.ends_with("logs")
+        && option.is_none()
+    {
+        let value = line.rest.iter().skip_while(|word| *word != "-n").nth(1)?;
+        return value.parse::<u64>().is_err().then(|| Habit::Advice(NO_NAMESPACES.to_owned()));
+    }
+    let option = option?;
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    let has = |(commands, options, _): &&OptionRow| {
+        options.contains(&name) && (commands.is_empty() || commands.contains(&path.as_str()))
+    };
+    let (_, _, habit) = TABLE.iter().find(has)?;
+    let is_it = |word: &&String| word.as_str() == name || word.starts_with(&format!("{name}="));
+    let position = line.rest.iter().position(|word| is_it(&word));
+    match habit {
+        OptionHabit::Say(text) => Some(Habit::Advice((*text).to_owned())),
+        OptionHabit::Drop => Some(replaced(line, position?, None)),
+        OptionHabit::Is(other) => Some(replaced(line, position?, Some(other))),
+    }
+}
+
+/// Returns the line with another option in the place of one, and the value that was written behind it.
+fn replaced(line: &TypedLine, position: usize, option: Option<&str>) -> Habit {
+    let mut words = vec![line.word.clone()];
+    for (index, word) in line.rest.iter().enumerate() {
+        match (index == position, option) {
+            (false, _) => words.push(word.clone()),
+            (true, None) => {}
+            (true, Some(option)) => {
+                let value = word.split_once('=').filter(|(name, _)| *name != option);
+                words.push(value.map_or_else(|| option.to_owned(), |(_, value)| format!("{option}={value}")));
+            }
+        }
+    }
+    Habit::Line(line.with(words))
+}
