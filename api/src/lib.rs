@@ -26,6 +26,7 @@ mod pod_counts;
 mod problem;
 mod readiness;
 mod recovery;
+mod redis_watch;
 mod router;
 mod routes;
 mod server;

@@ -12,7 +12,7 @@ use axum::routing::get;
 use common::config::Secret;
 use common::lifecycle::Phase;
 use common::listen::listen;
-use common::store::RedisMemory;
+use common::store::{CAUSES, RedisMemory};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
@@ -22,10 +22,20 @@ use crate::auth::{AccessControl, require_access};
 use crate::connections;
 use crate::middleware;
 use crate::problem::ApiProblem;
+use crate::redis_watch::RedisCondition;
 
 const REQUESTS: &str = "kubeleet_http_requests_total";
 const REQUEST_SECONDS: &str = "kubeleet_http_request_duration_seconds";
 const REDIS_UP: &str = "kubeleet_redis_up";
+const REDIS_WRITABLE: &str = "kubeleet_redis_writable";
+const REDIS_REFUSAL: &str = "kubeleet_redis_refusal";
+const REDIS_REPLICAS: &str = "kubeleet_redis_replicas";
+const SENTINELS: &str = "kubeleet_redis_sentinels";
+const CAN_FAIL_OVER: &str = "kubeleet_redis_can_fail_over";
+const PAUSE_SECONDS: &str = "kubeleet_pause_remaining_seconds";
+const PROBLEMS: &str = "kubeleet_problems";
+const NODES_HOLDING: &str = "kubeleet_nodes_holding";
+const CONTAINERS_HELD: &str = "kubeleet_containers_held";
 const PODS: &str = "kubeleet_pods";
 const NODES: &str = "kubeleet_nodes";
 const NODES_CORDONED: &str = "kubeleet_nodes_cordoned";
@@ -74,13 +84,29 @@ fn describe_metrics() {
     describe_counter!(REQUESTS, "HTTP requests by method, route and status");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time until the response began");
     describe_gauge!(REDIS_UP, "1 if Redis answers this process");
+    describe_gauge!(REDIS_WRITABLE, "1 if Redis takes the writes of this process");
+    describe_gauge!(REDIS_REFUSAL, "1 for the cause for which Redis takes no writes, by cause; else 0");
+    describe_gauge!(REDIS_REPLICAS, "Replicas of Redis: expected, and attached and keeping up");
+    describe_gauge!(SENTINELS, "Sentinels: known, and answering this process");
+    describe_gauge!(CAN_FAIL_OVER, "1 if the Sentinels could replace the master now; NaN without Sentinels");
+    describe_gauge!(
+        PAUSE_SECONDS,
+        Unit::Seconds,
+        "Time for which no node is declared dead any more because the master of Redis changed"
+    );
+    describe_gauge!(PROBLEMS, "Problems that kubeleet status shows");
+    describe_gauge!(NODES_HOLDING, "Nodes that leave containers alone which this Redis does not know");
+    describe_gauge!(
+        CONTAINERS_HELD,
+        "Containers that nodes leave alone because this Redis does not know them"
+    );
     describe_gauge!(PODS, "Pods of the cluster by phase");
     describe_gauge!(NODES, "Nodes of the cluster by state: ready, not_ready or dead");
     describe_gauge!(NODES_CORDONED, "Nodes of the cluster that take no new pods; they also count by state");
     describe_gauge!(SERVICES, "Services of the cluster");
     describe_gauge!(
         SERVICES_UNCONFIRMED,
-        "Services with a write that not all replicas of Redis have confirmed"
+        "Services with a write that not all replicas of Redis have confirmed within 10 s"
     );
     describe_gauge!(REDIS_MEMORY_USED, Unit::Bytes, "Memory that Redis uses");
     describe_gauge!(REDIS_MEMORY_LIMIT, Unit::Bytes, "maxmemory of Redis; 0 without a limit");
@@ -99,6 +125,27 @@ pub(crate) fn count_request(method: &'static str, route: String, status: u16, to
     counter!(REQUESTS, "method" => method, "route" => route.clone(), "status" => status.to_string())
         .increment(1);
     histogram!(REQUEST_SECONDS, "method" => method, "route" => route).record(took.as_secs_f64());
+}
+
+/// Sets the gauges of Redis itself. They are known also while Redis is unavailable.
+pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
+    let flag = |is_set: bool| if is_set { 1.0 } else { 0.0 };
+    let refusal = condition.outage.as_ref().map(|outage| outage.cause);
+    gauge!(REDIS_WRITABLE).set(flag(refusal.is_none()));
+    for cause in CAUSES {
+        gauge!(REDIS_REFUSAL, "cause" => cause).set(flag(refusal == Some(cause)));
+    }
+    let redundancy = &condition.redundancy;
+    let counts = [
+        (REDIS_REPLICAS, "expected", redundancy.expected.len()),
+        (REDIS_REPLICAS, "attached", redundancy.attached.len()),
+        (SENTINELS, "known", redundancy.sentinels),
+        (SENTINELS, "answering", redundancy.sentinels_answering),
+    ];
+    for (family, state, count) in counts {
+        gauge!(family, "state" => state).set(count as f64);
+    }
+    gauge!(CAN_FAIL_OVER).set(redundancy.can_fail_over.map_or(f64::NAN, flag));
 }
 
 /// The values of the cluster's gauges.
@@ -123,6 +170,12 @@ pub(crate) struct ClusterGauges {
     pub(crate) redis_headroom: Option<u64>,
     /// Keys that cannot be read.
     pub(crate) broken_keys: u64,
+    /// Problems that `status` shows.
+    pub(crate) problems: u64,
+    /// Seconds for which no node is declared dead.
+    pub(crate) pause_seconds: u64,
+    /// Nodes that hold containers, and how many.
+    pub(crate) held: (u64, u64),
 }
 
 /// The pods in phase running that are not ready, where pods are counted by phase.
@@ -144,6 +197,9 @@ impl ClusterGauges {
             services_unconfirmed: 0,
             schedulers: 0,
             broken_keys: 0,
+            problems: 0,
+            pause_seconds: 0,
+            held: (0, 0),
             redis_memory: RedisMemory::default(),
             redis_headroom: None,
         }
@@ -170,6 +226,10 @@ pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     set(gauge!(SERVICES_UNCONFIRMED), values.services_unconfirmed);
     set(gauge!(SCHEDULERS), values.schedulers);
     set(gauge!(BROKEN_KEYS), values.broken_keys);
+    set(gauge!(PROBLEMS), values.problems);
+    set(gauge!(PAUSE_SECONDS), values.pause_seconds);
+    set(gauge!(NODES_HOLDING), values.held.0);
+    set(gauge!(CONTAINERS_HELD), values.held.1);
     set(gauge!(REDIS_MEMORY_USED), values.redis_memory.used);
     set(gauge!(REDIS_MEMORY_LIMIT), values.redis_memory.limit.unwrap_or(0));
     let headroom = values.redis_headroom.map_or(f64::INFINITY, |bytes| bytes as f64);

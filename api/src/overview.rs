@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::RedisMillis;
 use common::api::NodeCounts;
 use common::config::Timing;
-use common::ids::SchedulerId;
+use common::ids::{SchedulerId, ServiceName};
 use common::node::{Node, NodeState};
 use common::store::{
     BrokenKey, ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError,
@@ -18,6 +18,9 @@ use crate::views;
 
 /// A scheduler that has been silent for longer does not count as alive.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Replicas confirm a write within this time, also after a short fault.
+const CONFIRM_SOON: Duration = Duration::from_secs(10);
 
 /// The state of the cluster.
 pub(crate) struct Overview {
@@ -35,10 +38,14 @@ pub(crate) struct Overview {
     pub(crate) services: u64,
     /// The number of services with a write that the replicas have not confirmed yet.
     pub(crate) unconfirmed_writes: u64,
+    /// How many of those have not been confirmed for some time.
+    pub(crate) lasting_unconfirmed_writes: u64,
     /// Pods by phase.
     pub(crate) pods: PhaseCounts,
     /// The pods in phase running that are not ready.
     pub(crate) pods_not_ready: u64,
+    /// Services that have no record, and how many pods each has all the same.
+    pub(crate) without_record: Vec<(ServiceName, usize)>,
     /// Pods that are not well, by their reason.
     pub(crate) reasons: Reasons,
     /// The number of schedulers that are alive.
@@ -68,6 +75,8 @@ impl Overview {
         let (queues, broken_queues) = store.queue_lengths_and_broken().await?;
         broken.extend(broken_queues);
         let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, BrokenKey::unconfirmed)?;
+        let lasting = store.lasting_unconfirmed_writes(CONFIRM_SOON).await;
+        let lasting_unconfirmed_writes = BrokenKeys::default().take(lasting, BrokenKey::unconfirmed)?;
         let pods = app.pod_counts.read(store).await?;
         broken.merge(&pods.broken);
         // A broken set of schedulers is among the broken queues.
@@ -81,6 +90,8 @@ impl Overview {
             queues,
             services: pods.services,
             unconfirmed_writes,
+            lasting_unconfirmed_writes,
+            without_record: pods.without_record.clone(),
             pods: pods.phases.clone(),
             pods_not_ready: pods.not_ready,
             reasons: pods.reasons.clone(),

@@ -1,6 +1,6 @@
 //! Counts of pods: of one service for its status, of all pods for `/status` and `/metrics`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub(crate) struct PodCount {
     pub(crate) reasons: Reasons,
     /// The number of services.
     pub(crate) services: u64,
+    /// Services that have no record, and how many pods each has all the same.
+    pub(crate) without_record: Vec<(ServiceName, usize)>,
     /// The keys of services and pods that could not be read.
     pub(crate) broken: BrokenKeys,
     at: Instant,
@@ -118,21 +120,28 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         note_reason(&mut reasons, record);
     };
     let services = broken.take(store.service_names().await, BrokenKey::services)?;
+    let mut recorded = BTreeSet::new();
     for chunk in services.chunks(CHUNK_SIZE) {
         let (readable, unreadable) = store.services_each(chunk).await?;
         broken.extend(unreadable.iter().map(|(name, error)| BrokenKey::service(name, error)));
+        recorded.extend(readable.iter().map(|service| service.name.clone()));
+        recorded.extend(unreadable.into_iter().map(|(name, _)| name));
         for service in &readable {
             kind_status::check(store, service, &mut broken).await?;
         }
     }
+    let mut without_record = Vec::new();
     for service in &services {
         let ids = pods_of(store, service, &mut broken).await?;
+        if !recorded.contains(service) && !ids.is_empty() {
+            without_record.push((service.clone(), ids.len()));
+        }
         for_each_pod(store, &ids, &mut broken, &mut count).await?;
     }
     let pushed = broken.take(store.pushed_pods().await, BrokenKey::pushed)?;
     for_each_pod(store, &pushed, &mut broken, &mut count).await?;
     let (services, took) = (services.len() as u64, started.elapsed());
-    Ok(PodCount { phases, not_ready, reasons, services, broken, at: Instant::now(), took })
+    Ok(PodCount { phases, not_ready, reasons, services, without_record, broken, at: Instant::now(), took })
 }
 
 /// Counts the reason of a pod that is not well. Those that fit no node are counted by their queue.

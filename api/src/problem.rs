@@ -247,7 +247,7 @@ impl From<StoreError> for ApiProblem {
             tracing::debug!(%error, "Redis is unavailable");
             return Self::new(ProblemKind::RedisUnavailable, error.to_string());
         }
-        // Stored data or the configuration is broken: an operator has to look, and only the log says where.
+        // Stored data are broken: an operator has to look, and only the log says where.
         tracing::error!(%error, "a request failed in the store");
         Self::internal()
     }
@@ -338,10 +338,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_transient_store_error_becomes_503() {
+    fn an_error_of_redis_as_a_whole_becomes_503() {
         let transient = ApiProblem::from(StoreError::NotMaster);
         let kind = transient.kind;
         assert_eq!((kind, transient.into_response().status().as_u16()), (ProblemKind::RedisUnavailable, 503));
+        for text in ["NOAUTH Authentication required.", "NOPERM this user has no permissions", "CROSSSLOT x"]
+        {
+            let refused = ApiProblem::from(StoreError::Refused(text.into()));
+            assert_eq!(refused.kind, ProblemKind::RedisUnavailable, "{text}");
+        }
         let full = ApiProblem::from(StoreError::Refused("OOM command not allowed".into()));
         assert_eq!((full.kind, full.kind.status().as_u16()), (ProblemKind::RedisMemory, 507));
         let broken = ApiProblem::from(StoreError::WrongType { detail: "WRONGTYPE secret".into() });

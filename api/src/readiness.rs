@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::time::Duration;
 
-use common::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -15,7 +14,7 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 /// A readiness probe gets its answer within this time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The number of live schedulers, or why Redis cannot be used.
+/// The number of live schedulers, or why Redis takes no writes.
 pub(crate) type ReadinessAnswer = Result<u64, String>;
 
 /// The latest answer of Redis.
@@ -50,14 +49,16 @@ impl Readiness {
 
 async fn ask(app: &AppState) -> ReadinessAnswer {
     let probe = async {
-        app.store.ping().await?;
+        if let Some(outage) = app.redis_watch.outage().await {
+            return Err(outage.text);
+        }
         match overview::count_live_schedulers(app).await {
             Err(error) if error.is_broken_key() => Ok(0),
-            count => count,
+            count => count.map_err(|error| error.to_string()),
         }
     };
     match tokio::time::timeout(TIMEOUT, probe).await {
-        Ok(answer) => answer.map_err(|error: StoreError| error.to_string()),
+        Ok(answer) => answer,
         Err(_) => {
             let why = overview::redis_master(app).err().filter(|why| !why.is_empty());
             Err(why.unwrap_or_else(|| format!("no answer within {} s", TIMEOUT.as_secs())))

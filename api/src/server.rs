@@ -69,6 +69,8 @@ impl Server {
         tracing::info!(%address, "the API is listening");
         let feed = app.feed.clone();
         app.tasks.spawn(async move { feed.run().await });
+        let (watch, until) = (app.redis_watch.clone(), app.shutdown.clone());
+        app.tasks.spawn(async move { watch.run(until).await });
         app.tasks.spawn(metrics::upkeep(app.metrics.clone(), app.shutdown.clone()));
         let router = router(app.clone());
         let max_connections = connections::most(app.config.max_connections, common::file_limit::raise());

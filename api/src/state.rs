@@ -21,6 +21,7 @@ use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
 use crate::readiness::Readiness;
+use crate::redis_watch::RedisWatch;
 use crate::streams::OpenStreams;
 use crate::usage::UsageCache;
 
@@ -39,6 +40,8 @@ pub(crate) struct AppState {
     pub(crate) pod_counts: Arc<PodCounts>,
     /// Whether Redis answers, asked once for all probes.
     pub(crate) readiness: Arc<Readiness>,
+    /// Whether Redis takes writes, and what would survive its next fault.
+    pub(crate) redis_watch: Arc<RedisWatch>,
     /// Refuses requests that add too much.
     growth: Arc<GrowthGate>,
     /// Knows what the nodes have free.
@@ -76,6 +79,7 @@ impl AppState {
             pod_counts: Arc::default(),
             usage: Arc::default(),
             readiness: Arc::default(),
+            redis_watch: Arc::new(RedisWatch::new(store.clone())),
             growth: Arc::default(),
             capacity: Arc::default(),
             streams: OpenStreams::new(config.max_connections),

@@ -12,6 +12,8 @@ use crate::growth;
 use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, QUEUES};
 use crate::overview::Overview;
 use crate::problem::{ApiProblem, ProblemKind};
+use crate::redis_watch::RedisCondition;
+use crate::routes::status;
 use crate::state::AppState;
 
 /// Answers while the process runs.
@@ -22,13 +24,13 @@ pub(crate) async fn get_health() -> &'static str {
     "ok\n"
 }
 
-/// Says whether this process can serve, which is whether Redis answers it.
+/// Says whether this process can serve, which is whether Redis takes its writes.
 ///
 /// Other faults of the cluster are warnings. Without the token of the API the answer has neither warnings nor
 /// causes.
 #[utoipa::path(get, path = "/readyz", tag = "process", responses(
     (status = 200, description = "This process can serve", body = ReadyView),
-    (status = 503, description = "Redis is unavailable; `errors` says why", body = Problem),
+    (status = 503, description = "Redis takes no writes; `errors` says why", body = Problem),
 ))]
 pub(crate) async fn get_readiness(
     State(app): State<AppState>,
@@ -56,8 +58,10 @@ pub(crate) async fn get_readiness(
     (status = 200, description = "Prometheus text format", body = String, content_type = "text/plain"),
 ))]
 pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
-    let gauges = match Overview::read(&app).await {
-        Ok(overview) => Some(cluster_gauges(&overview, &app.config)),
+    let (overview, condition) = tokio::join!(Overview::read(&app), app.redis_watch.condition());
+    metrics::set_redis_gauges(&condition);
+    let gauges = match overview {
+        Ok(overview) => Some(cluster_gauges(&overview, &condition, &app.config)),
         Err(error) => {
             // The metrics of this process matter most when something is wrong.
             tracing::debug!(%error, "the gauges of the cluster are unknown");
@@ -77,7 +81,9 @@ fn pods_by_phase(overview: &Overview) -> Vec<(&'static str, u64)> {
     counts.chain([(NOT_READY, not_ready)]).collect()
 }
 
-fn cluster_gauges(overview: &Overview, config: &Config) -> ClusterGauges {
+fn cluster_gauges(overview: &Overview, condition: &RedisCondition, config: &Config) -> ClusterGauges {
+    let pause = status::pause(overview.master_changed_at, overview.now, config);
+    let held = overview.held.iter().map(|held| held.containers).sum();
     let (nodes, limits) = (overview.node_counts(config.timing.fence_after), config.growth);
     let (of_nodes, own) = (&overview.node_queues, &overview.queues);
     ClusterGauges {
@@ -100,11 +106,14 @@ fn cluster_gauges(overview: &Overview, config: &Config) -> ClusterGauges {
             ],
         ),
         services: overview.services,
-        services_unconfirmed: overview.unconfirmed_writes,
+        services_unconfirmed: overview.lasting_unconfirmed_writes,
         schedulers: overview.schedulers,
         redis_memory: overview.memory,
         redis_headroom: growth::headroom(overview.memory, &limits),
         broken_keys: overview.broken.total,
+        problems: status::all_problems(overview, condition, config).len() as u64,
+        pause_seconds: pause.map_or(0, |pause| pause.no_deaths_for_seconds),
+        held: (overview.held.len() as u64, held),
     }
 }
 

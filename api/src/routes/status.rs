@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use common::RedisMillis;
-use common::api::{NodeCounts, PauseView, RedisMemoryView, RedisView, StatusView, rfc3339};
+use common::api::{NodeCounts, PauseView, RedisMemoryView, RedisView, RedundancyView, StatusView, rfc3339};
 use common::config::Config;
 use common::node::NodeState;
 use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
@@ -15,6 +15,7 @@ use crate::growth;
 use crate::overview::{self, Overview};
 use crate::pod_counts::PodExample;
 use crate::problem::ApiProblem;
+use crate::redis_watch::RedisCondition;
 use crate::state::AppState;
 use crate::views;
 
@@ -26,7 +27,8 @@ const MAX_PROBLEMS: usize = 20;
     (status = 200, description = "The state of the cluster", body = StatusView),
 ))]
 pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<StatusView>, ApiProblem> {
-    let overview = match Overview::read(&app).await {
+    let (overview, condition) = tokio::join!(Overview::read(&app), app.redis_watch.condition());
+    let overview = match overview {
         Ok(overview) => overview,
         Err(error) if error.is_transient() => return Ok(Json(without_redis(&app, error.to_string()))),
         Err(error) => return Err(error.into()),
@@ -37,16 +39,14 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
         durability => durability?,
     };
     let fresh = app.config.timing.fence_after;
-    let memory = RedisMemoryView {
-        used_bytes: overview.memory.used,
-        limit_bytes: overview.memory.limit,
-        headroom_bytes: growth::headroom(overview.memory, &app.config.growth),
-    };
-    let mut problems = problems(&overview, memory, fresh);
-    problems.splice(0..0, server_problems(&app).await?);
+    let memory = memory(&overview, &app.config);
+    let mut problems = all_problems(&overview, &condition, &app.config);
+    problems.extend(server_problems(&app).await?);
     Ok(Json(StatusView {
         redis: RedisView {
             connected: true,
+            writable: condition.outage.is_none(),
+            server: condition.product.clone(),
             master: overview::redis_master(&app).unwrap_or_default(),
             detail: String::new(),
             memory: Some(memory),
@@ -57,12 +57,25 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
         services: overview.services,
         problems,
         broken: overview.broken.named,
+        redundancy: redundancy(&condition),
         pause: pause(overview.master_changed_at, overview.now, &app.config),
         pods: overview.pods,
         pods_not_ready: overview.pods_not_ready,
         queues: overview.queues,
         schedulers: overview.schedulers,
     }))
+}
+
+/// Returns how many replicas and Sentinels there are; none while the server does not say.
+fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
+    let redundancy = &condition.redundancy;
+    (!condition.product.is_empty()).then_some(RedundancyView {
+        replicas: redundancy.expected.len(),
+        replicas_attached: redundancy.attached.len(),
+        sentinels: redundancy.sentinels,
+        sentinels_answering: redundancy.sentinels_answering,
+        can_fail_over: redundancy.can_fail_over,
+    })
 }
 
 /// Returns what puts the data in Redis at risk. An account that must not ask sees nothing.
@@ -82,6 +95,8 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
     StatusView {
         redis: RedisView {
             connected: false,
+            writable: false,
+            server: String::new(),
             master: String::new(),
             detail: why.unwrap_or_else(|| error.clone()),
             memory: None,
@@ -95,6 +110,7 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
         queues: QueueLengths::default(),
         schedulers: 0,
         pause: None,
+        redundancy: None,
         broken: Vec::new(),
         problems: vec![format!("{error}; everything else is unknown until Redis is available again")],
     }
@@ -102,7 +118,7 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
 
 /// Returns what pauses at `now` because the master changed. Schedulers and workers decide, with the same
 /// settings.
-fn pause(changed_at: Option<RedisMillis>, now: RedisMillis, config: &Config) -> Option<PauseView> {
+pub(crate) fn pause(changed_at: Option<RedisMillis>, now: RedisMillis, config: &Config) -> Option<PauseView> {
     // A time in the future counts as now.
     let changed_at = changed_at?.min(now);
     let since = Duration::from_millis(now - changed_at);
@@ -132,7 +148,30 @@ fn held(held: &HeldNode) -> String {
     )
 }
 
-fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Vec<String> {
+fn memory(overview: &Overview, config: &Config) -> RedisMemoryView {
+    RedisMemoryView {
+        used_bytes: overview.memory.used,
+        limit_bytes: overview.memory.limit,
+        headroom_bytes: growth::headroom(overview.memory, &config.growth),
+    }
+}
+
+/// Returns what an operator should look at, one sentence each: first an outage of writes, then the rest of
+/// Redis, then the cluster.
+pub(crate) fn all_problems(overview: &Overview, condition: &RedisCondition, config: &Config) -> Vec<String> {
+    let fresh = config.timing.fence_after;
+    let of_redis = condition.problems(fresh);
+    of_redis.into_iter().chain(problems(overview, condition, memory(overview, config), fresh)).collect()
+}
+
+fn problems(
+    overview: &Overview,
+    condition: &RedisCondition,
+    memory: RedisMemoryView,
+    fresh: Duration,
+) -> Vec<String> {
+    // While no process can write, all are silent: the reason is another one, and said already.
+    let is_writable = condition.outage.is_none();
     let mut problems: Vec<String> = overview.held.iter().map(held).collect();
     if let (Some(limit), Some(0)) = (memory.limit_bytes, memory.headroom_bytes) {
         let percent = u128::from(memory.used_bytes) * 100 / u128::from(limit);
@@ -153,10 +192,21 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
         ),
     }));
     problems.extend(differing_times::sentences(&overview.nodes, &overview.scheduler_times));
-    if overview.schedulers == 0 {
+    problems.extend(overview.without_record.iter().map(|(name, pods)| {
+        let pods = counted(*pods as u64, "pod");
+        format!(
+            "the service {name} has no record (service:{name} in Redis), and its {pods} run on: `kubeleet cluster \
+             recover` shows what it can record again"
+        )
+    }));
+    if overview.schedulers == 0 && is_writable {
         problems.push("no scheduler is alive, so no pod is placed: start `kubeleet scheduler`".to_owned());
     }
-    if overview.nodes.is_empty() {
+    let mut alive = overview.nodes.iter().filter(|node| node.state == NodeState::Alive).peekable();
+    if alive.peek().is_some() && alive.all(|node| node.cordoned) {
+        problems.push("all nodes are cordoned, so no pod is placed: `kubeleet uncordon NODE`".to_owned());
+    }
+    if overview.nodes.is_empty() && is_writable {
         problems.push(
             "there are no nodes: start `kubeleet worker` on the machines that run containers".to_owned(),
         );
@@ -172,11 +222,14 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
         let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
         format!("{subject} not well: {reason}{message}; `kubeleet pod describe {name}` says more about one")
     }));
-    if overview.unconfirmed_writes > 0 {
-        let count = overview.unconfirmed_writes;
+    if overview.lasting_unconfirmed_writes > 0 && is_writable {
+        let subject = match overview.lasting_unconfirmed_writes {
+            1 => "the latest write of 1 service is".to_owned(),
+            count => format!("the latest writes of {count} services are"),
+        };
         problems.push(format!(
-            "the latest writes of {count} services are not confirmed by all replicas of Redis, and a \
-             failover may lose them; an event WriteConfirmed reports each confirmation"
+            "{subject} not confirmed by all replicas of Redis, and a failover may lose them; an event WriteConfirmed \
+             reports each confirmation"
         ));
     }
     if overview.broken.total > 0 {
@@ -194,7 +247,7 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
                 Some(format!("node {name} is dead; its last heartbeat was {} s ago", silence.as_secs()))
             }
             (NodeState::Alive, _) if views::is_silent(node, overview.now, fresh) => {
-                Some(format!("node {name} has been silent for {} s", silence.as_secs()))
+                is_writable.then(|| format!("node {name} has been silent for {} s", silence.as_secs()))
             }
             (NodeState::Alive, Some(problem)) => {
                 Some(format!("the container engine of node {name} fails: {problem}"))

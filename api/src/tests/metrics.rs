@@ -31,6 +31,59 @@ async fn an_api_serves_its_metrics_and_gauges_of_the_cluster() {
     }
 }
 
+/// A selector of a rule: the metric, and those of its labels whose values are plain words.
+fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (at, _) in expression.match_indices("kubeleet_") {
+        let rest = &expression[at..];
+        let name: String = rest.chars().take_while(|c| is_word(*c)).collect();
+        let labels = rest[name.len()..].strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let labels = labels.map(|(labels, _)| labels).unwrap_or_default().split(',');
+        let words = labels.filter_map(|label| {
+            let (name, value) = label.split_once("=~").or_else(|| label.split_once('='))?;
+            let value = value.trim_matches('"');
+            let is_plain = !name.ends_with('!') && value.chars().all(|c| is_word(c) || c == '|');
+            is_plain.then(|| value.split('|').map(|word| format!("{name}=\"{word}\"")).collect::<Vec<_>>())
+        });
+        found.push((name, words.flatten().collect()));
+    }
+    found
+}
+
+/// The alert for dead letters asked for a queue that has another name, and so could never fire.
+#[tokio::test]
+async fn every_documented_alert_has_its_series_and_a_row_that_says_what_to_do() {
+    let Some(api) = Api::start() else { return };
+    api.get("/service").await.expect(200);
+    let metrics = api.get("/metrics").await.text;
+    let page = include_str!("../../../docs/how-to/monitoring.md");
+    let operations = include_str!("../../../docs/how-to/operations.md");
+    let reference = include_str!("../../../docs/reference/metrics.md");
+    let after = |prefix: &'static str| page.lines().filter_map(move |line| line.trim().strip_prefix(prefix));
+    let mut checked = 0;
+    for (name, labels) in after("expr: ").flat_map(selectors) {
+        let row = format!("| `{name}` |");
+        assert!(reference.contains(&row), "docs/reference/metrics.md does not have {name}");
+        // The metrics of a proxy are not those of an API.
+        if reference.lines().any(|line| line.starts_with(&row) && line.contains("| proxy |")) {
+            continue;
+        }
+        for label in labels.iter().map(String::as_str).chain([""]) {
+            let has = |line: &str| line.starts_with(&name) && line.contains(label) && !line.starts_with('#');
+            assert!(metrics.lines().any(has), "no series {name} with {label:?}:\n{metrics}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "the rules are found");
+    for alert in after("- alert: ") {
+        assert!(
+            operations.contains(&format!("`{alert}`")),
+            "docs/how-to/operations.md has no row for {alert}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_daemon_serves_its_metrics_with_the_access_control_of_the_api() {
     let (token, read_token) = (Secret::new("s3cret"), Secret::new("re4der"));

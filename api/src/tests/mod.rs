@@ -12,6 +12,7 @@ mod logs;
 mod metrics;
 mod nodes;
 mod openapi;
+mod outages;
 mod pods;
 mod queues;
 mod server;

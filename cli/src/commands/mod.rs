@@ -182,8 +182,8 @@ pub(crate) enum UserCommand {
     Gc(gc::GcArgs),
     /// Show what pods and nodes use: CPU, memory, I/O.
     Top(top::TopArgs),
-    /// Show the state of the cluster.
-    Status,
+    /// Show the state of the cluster, and what needs a person.
+    Status(status::StatusArgs),
     /// Show the versions of this command and of the API.
     Version,
     /// Describe a service's fields: `explain service.memory`.
@@ -272,7 +272,7 @@ async fn dispatch(
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Gc(args) => gc::run(&args, &mut context).await,
         UserCommand::Top(args) => top::run(&args, &mut context).await,
-        UserCommand::Status => status::run(&mut context).await,
+        UserCommand::Status(args) => status::run(&mut context, &args).await,
         UserCommand::Version => version::run(&mut context).await,
         UserCommand::Completions(_)
         | UserCommand::Man(_)

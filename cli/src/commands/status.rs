@@ -5,10 +5,22 @@ use super::error::CommandError;
 use crate::exit::Exit;
 use crate::output::status::describe;
 
-/// Prints the state of the cluster. Problems of the cluster are not failures of the command; without Redis
-/// its state is unknown, and that is one.
-pub(super) async fn run(context: &mut Context<'_>) -> Result<Exit, CommandError> {
+/// Arguments of `status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Exit with 1 if there are problems: for cron jobs and monitoring.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Prints the state of the cluster. Its problems are not failures of the command, unless they were asked for;
+/// while Redis takes no writes the cluster stands still, and that always is one.
+pub(super) async fn run(context: &mut Context<'_>, args: &StatusArgs) -> Result<Exit, CommandError> {
     let status = context.client.status().await?;
     context.output.print_document(&status, || describe(&status))?;
-    Ok(if status.redis.connected { Exit::Ok } else { Exit::Unreachable })
+    Ok(match (status.redis.connected && status.redis.writable, args.check && !status.problems.is_empty()) {
+        (false, _) => Exit::Unreachable,
+        (true, true) => Exit::Error,
+        (true, false) => Exit::Ok,
+    })
 }

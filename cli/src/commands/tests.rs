@@ -297,16 +297,22 @@ async fn apply_prints_created_unchanged_or_configured() {
 }
 
 #[tokio::test]
-async fn status_is_a_failure_only_while_redis_is_out_of_reach() {
-    for (connected, exit) in [(true, Exit::Ok), (false, Exit::Unreachable)] {
+async fn status_is_a_failure_only_while_redis_takes_no_writes_unless_problems_are_asked_for() {
+    for (line, connected, writable, exit) in [
+        ("status", true, true, Exit::Ok),
+        ("status", true, false, Exit::Unreachable),
+        ("status", false, false, Exit::Unreachable),
+        ("status --check", true, true, Exit::Error),
+        ("status --check", false, false, Exit::Unreachable),
+    ] {
         let status = serde_json::json!({
-            "redis": {"connected": connected, "master": "", "detail": ""}, "durability": null,
+            "redis": {"connected": connected, "writable": writable, "master": "", "detail": ""}, "durability": null,
             "nodes": {"total": 0, "ready": 0, "cordoned": 0, "dead": 0}, "services": 0, "pods": {},
             "queues": {"waiting": 0, "in_flight": 0, "unschedulable": 0, "dead": 0}, "schedulers": 0,
             "problems": ["there are no nodes"]
         });
-        let (ended, shown, _) = run_line("status", move |_| ok_json(&status)).await;
-        assert_eq!(ended.unwrap(), exit);
+        let (ended, shown, _) = run_line(line, move |_| ok_json(&status)).await;
+        assert_eq!(ended.unwrap(), exit, "{line}");
         assert!(shown.contains("there are no nodes"), "{shown}");
     }
 }

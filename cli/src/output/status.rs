@@ -1,6 +1,6 @@
 //! The state of the cluster.
 
-use common::api::{DurabilityState, DurabilityView, PauseView, RedisMemoryView, StatusView};
+use common::api::{DurabilityState, DurabilityView, PauseView, RedisMemoryView, RedundancyView, StatusView};
 
 use common::lifecycle::Phase;
 
@@ -11,9 +11,14 @@ use super::humanize;
 pub(crate) fn describe(status: &StatusView) -> String {
     let (redis, nodes, queues) = (&status.redis, &status.nodes, &status.queues);
     let mut layout = DescribeLayout::default();
-    let connection = if redis.connected { "connected" } else { "NOT CONNECTED" };
+    let connection = match (redis.connected, redis.writable) {
+        (true, true) => "connected",
+        (true, false) => "TAKES NO WRITES",
+        (false, _) => "NOT CONNECTED",
+    };
     let master = if redis.master.is_empty() { String::new() } else { format!(", master {}", redis.master) };
-    layout.field("Redis", format!("{connection}{master}")).field("", &redis.detail);
+    let server = if redis.server.is_empty() { String::new() } else { format!(" ({})", redis.server) };
+    layout.field("Redis", format!("{connection}{master}{server}")).field("", &redis.detail);
     if let Some(durability) = &status.durability {
         layout.field("Durability", durability_text(durability));
     }
@@ -22,6 +27,7 @@ pub(crate) fn describe(status: &StatusView) -> String {
         return layout.section("Problems", status.problems.iter().cloned()).finish();
     }
     layout
+        .field("Redundancy", status.redundancy.map(redundancy).unwrap_or_default())
         .field("Redis memory", redis.memory.map(memory).unwrap_or_default())
         .field("Pause", status.pause.as_ref().map(pause).unwrap_or_default())
         .field("Schedulers", status.schedulers.to_string())
@@ -62,6 +68,18 @@ pub(crate) fn durability_text(durability: &DurabilityView) -> String {
         }
         DurabilityState::SingleMachine => "one Redis, no replicas".to_owned(),
     }
+}
+
+/// Says how many replicas and Sentinels there are; nothing of a Redis that has neither.
+fn redundancy(redundancy: RedundancyView) -> String {
+    let RedundancyView { replicas, replicas_attached, sentinels, sentinels_answering, can_fail_over } =
+        redundancy;
+    let of_replicas = (replicas > 0).then(|| format!("{replicas_attached} of {replicas} replicas attached"));
+    let of_sentinels =
+        (sentinels > 0).then(|| format!("{sentinels_answering} of {sentinels} Sentinels answer"));
+    let no_failover = (can_fail_over == Some(false)).then(|| "NO FAILOVER POSSIBLE".to_owned());
+    let parts: Vec<String> = [of_replicas, of_sentinels, no_failover].into_iter().flatten().collect();
+    parts.join(", ")
 }
 
 /// Says what pauses after a change of the Redis master, and for how long.

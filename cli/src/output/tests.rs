@@ -293,6 +293,22 @@ Problems
         let line = format!("Pause:          Redis was restarted or its master changed: {expected}\n");
         assert!(status::describe(&pausing).contains(&line), "{}", status::describe(&pausing));
     }
+    let mut weak = status(true);
+    weak.redis.writable = false;
+    weak.redis.server = "Valkey 9.1.2".to_owned();
+    weak.redundancy = Some(common::api::RedundancyView {
+        replicas: 2,
+        replicas_attached: 0,
+        sentinels: 3,
+        sentinels_answering: 2,
+        can_fail_over: Some(false),
+    });
+    let shown = status::describe(&weak);
+    assert!(shown.contains("TAKES NO WRITES, master 127.0.0.1:6379 (Valkey 9.1.2)\n"), "{shown}");
+    assert!(
+        shown.contains("0 of 2 replicas attached, 2 of 3 Sentinels answer, NO FAILOVER POSSIBLE\n"),
+        "{shown}"
+    );
     let disconnected = status::describe(&status(false));
     assert!(disconnected.contains("NOT CONNECTED") && !disconnected.contains("Nodes"), "{disconnected}");
 }

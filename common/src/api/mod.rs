@@ -36,7 +36,7 @@ pub use services::{
     DurabilityState, DurabilityView, GenerationView, RolloutState, RolloutView, ScaleInput, ServiceStatus,
     ServiceView,
 };
-pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, StatusView};
+pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, RedundancyView, StatusView};
 pub use values::{ValueComparison, ValueInput, ValueView};
 pub use volumes::VolumeView;
 

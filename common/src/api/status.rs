@@ -41,8 +41,27 @@ pub struct StatusView {
     /// Keys in Redis that cannot be read, at most 20. Each harms only the object that it names.
     #[serde(default)]
     pub broken: Vec<BrokenKey>,
-    /// What an operator should look at, one sentence for each problem.
+    /// Replicas and Sentinels of Redis. Null while the server does not say.
+    #[serde(default)]
+    pub redundancy: Option<RedundancyView>,
+    /// What an operator should look at, one sentence for each problem. If Redis takes no writes, that is the
+    /// first.
     pub problems: Vec<String>,
+}
+
+/// Replicas and Sentinels of Redis.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RedundancyView {
+    /// Number of replicas that should be attached to the master.
+    pub replicas: usize,
+    /// How many of them are attached and keep up.
+    pub replicas_attached: usize,
+    /// Number of Sentinels; 0 if there are none.
+    pub sentinels: usize,
+    /// How many of them answer.
+    pub sentinels_answering: usize,
+    /// Whether the Sentinels could replace the master now. Null without Sentinels.
+    pub can_fail_over: Option<bool>,
 }
 
 /// The connection of this API process to Redis.
@@ -50,6 +69,12 @@ pub struct StatusView {
 pub struct RedisView {
     /// Whether this process is connected to a master.
     pub connected: bool,
+    /// Whether Redis takes writes. If not, `problems` begins with the reason.
+    #[serde(default = "yes")]
+    pub writable: bool,
+    /// Product and version of the server, such as `Redis 7.0.15`; empty if unknown.
+    #[serde(default)]
+    pub server: String,
     /// Address of the master; empty while there is no connection.
     pub master: String,
     /// Why there is no connection; empty while there is one.
@@ -57,6 +82,11 @@ pub struct RedisView {
     /// How full Redis is. Null while there is no connection.
     #[serde(default)]
     pub memory: Option<RedisMemoryView>,
+}
+
+/// An API of a version before does not say.
+fn yes() -> bool {
+    true
 }
 
 /// What pauses after the Redis master changed or was restarted: what it may have lost must be known first.

@@ -95,6 +95,25 @@ impl Store {
         self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
     }
 
+    /// Returns the number of services with a write that the replicas have not confirmed for `min_age`; at
+    /// most 500.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn lasting_unconfirmed_writes(&self, min_age: Duration) -> Result<u64, StoreError> {
+        let sample = cmd("HRANDFIELD").arg(keys::UNCONFIRMED).arg(BATCH).arg("WITHVALUES").clone();
+        let noted: Vec<Vec<u8>> = self.link.query(&sample).await?;
+        if noted.is_empty() {
+            return Ok(0);
+        }
+        let now = self.redis_now().await?;
+        let is_old = |(_, note): &(String, String)| {
+            let at = note.split(' ').nth(1).and_then(|at| at.parse::<u64>().ok()).unwrap_or(0);
+            Duration::from_millis(now.saturating_sub(at)) >= min_age
+        };
+        Ok(notes(noted).iter().filter(|note| is_old(note)).count() as u64)
+    }
+
     /// Returns the current state of a write.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! The errors of store operations, in words a person can act on.
 
+use super::refusal::{RefusalCause, with_remedy};
+
 /// An operation on the store failed.
 ///
 /// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) it is unknown whether Redis
@@ -32,8 +34,27 @@ pub enum StoreError {
     /// The server is not the master (any more); the next call goes to the new one.
     #[error("this Redis is a replica, not the master; a retry finds the new master")]
     NotMaster,
+    /// The server that the Redis URL leads to is a replica.
+    #[error("the Redis at {at} is a replica of {master} and takes no writes: {advice}")]
+    Replica {
+        /// Its address.
+        at: String,
+        /// The address of its master.
+        master: String,
+        /// What to do.
+        advice: String,
+    },
+    /// Redis answers, but has not carried out a write in time.
+    #[error(
+        "Redis answers reads, but took no write within {limit_ms} ms: it is paused (`CLIENT PAUSE … WRITE`; \
+         `CLIENT UNPAUSE` ends that), or busy with another program"
+    )]
+    WritesPaused {
+        /// The limit, in milliseconds.
+        limit_ms: u64,
+    },
     /// Redis refused the command: the server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
-    #[error("Redis refused: {0}")]
+    #[error("Redis refused: {}", with_remedy(.0))]
     Refused(String),
     /// The reply or the stored value is not what kubeleet writes.
     #[error("cannot read the reply of Redis when {what}: {why}")]
@@ -45,18 +66,26 @@ pub enum StoreError {
     },
 }
 
-/// Codes of [`StoreError::Refused`] that go away without a change of the configuration.
-const TRANSIENT_CODES: &[&str] = &[
-    "LOADING",
-    "NOREPLICAS",
-    "MASTERDOWN",
-    "BUSY",
-    "TRYAGAIN",
-    "OOM",
-    "MISCONF",
-    "CLUSTERDOWN",
-    "NOSCRIPT",
-    "UNBLOCKED",
+/// Codes of [`StoreError::Refused`] about one command that go away by themselves.
+const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
+
+/// The names of all causes for which Redis as a whole is of no use, see [`StoreError::cause`].
+pub const CAUSES: [&str; 15] = [
+    "unreachable",
+    "timeout",
+    "readonly",
+    "paused",
+    "noreplicas",
+    "oom",
+    "misconf",
+    "noauth",
+    "wrongpass",
+    "noperm",
+    "cluster",
+    "database",
+    "maxclients",
+    "loading",
+    "busy",
 ];
 
 impl StoreError {
@@ -65,14 +94,32 @@ impl StoreError {
         matches!(self, Self::WrongType { .. } | Self::Corrupt { .. })
     }
 
-    /// Returns whether a later retry can help. If not, a person has to change something first.
+    /// Returns whether the cause is Redis as a whole rather than this command: the same operation can succeed
+    /// later, and no object of kubeleet is broken. See also [`StoreError::needs_operator`].
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Timeout { .. } | Self::NotMaster => true,
-            Self::Refused(text) => {
-                TRANSIENT_CODES.contains(&code(text)) || text.starts_with("ERR max number of clients")
-            }
-            Self::WrongType { .. } | Self::Corrupt { .. } => false,
+            Self::Refused(text) => RefusalCause::of(text).is_some() || TRANSIENT_CODES.contains(&code(text)),
+            other => other.cause().is_some(),
+        }
+    }
+
+    /// Returns whether a person has to change the configuration, of Redis or of kubeleet, before any command
+    /// can succeed.
+    pub fn needs_operator(&self) -> bool {
+        let Self::Refused(text) = self else { return false };
+        RefusalCause::of(text).map_or_else(|| !TRANSIENT_CODES.contains(&code(text)), |cause| !cause.passes())
+    }
+
+    /// Returns why Redis as a whole is of no use, in one of the words of [`CAUSES`]; `None` if it may be of
+    /// use.
+    pub fn cause(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable { .. } => Some("unreachable"),
+            Self::Timeout { .. } => Some("timeout"),
+            Self::NotMaster | Self::Replica { .. } => Some("readonly"),
+            Self::WritesPaused { .. } => Some("paused"),
+            Self::Refused(text) => RefusalCause::of(text).map(RefusalCause::name),
+            Self::WrongType { .. } | Self::Corrupt { .. } => None,
         }
     }
 
@@ -92,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_that_a_retry_can_help_are_transient() {
+    fn errors_of_redis_as_a_whole_are_transient() {
         let refused = |text: &str| StoreError::Refused(text.into());
         let table = [
             (StoreError::NotMaster, true),
@@ -102,8 +149,10 @@ mod tests {
             (refused("NOREPLICAS Not enough good replicas to write."), true),
             (refused("OOM command not allowed"), true),
             (refused("ERR max number of clients reached"), true),
-            (refused("NOAUTH Authentication required."), false),
-            (refused("NOPERM no permission"), false),
+            (refused("NOAUTH Authentication required."), true),
+            (refused("NOPERM no permission"), true),
+            (refused("ERR The user executing the script can't run this command or subcommand"), true),
+            (refused("NOSCRIPT No matching script"), true),
             (refused("ERR unknown command"), false),
             (StoreError::WrongType { detail: "x".into() }, false),
             (StoreError::Corrupt { what: "GET".into(), why: "x".into() }, false),
@@ -111,6 +160,7 @@ mod tests {
         for (error, transient) in table {
             assert_eq!(error.is_transient(), transient, "{error}");
             assert_eq!(error.is_out_of_memory(), error.to_string().contains("OOM"), "{error}");
+            assert!(error.cause().is_none_or(|cause| CAUSES.contains(&cause)), "{error}");
         }
     }
 }

@@ -196,6 +196,9 @@ pub mod channel {
     /// The certificate of a host changed, or its order failed; the message is the host.
     pub const CERTIFICATES: &str = "wake:certificates";
 
+    /// An API has seen that Redis takes writes. No process listens.
+    pub const PROBE: &str = "wake:probe";
+
     /// A client asks at the usage of a node, whose name is the message, or of all: `*`.
     pub const USAGE: &str = "wake:usage";
 

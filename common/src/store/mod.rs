@@ -36,6 +36,8 @@ mod proxies;
 mod queues;
 mod reconciling;
 mod recovery;
+mod redundancy;
+mod refusal;
 mod registries;
 mod reply;
 mod rollout_marks;
@@ -53,6 +55,7 @@ mod usage;
 mod value_rollouts;
 mod values;
 mod volumes;
+mod write_probe;
 
 use std::sync::Arc;
 
@@ -71,7 +74,7 @@ pub use dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
 pub use endpoints::{
     AliasesByApp, Callers, EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Routing,
 };
-pub use error::StoreError;
+pub use error::{CAUSES, StoreError};
 pub use external_workers::{ExternalBeat, ExternalSign};
 pub use foreign_keys::ForeignKey;
 pub use healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
@@ -81,8 +84,8 @@ pub use jobs::{CronTick, IndexResult, JobIndices, JobResults, TickOutcome};
 pub use keys::channel;
 use link::Link;
 pub use link::{
-    Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand, RedisUrl, Subscription, Transport,
-    TransportConnection, UrlError,
+    Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand, RedisUrl, SentinelFacts,
+    SentinelReport, Subscription, Transport, TransportConnection, UrlError,
 };
 pub use logs::{AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
@@ -90,11 +93,12 @@ pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutco
 pub use queues::{Peeked, PeekedPayload, QueueLengths, QueueName, UnschedulablePod};
 pub use reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;
+pub use redundancy::Redundancy;
 pub use registries::PutLoginOutcome;
 pub use rollout_marks::{MarkOutcome, RolloutMark};
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
 pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, Prelude, ProcessKind, SCRIPTS, Script};
-pub use server::{ServerConcern, Severity};
+pub use server::{AttachedReplica, ServerConcern, ServerInfo, Severity};
 pub use services::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 pub use session::{
     Claimant, Fenced, HeartbeatReply, KnownCluster, NameTaken, RedisProcess, Registration, Session,
@@ -106,6 +110,7 @@ pub(crate) use stored_spec::SpecFile;
 pub use value_rollouts::{ValueRollout, ValueRolloutNote};
 pub use values::PutValueOutcome;
 pub use volumes::{RemoveVolumeOutcome, VolumeReport};
+pub use write_probe::{ProbeReport, WriteProbe};
 
 /// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
 /// connections.

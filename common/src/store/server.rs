@@ -1,5 +1,8 @@
-//! Whether the Redis server is one that kubeleet can rely on: its version, its eviction and its persistence,
-//! and whether this program understands the data in it.
+//! What the Redis server says of itself (its product, its replicas), and whether it is one that kubeleet can
+//! rely on: its version, its mode, its eviction and its persistence, and whether this program understands the
+//! data in it.
+
+use std::collections::BTreeMap;
 
 use redis::cmd;
 
@@ -12,6 +15,78 @@ const FORMAT: u64 = 1;
 
 /// The oldest version of Redis that has all commands that the scripts use.
 const MIN_VERSION: (u32, u32) = (6, 2);
+
+/// A replica that has not acknowledged for longer does not confirm a write in time, in seconds. Redis draws
+/// the same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every
+/// second.
+const MAX_LAG: u64 = 3;
+
+/// What a Redis server says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Product and version: `Redis 7.0.15`, `Valkey 9.1.2`. Empty if the server does not say.
+    pub product: String,
+    /// The replicas that are attached to it.
+    pub replicas: Vec<AttachedReplica>,
+    /// The number of replicas that keep up, if `min-replicas-to-write` asks for some.
+    pub good_replicas: Option<u64>,
+    /// Whether the append-only file is written, if the server says.
+    pub has_aof: Option<bool>,
+}
+
+/// A replica that is attached to the master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachedReplica {
+    /// Its address as the Sentinels name it, `10.0.0.2:6379`.
+    pub address: String,
+    /// Whether it receives a full copy or lags, and so cannot confirm a write soon.
+    pub is_behind: bool,
+}
+
+impl ServerInfo {
+    /// Reads a reply to `INFO`.
+    pub(super) fn read(info: &str) -> Self {
+        let number = |name: &str| field(info, name).and_then(|value| value.parse().ok());
+        Self {
+            product: product(info).unwrap_or_default(),
+            replicas: attached_replicas(info),
+            good_replicas: number("min_slaves_good_slaves"),
+            has_aof: field(info, "aof_enabled").map(|value| value != "0"),
+        }
+    }
+}
+
+/// Returns the value of a field in a reply to `INFO`.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
+    fields.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+/// Valkey goes on saying `redis_version:7.2.4`, beside its own version.
+fn product(info: &str) -> Option<String> {
+    let own = |name: &str| {
+        let version = field(info, &format!("{name}_version"))?;
+        let (first, rest) = name.split_at_checked(1)?;
+        Some(format!("{}{rest} {version}", first.to_uppercase()))
+    };
+    field(info, "server_name").and_then(own).or_else(|| own("valkey")).or_else(|| own("redis"))
+}
+
+/// Returns the replicas in a reply to `INFO replication`, named as the Sentinels name them, in the order of
+/// their addresses: `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`.
+pub(super) fn attached_replicas(info: &str) -> Vec<AttachedReplica> {
+    let read = |line: &str| {
+        let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;
+        let (ip, rest) = fields.split_once(",port=")?;
+        let fields: Vec<&str> = rest.split(',').map(str::trim).collect();
+        let value = |name: &str| fields.iter().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        let lags = value("lag").and_then(|lag| lag.parse::<u64>().ok()).is_some_and(|lag| lag > MAX_LAG);
+        let is_behind = value("state").is_some_and(|state| state != "online") || lags;
+        Some((format!("{ip}:{}", fields.first()?), is_behind))
+    };
+    let replicas: BTreeMap<String, bool> = info.lines().filter_map(read).collect();
+    replicas.into_iter().map(|(address, is_behind)| AttachedReplica { address, is_behind }).collect()
+}
 
 /// Something about the Redis server that an operator should change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,12 +147,10 @@ impl Store {
 
 /// Returns what is wrong according to a reply to `INFO`. What the reply does not tell is not wrong.
 fn concerns(info: &str) -> Vec<ServerConcern> {
-    let field = |name: &str| {
-        info.lines().filter_map(|line| line.trim_end().split_once(':')).find(|(key, _)| *key == name)
-    };
-    let value = |name: &str| field(name).map(|(_, value)| value);
+    let value = |name: &str| field(info, name);
     [
         version(value("redis_version")),
+        mode(value("redis_mode")),
         eviction(value("maxmemory_policy"), value("maxmemory")),
         persistence(value("aof_enabled")),
     ]
@@ -106,6 +179,16 @@ fn version(text: Option<&str>) -> Option<ServerConcern> {
     (version < MIN_VERSION).then(|| ServerConcern {
         severity: Severity::Unusable,
         text: format!("Redis {text} lacks commands that kubeleet needs: use Redis 6.2 or newer, or Valkey"),
+    })
+}
+
+/// Shards have no scripts over several keys.
+fn mode(mode: Option<&str>) -> Option<ServerConcern> {
+    (mode? == "cluster").then(|| ServerConcern {
+        severity: Severity::Unusable,
+        text: "this Redis is a cluster of shards (cluster-enabled yes), and kubeleet needs one Redis without cluster \
+               mode; Sentinels make that highly available"
+            .to_owned(),
     })
 }
 
@@ -162,9 +245,38 @@ mod tests {
             ("maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n", &[Unusable]),
             ("maxmemory:1000\r\nmaxmemory_policy:volatile-ttl\r\n", &[Problem]),
             ("aof_enabled:0\r\n", &[Advice]),
+            ("redis_mode:cluster\r\n", &[Unusable]),
+            ("redis_mode:standalone\r\n", &[]),
         ] {
             let found: Vec<Severity> = concerns(info).into_iter().map(|concern| concern.severity).collect();
             assert_eq!(found, expected, "{info:?}");
         }
+    }
+
+    #[test]
+    fn the_product_is_read_from_info() {
+        for (info, product) in [
+            ("redis_version:7.0.15\r\n", "Redis 7.0.15"),
+            ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n", "Valkey 9.1.2"),
+            ("redis_version:7.2.4\r\nvalkey_version:8.0.0\r\n", "Valkey 8.0.0"),
+            ("server_name:other\r\nredis_version:7.2.4\r\n", "Redis 7.2.4"),
+            ("", ""),
+        ] {
+            assert_eq!(ServerInfo::read(info).product, product, "{info:?}");
+        }
+    }
+
+    #[test]
+    fn attached_replicas_are_read_from_info() {
+        let info = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\nmin_slaves_good_slaves:1\r\n\
+            slave0:ip=10.0.0.2,port=6379,state=online,offset=14,lag=0\r\n\
+            slave1:ip=fd00::3,port=6380,state=wait_bgsave,offset=0,lag=1\r\n\
+            slave2:ip=10.0.0.4,port=6379,state=online,offset=9,lag=7,type=replica\r\n\
+            slave_read_repl_offset:3\r\nmaster_replid:abc\r\naof_enabled:1\r\n";
+        let read = ServerInfo::read(info);
+        let replicas: Vec<(&str, bool)> =
+            read.replicas.iter().map(|replica| (replica.address.as_str(), replica.is_behind)).collect();
+        assert_eq!(replicas, [("10.0.0.2:6379", false), ("10.0.0.4:6379", true), ("fd00::3:6380", true)]);
+        assert_eq!((read.good_replicas, read.has_aof), (Some(1), Some(true)));
     }
 }

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::dial::{Address, STABLE_AFTER, check_master, reconnect_backoff};
+use super::dial::{Address, STABLE_AFTER, reconnect_backoff};
 use super::fault::LinkFault;
 use super::sentinel::Sentinels;
 use super::state::{MasterConnection, SharedState};
@@ -105,8 +105,8 @@ async fn monitor(shared: &SharedState, locator: &mut MasterLocator, master: &Mas
         drop(timeout(CHECK_INTERVAL, shared.check_requested()).await);
         // Both at the same time: when the master stops answering, the Sentinels are likely to name another
         // one.
-        let checked =
-            tokio::try_join!(check_sentinels(shared, locator, master), check_master(&master.connection));
+        let is_master = shared.dialer.check_master(&master.connection, &master.address);
+        let checked = tokio::try_join!(check_sentinels(shared, locator, master), is_master);
         if let Err(fault) = checked {
             return fault;
         }

@@ -1,20 +1,21 @@
 //! Opening a connection to one server, and checking that the server is a master.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind,
+    TlsCertificates, Value,
 };
 use tokio::time::timeout;
 
 use super::super::error::StoreError;
-use super::fault::LinkFault;
+use super::fault::{ConnectionAction, LinkFault};
 use super::transport::{LinkConnection, Transport};
 use super::url::{HostPort, RedisLogin, RedisTls, RedisUrl};
 use crate::backoff::Backoff;
@@ -53,6 +54,7 @@ pub(super) struct RedisDialer {
     login: RedisLogin,
     sentinel_login: RedisLogin,
     db: u32,
+    has_sentinels: bool,
     connect_timeout: Duration,
     /// Replaces the network if present.
     pub(super) transport: Option<Arc<dyn Transport>>,
@@ -69,6 +71,7 @@ impl RedisDialer {
             login: url.login.clone(),
             sentinel_login: url.sentinel_login.clone(),
             db: url.db,
+            has_sentinels: url.has_sentinels(),
             connect_timeout,
             transport,
         }
@@ -87,7 +90,7 @@ impl RedisDialer {
                 LinkConnection::Redis(self.connect(&client, address, response_timeout).await?)
             }
         };
-        match timeout(self.connect_timeout, check_master(&connection)).await {
+        match timeout(self.connect_timeout, self.check_master(&connection, address)).await {
             Ok(checked) => checked.map(|()| connection),
             Err(_) => Err(self.no_answer_to_role(address)),
         }
@@ -121,23 +124,23 @@ impl RedisDialer {
     pub(super) fn pool_manager(
         &self,
         address: &Address,
-        authority: Option<Vec<u8>>,
+        tls: TlsFiles,
         response_timeout: Duration,
     ) -> Result<deadpool_redis::Manager, LinkFault> {
-        let info = self.connection_info(address, &self.login, self.db, authority)?;
+        let info = self.connection_info(address, &self.login, self.db, tls)?;
         deadpool_redis::Manager::new_with_config(info, self.connection_config(response_timeout))
             .map_err(|error| LinkFault::of("connect", &error))
     }
 
-    /// Reads the certificate authority that the URL names, in PEM; `None` if the system's authorities are
-    /// trusted.
+    /// Reads the files that the URL names for TLS.
     ///
     /// To be called for every new connection: certificates are replaced while processes run.
-    pub(super) async fn read_authority(&self) -> Result<Option<Vec<u8>>, LinkFault> {
-        let Some(path) = self.tls.as_ref().and_then(|tls| tls.ca.as_ref()) else { return Ok(None) };
-        tokio::fs::read(path).await.map(Some).map_err(|error| {
-            let why = format!("the certificate authority {} cannot be read: {error}", path.display());
-            LinkFault::lost("connect", why)
+    pub(super) async fn read_tls_files(&self) -> Result<TlsFiles, LinkFault> {
+        let Some(tls) = &self.tls else { return Ok(TlsFiles::default()) };
+        Ok(TlsFiles {
+            authority: read_pem("certificate authority", tls.ca.as_deref()).await?,
+            certificate: read_pem("client certificate", tls.cert.as_deref()).await?,
+            key: read_pem("key of the client certificate", tls.key.as_deref()).await?,
         })
     }
 
@@ -148,7 +151,8 @@ impl RedisDialer {
         }
         let mut fault = LinkFault::of("connect", error);
         if let StoreError::Unreachable { why, .. } = &mut fault.error {
-            *why = without_error_numbers(&format!("{address}: {error}"));
+            let hint = tls_hint(self.tls.as_ref(), &error.to_string());
+            *why = without_error_numbers(&format!("{address}: {error}{hint}"));
         }
         fault
     }
@@ -186,14 +190,14 @@ impl RedisDialer {
     }
 
     async fn redis_client(&self, address: &Address) -> Result<Client, LinkFault> {
-        let authority = self.read_authority().await?;
-        let info = self.connection_info(address, &self.login, self.db, authority)?;
+        let tls = self.read_tls_files().await?;
+        let info = self.connection_info(address, &self.login, self.db, tls)?;
         Client::open(info).map_err(|error| LinkFault::of("connect", &error))
     }
 
     async fn sentinel_client(&self, address: &Address) -> Result<Client, LinkFault> {
-        let authority = self.read_authority().await?;
-        let info = self.connection_info(address, &self.sentinel_login, 0, authority)?;
+        let tls = self.read_tls_files().await?;
+        let info = self.connection_info(address, &self.sentinel_login, 0, tls)?;
         Client::open(info).map_err(|error| LinkFault::of("connect", &error))
     }
 
@@ -202,7 +206,7 @@ impl RedisDialer {
         address: &Address,
         login: &RedisLogin,
         db: u32,
-        authority: Option<Vec<u8>>,
+        tls: TlsFiles,
     ) -> Result<ConnectionInfo, LinkFault> {
         let mut settings = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP2)
@@ -219,19 +223,22 @@ impl RedisDialer {
             (Address::Tcp(at), None) => ConnectionAddr::Tcp(at.host.clone(), at.port),
             (Address::Tcp(at), Some(_)) => tls_address(at),
         };
-        let with_authority = |info: ConnectionInfo| match authority {
-            // Only a client can attach the certificate to an address.
-            Some(pem) => {
-                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-                let client = Client::build_with_tls(info, certificates)?;
-                Ok(client.get_connection_info().clone())
+        let with_files = |info: ConnectionInfo| {
+            if tls == TlsFiles::default() {
+                return Ok(info);
             }
-            None => Ok(info),
+            let TlsFiles { authority, certificate, key } = tls;
+            let client_tls = certificate
+                .zip(key)
+                .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+            // Only a client can attach certificates to an address.
+            let client = Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: authority })?;
+            Ok(client.get_connection_info().clone())
         };
         address
             .into_connection_info()
             .map(|info| info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))
-            .and_then(with_authority)
+            .and_then(with_files)
             .map_err(|error| LinkFault::of("connect", &error))
     }
 }
@@ -256,27 +263,123 @@ fn tcp_settings() -> TcpSettings {
         .set_user_timeout(Duration::from_secs(20))
 }
 
-/// Checks that the server serves commands and is a master. Only PING fails with LOADING while the data is
-/// loaded.
-pub(super) async fn check_master(connection: &LinkConnection) -> Result<(), LinkFault> {
-    require_master(&mut connection.clone()).await.map_err(|error| LinkFault::of("ROLE", &error))
+/// The files that the URL names for TLS, in PEM. What is `None` is not named.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct TlsFiles {
+    /// The authority to trust instead of the system's.
+    authority: Option<Vec<u8>>,
+    certificate: Option<Vec<u8>>,
+    key: Option<Vec<u8>>,
 }
 
-/// See [`check_master`]. The error for a replica is the same READONLY that the server would answer to a
-/// write.
+async fn read_pem(what: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, LinkFault> {
+    let Some(path) = path else { return Ok(None) };
+    tokio::fs::read(path).await.map(Some).map_err(|error| {
+        LinkFault::lost("connect", format!("the {what} {} cannot be read: {error}", path.display()))
+    })
+}
+
+/// Returns what to try if the server speaks TLS and this process does not, or the other way round, or if the
+/// server asks for a certificate.
+fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
+    match tls {
+        None if has(&["Connection reset", "Broken pipe", "end of file", "eof", "broken pipe"]) => {
+            " (if this is a TLS port, write rediss:// in the Redis URL)"
+        }
+        Some(_) if has(&["InvalidContentType", "corrupt message"]) => {
+            " (if this port speaks no TLS, write redis:// in the Redis URL)"
+        }
+        Some(_) if has(&["CertificateRequired"]) => {
+            " (it asks for a client certificate: set `tls-auth-clients no` in redis.conf, or add \
+             ?cert=FILE&key=FILE to the Redis URL)"
+        }
+        _ => "",
+    }
+}
+
+/// What a server says that it is.
+enum ServerRole {
+    Master,
+    /// A replica, with the address of its master.
+    ReplicaOf(String),
+}
+
+impl RedisDialer {
+    /// Checks that the server serves commands and is a master. Only PING fails with LOADING while the data is
+    /// loaded.
+    pub(super) async fn check_master(
+        &self,
+        connection: &LinkConnection,
+        address: &Address,
+    ) -> Result<(), LinkFault> {
+        match ask_role(&mut connection.clone()).await {
+            Ok(ServerRole::Master) => Ok(()),
+            Ok(ServerRole::ReplicaOf(master)) => Err(self.replica(address, master)),
+            Err(error) => Err(LinkFault::of("ROLE", &error)),
+        }
+    }
+
+    fn replica(&self, address: &Address, master: String) -> LinkFault {
+        let advice = match self.has_sentinels {
+            true => {
+                "the Sentinels call it the master; if that lasts for longer than a failover, `kubeleet status` says \
+                 which of them watch a replica"
+                    .to_owned()
+            }
+            false => {
+                format!("name {master} in KUBELEET_REDIS_URL, or the Sentinels (redis+sentinel://…/mymaster)")
+            }
+        };
+        let error = StoreError::Replica { at: address.to_string(), master, advice };
+        LinkFault { error, action: ConnectionAction::NewMaster }
+    }
+}
+
+/// Fails unless the server serves commands and is a master. The error for a replica is the same READONLY that
+/// the server would answer to a write.
 pub(super) async fn require_master(connection: &mut impl ConnectionLike) -> RedisResult<()> {
-    let mut pipe = redis::pipe();
-    pipe.cmd("PING").ignore().cmd("ROLE");
-    let (role,): (Value,) = pipe.query_async(connection).await?;
-    let name = match &role {
-        Value::Array(parts) => parts.first(),
-        _ => None,
-    };
-    match name {
-        Some(Value::BulkString(name)) if name == b"master" => Ok(()),
-        _ => Err(RedisError::from((
+    match ask_role(connection).await? {
+        ServerRole::Master => Ok(()),
+        ServerRole::ReplicaOf(_) => Err(RedisError::from((
             ErrorKind::Server(ServerErrorKind::ReadOnly),
             "the server is a replica, not the master",
         ))),
+    }
+}
+
+async fn ask_role(connection: &mut impl ConnectionLike) -> RedisResult<ServerRole> {
+    let mut pipe = redis::pipe();
+    pipe.cmd("PING").ignore().cmd("ROLE");
+    let (role,): (Value,) = pipe.query_async(connection).await?;
+    let Value::Array(parts) = role else { return Ok(ServerRole::ReplicaOf("another".to_owned())) };
+    let text = |index: usize| match parts.get(index) {
+        Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
+        Some(Value::Int(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    match text(0).as_str() {
+        "master" => Ok(ServerRole::Master),
+        _ => Ok(ServerRole::ReplicaOf(format!("{}:{}", text(1), text(2)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_without_the_tls_of_the_server_gets_a_hint() {
+        let tls = RedisTls::default();
+        for (tls, error, hint) in [
+            (None, "Connection reset by peer (os error 104)", "write rediss://"),
+            (None, "Connection refused (os error 111)", ""),
+            (Some(&tls), "received corrupt message of type InvalidContentType", "write redis://"),
+            (Some(&tls), "received fatal alert: CertificateRequired", "tls-auth-clients no"),
+            (Some(&tls), "invalid peer certificate: UnknownIssuer", ""),
+        ] {
+            let said = tls_hint(tls, error);
+            assert!(said.contains(hint) && said.is_empty() == hint.is_empty(), "{error}: {said}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! WAIT covers what was written earlier *on the same connection*. Durable writes therefore use connections of
 //! their own, from a pool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,10 @@ use tokio::time::timeout;
 
 use super::super::error::StoreError;
 use super::super::scripts::Call;
+use super::super::server::attached_replicas;
 use super::Durability;
 use super::dedicated::DedicatedConnection;
-use super::dial::{Address, require_master};
+use super::dial::{Address, TlsFiles, require_master};
 use super::fault::{ConnectionAction, LinkFault};
 use super::replicas::ConfirmTarget;
 use super::state::{MasterConnection, SharedState};
@@ -36,8 +37,8 @@ pub(super) struct DurableWriter {
 struct MasterPool {
     pool: Pool,
     term: u64,
-    /// The certificate authority that new connections trust, in PEM. A new certificate gets a new pool.
-    authority: Option<Vec<u8>>,
+    /// The certificates of new connections. A new certificate gets a new pool.
+    tls: TlsFiles,
 }
 
 impl DurableWriter {
@@ -62,7 +63,11 @@ impl DurableWriter {
         let mut info = redis::cmd("INFO");
         info.arg("replication");
         let (value, also, info) = lease.connection.script_and_query::<Vec<u8>>(call, also, &info).await?;
-        let attached = info.map(|info| parse_attached_replicas(&String::from_utf8_lossy(&info)));
+        let attached = info.map(|info| {
+            let replicas = attached_replicas(&String::from_utf8_lossy(&info));
+            let behind = replicas.iter().filter(|replica| replica.is_behind).count();
+            (replicas.into_iter().map(|replica| replica.address).collect(), behind)
+        });
         Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
@@ -134,23 +139,23 @@ impl DurableWriter {
     }
 
     /// Returns the pool of connections to `master`. Replaces the current pool if it belongs to another
-    /// master, or if the certificate authority has changed on disk.
+    /// master, or if a certificate has changed on disk.
     async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
-        let authority = self.shared.dialer.read_authority().await;
+        let tls = self.shared.dialer.read_tls_files().await;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(current) = &*current {
             if current.term > master.term {
                 return Err(StoreError::NotMaster);
             }
             // Open connections stay in use while the file cannot be read.
-            let is_changed = authority.as_ref().is_ok_and(|authority| *authority != current.authority);
+            let is_changed = tls.as_ref().is_ok_and(|tls| *tls != current.tls);
             if current.term == master.term && !is_changed {
                 return Ok(current.pool.clone());
             }
         }
-        let authority = authority.map_err(|fault| fault.error)?;
-        let pool = self.new_pool(&master.address, authority.clone()).map_err(|fault| fault.error)?;
-        let replaced = current.replace(MasterPool { pool: pool.clone(), term: master.term, authority });
+        let tls = tls.map_err(|fault| fault.error)?;
+        let pool = self.new_pool(&master.address, tls.clone()).map_err(|fault| fault.error)?;
+        let replaced = current.replace(MasterPool { pool: pool.clone(), term: master.term, tls });
         if let Some(replaced) = replaced {
             // Writes that wait for one of its connections come back for one of the new pool.
             replaced.pool.close();
@@ -158,9 +163,9 @@ impl DurableWriter {
         Ok(pool)
     }
 
-    fn new_pool(&self, address: &Address, authority: Option<Vec<u8>>) -> Result<Pool, LinkFault> {
+    fn new_pool(&self, address: &Address, tls: TlsFiles) -> Result<Pool, LinkFault> {
         let SharedState { dialer, response_timeout, connect_timeout, .. } = &*self.shared;
-        let manager = dialer.pool_manager(address, authority, *response_timeout)?;
+        let manager = dialer.pool_manager(address, tls, *response_timeout)?;
         let timeouts = Timeouts {
             // The redis crate limits the time for a connection, and the hook below that for its check.
             create: None,
@@ -221,44 +226,5 @@ impl Drop for Checkout {
         if !self.connection.is_usable() {
             drop(deadpool_redis::Connection::take(pooled));
         }
-    }
-}
-
-/// A replica that has not acknowledged for longer does not confirm a write in time, in seconds. Redis draws
-/// the same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every
-/// second.
-const MAX_LAG: u64 = 3;
-
-/// Returns the replicas in the reply to `INFO replication`, named as the Sentinels name them:
-/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`. Also returns how many of them receive a
-/// full copy or lag, and so cannot confirm a write soon.
-fn parse_attached_replicas(info: &str) -> (BTreeSet<String>, usize) {
-    let read = |line: &str| {
-        let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;
-        let (ip, rest) = fields.split_once(",port=")?;
-        let fields: Vec<&str> = rest.split(',').map(str::trim).collect();
-        let value = |name: &str| fields.iter().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-        let lags = value("lag").and_then(|lag| lag.parse::<u64>().ok()).is_some_and(|lag| lag > MAX_LAG);
-        let is_behind = value("state").is_some_and(|state| state != "online") || lags;
-        Some((format!("{ip}:{}", fields.first()?), is_behind))
-    };
-    let replicas: BTreeMap<String, bool> = info.lines().filter_map(read).collect();
-    let behind = replicas.values().filter(|is_behind| **is_behind).count();
-    (replicas.into_keys().collect(), behind)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attached_replicas_are_read_from_info() {
-        let info = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n\
-            slave0:ip=10.0.0.2,port=6379,state=online,offset=14,lag=0\r\n\
-            slave1:ip=fd00::3,port=6380,state=wait_bgsave,offset=0,lag=1\r\n\
-            slave2:ip=10.0.0.4,port=6379,state=online,offset=9,lag=7\r\n\
-            slave_read_repl_offset:3\r\nmaster_replid:abc\r\n";
-        let expected = ["10.0.0.2:6379", "10.0.0.4:6379", "fd00::3:6380"].map(str::to_owned).into();
-        assert_eq!(parse_attached_replicas(info), (expected, 2));
     }
 }

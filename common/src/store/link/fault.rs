@@ -171,8 +171,8 @@ mod tests {
                 false,
             ),
             (format!("{old_script}-WRONGTYPE Operation against a key"), ConnectionAction::Keep, false),
-            ("NOAUTH Authentication required.".into(), ConnectionAction::Keep, false),
-            ("NOPERM this user has no permissions".into(), ConnectionAction::Keep, false),
+            ("NOAUTH Authentication required.".into(), ConnectionAction::Keep, true),
+            ("NOPERM this user has no permissions".into(), ConnectionAction::Keep, true),
             ("ERR unknown command 'FOO'".into(), ConnectionAction::Keep, false),
         ];
         for (line, action, transient) in table {

@@ -147,7 +147,7 @@ impl Hub {
                 fault = self.listen(shared, &master.address) => fault,
                 () = shared.term_ended(master.term) => LinkFault::not_master(),
             };
-            if fault.error.is_transient() || is_logged {
+            if !fault.error.needs_operator() || is_logged {
                 tracing::debug!(error = %fault.error, "subscription to Redis interrupted; retrying");
             } else {
                 tracing::warn!(

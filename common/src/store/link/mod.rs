@@ -18,6 +18,7 @@ mod fault;
 mod hub;
 mod replicas;
 mod sentinel;
+mod sentinel_report;
 mod state;
 mod transport;
 mod url;
@@ -29,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue, Pipeline, RedisError, Value};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -42,8 +43,11 @@ use durable::DurableWriter;
 use fault::{ConnectionAction, LinkFault};
 use hub::Hub;
 pub use hub::Subscription;
+use sentinel::Sentinels;
+pub use sentinel_report::{SentinelFacts, SentinelReport};
 use state::{MasterConnection, SharedState};
 pub use transport::{MessageHandler, RedisCommand, Transport, TransportConnection};
+use url::RedisEndpoint;
 pub use url::{RedisUrl, UrlError};
 
 /// The boundary of the store's failpoints: every script and command has one before it is sent and one after
@@ -115,6 +119,8 @@ struct LinkInner {
     url: RedisUrl,
     shared: Arc<SharedState>,
     durable: DurableWriter,
+    /// Connections to the Sentinels for [`Link::inspect_sentinels`]; `None` without Sentinels.
+    inspected_sentinels: Option<Mutex<Sentinels>>,
     hub: Arc<Hub>,
     connection_manager: OnceLock<AbortOnDropHandle<()>>,
     listener: OnceLock<AbortOnDropHandle<()>>,
@@ -140,11 +146,18 @@ impl Link {
         let dialer = RedisDialer::new(&url, connect_timeout, transport);
         let shared = Arc::new(SharedState::new(dialer, response_timeout, connect_timeout));
         let durable = DurableWriter::new(shared.clone());
+        let inspected_sentinels = match &url.endpoint {
+            RedisEndpoint::Sentinel { peers, name } => {
+                Some(Mutex::new(Sentinels::new(name.clone(), peers.clone())))
+            }
+            RedisEndpoint::Tcp(_) | RedisEndpoint::Unix(_) => None,
+        };
         Self {
             inner: Arc::new(LinkInner {
                 url,
                 shared,
                 durable,
+                inspected_sentinels,
                 hub,
                 connection_manager: OnceLock::new(),
                 listener: OnceLock::new(),
@@ -275,6 +288,14 @@ impl Link {
     ) -> Result<(Value, Option<Value>, Durability), StoreError> {
         self.ensure_started();
         self.inner.durable.run(call, also, wait).await
+    }
+
+    /// Asks each Sentinel what it knows, within some seconds. Empty without Sentinels.
+    pub(crate) async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
+        match &self.inner.inspected_sentinels {
+            Some(sentinels) => sentinels.lock().await.inspect(&self.inner.shared.dialer).await,
+            None => Vec::new(),
+        }
     }
 
     /// Returns whether the link is connected, now and as it changes.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -12,6 +13,7 @@ use super::super::error::StoreError;
 use super::dial::RedisDialer;
 use super::fault::LinkFault;
 use super::replicas::SentinelView;
+use super::sentinel_report::{SentinelReport, parse_facts};
 use super::url::HostPort;
 
 /// How long to wait for the answers of more than half of the Sentinels.
@@ -80,6 +82,12 @@ impl Sentinels {
         self.epoch = newest.epoch;
         Ok((newest.master.clone(), combine(&newest.master, &answers, needed)))
     }
+
+    /// Asks every Sentinel what it knows, for people. Ends within some seconds.
+    pub(super) async fn inspect(&mut self, dialer: &RedisDialer) -> Vec<SentinelReport> {
+        let name = &self.name;
+        join_all(self.peers.iter_mut().map(|peer| peer.inspect(dialer, name))).await
+    }
 }
 
 /// Combines the answers of the Sentinels that name this master.
@@ -122,6 +130,30 @@ fn no_master(failures: Vec<LinkFault>) -> LinkFault {
 
 impl SentinelPeer {
     async fn ask(&mut self, dialer: &RedisDialer, name: &str) -> Result<SentinelAnswer, LinkFault> {
+        let questions = ["get-master-addr-by-name", "master", "replicas"];
+        let [address, fields, replicas] = self.query(dialer, name, questions).await?;
+        parse_answer(address, fields, replicas).ok_or_else(|| self.malformed())
+    }
+
+    async fn inspect(&mut self, dialer: &RedisDialer, name: &str) -> SentinelReport {
+        let answers = self.query(dialer, name, ["master", "replicas", "sentinels"]).await;
+        let facts = answers.and_then(|[master, replicas, others]| {
+            parse_facts(master, replicas, others).ok_or_else(|| self.malformed())
+        });
+        let reason = |fault: LinkFault| match fault.error {
+            StoreError::Unreachable { why, .. } => why,
+            other => other.to_string(),
+        };
+        SentinelReport { at: self.at.to_string(), facts: facts.map_err(reason) }
+    }
+
+    /// Asks `SENTINEL <question> <name>` for each question.
+    async fn query(
+        &mut self,
+        dialer: &RedisDialer,
+        name: &str,
+        questions: [&str; 3],
+    ) -> Result<[Value; 3], LinkFault> {
         let mut connection = match &self.connection {
             Some(connection) => connection.clone(),
             None => {
@@ -130,18 +162,20 @@ impl SentinelPeer {
             }
         };
         let mut pipe = redis::pipe();
-        pipe.cmd("SENTINEL").arg("get-master-addr-by-name").arg(name);
-        pipe.cmd("SENTINEL").arg("master").arg(name);
-        pipe.cmd("SENTINEL").arg("replicas").arg(name);
+        for question in questions {
+            pipe.cmd("SENTINEL").arg(question).arg(name);
+        }
         match pipe.query_async::<(Value, Value, Value)>(&mut connection).await {
-            Ok((address, fields, replicas)) => parse_answer(address, fields, replicas).ok_or_else(|| {
-                LinkFault::lost("SENTINEL", format!("the answer of the Sentinel {} is malformed", self.at))
-            }),
+            Ok((first, second, third)) => Ok([first, second, third]),
             Err(error) => {
                 self.connection = None;
                 Err(self.fault(name, &error))
             }
         }
+    }
+
+    fn malformed(&self) -> LinkFault {
+        LinkFault::lost("SENTINEL", format!("the answer of the Sentinel {} is malformed", self.at))
     }
 
     fn fault(&self, name: &str, error: &redis::RedisError) -> LinkFault {

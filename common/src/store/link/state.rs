@@ -84,7 +84,7 @@ impl SharedState {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| match &state.status {
             MasterStatus::Connected(_) => true,
-            MasterStatus::Disconnected { error, .. } => !error.is_transient(),
+            MasterStatus::Disconnected { error, .. } => error.needs_operator(),
         });
         // After a timeout as well, the state at this moment decides.
         drop(timeout(self.connect_timeout, settled).await);
@@ -152,7 +152,7 @@ impl SharedState {
     pub(super) fn record_connect_failure(&self, new: StoreError) {
         self.state.send_modify(|state| {
             let MasterStatus::Disconnected { since, error, is_logged } = &mut state.status else { return };
-            if *is_logged && (new.is_transient() || !error.is_transient()) {
+            if *is_logged && (!new.needs_operator() || error.needs_operator()) {
                 tracing::debug!(error = %new, "Redis is still unavailable");
             } else {
                 tracing::warn!(error = %new, "Redis is unavailable; retrying");
@@ -244,6 +244,8 @@ fn not_sent(what: &str, error: &StoreError) -> StoreError {
             format!("it did not answer {earlier} and does not answer now")
         }
         StoreError::NotMaster
+        | StoreError::Replica { .. }
+        | StoreError::WritesPaused { .. }
         | StoreError::Refused(_)
         | StoreError::WrongType { .. }
         | StoreError::Corrupt { .. } => return error.clone(),

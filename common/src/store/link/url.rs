@@ -5,9 +5,9 @@
 //! redis+sentinel://[user:pass@]h1[:p],h2[:p]/mymaster[/db]              rediss+sentinel://…
 //! unix:///path/to/redis.sock
 //! ```
-//! Options after `?`: `ca` (a PEM file with the authority to trust instead of the system's), `sentinel_user`,
-//! `sentinel_password`, and for `unix://` also `db`. Characters with a meaning in a URL must be escaped as
-//! `%xx`.
+//! Options after `?`: `ca` (a PEM file with the authority to trust instead of the system's), `cert` and `key`
+//! (PEM files with a client certificate), `sentinel_user`, `sentinel_password`, and for `unix://` also `db`.
+//! Characters with a meaning in a URL must be escaped as `%xx`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -66,6 +66,10 @@ pub(super) enum RedisEndpoint {
 pub(super) struct RedisTls {
     /// PEM file with the certificate authority to trust; `None` for the system's authorities.
     pub(super) ca: Option<PathBuf>,
+    /// PEM file with the certificate that this process shows to servers which ask for one.
+    pub(super) cert: Option<PathBuf>,
+    /// PEM file with the key of that certificate.
+    pub(super) key: Option<PathBuf>,
 }
 
 /// A TCP address with a host name or an IP address.
@@ -130,20 +134,17 @@ impl FromStr for RedisUrl {
         if !is_sentinel && query.sentinel_login != RedisLogin::default() {
             return Err(bad("has a login for Sentinels but names no sentinels (redis+sentinel://)"));
         }
-        if !tls && query.ca.is_some() {
-            return Err(bad("has a certificate authority but does not use TLS (rediss://)"));
+        if !tls && query.tls != RedisTls::default() {
+            return Err(bad("has certificates (ca, cert, key) but does not use TLS (rediss://)"));
+        }
+        if query.tls.cert.is_some() != query.tls.key.is_some() {
+            return Err(bad("has one of cert and key, which belong together"));
         }
         let db = match (db, query.db) {
             (Some(_), Some(_)) => return Err(bad("has the database twice")),
             (one, other) => one.or(other).unwrap_or(0),
         };
-        Ok(Self {
-            endpoint,
-            login,
-            sentinel_login: query.sentinel_login,
-            db,
-            tls: tls.then_some(RedisTls { ca: query.ca }),
-        })
+        Ok(Self { endpoint, login, sentinel_login: query.sentinel_login, db, tls: tls.then_some(query.tls) })
     }
 }
 
@@ -221,7 +222,7 @@ fn parse_host(text: &str, default_port: u16) -> Result<HostPort, UrlError> {
 
 #[derive(Default)]
 struct Query {
-    ca: Option<PathBuf>,
+    tls: RedisTls,
     db: Option<u32>,
     sentinel_login: RedisLogin,
 }
@@ -233,7 +234,9 @@ impl Query {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decode(value)?;
             match key {
-                "ca" => query.ca = Some(PathBuf::from(value)),
+                "ca" => query.tls.ca = Some(PathBuf::from(value)),
+                "cert" => query.tls.cert = Some(PathBuf::from(value)),
+                "key" => query.tls.key = Some(PathBuf::from(value)),
                 "db" => query.db = parse_db(&value)?,
                 "sentinel_user" => query.sentinel_login.user = Some(value),
                 "sentinel_password" => query.sentinel_login.password = Some(value),
@@ -293,8 +296,9 @@ impl fmt::Display for RedisUrl {
             RedisEndpoint::Unix(path) => write!(f, "{}?db={}", encode(&path.to_string_lossy()), self.db)?,
         }
         let mut options = Vec::new();
-        if let Some(ca) = self.tls.as_ref().and_then(|tls| tls.ca.as_ref()) {
-            options.push(format!("ca={}", encode(&ca.to_string_lossy())));
+        let tls = self.tls.clone().unwrap_or_default();
+        for (name, file) in [("ca", tls.ca), ("cert", tls.cert), ("key", tls.key)] {
+            options.extend(file.map(|file| format!("{name}={}", encode(&file.to_string_lossy()))));
         }
         if let Some(user) = &self.sentinel_login.user {
             options.push(format!("sentinel_user={}", encode(user)));
@@ -329,6 +333,7 @@ mod tests {
             ("redis://kube:se@cret@host/1", "redis://kube:***@host:6379/1"),
             ("redis://[::1]:6380", "redis://[::1]:6380/0"),
             ("rediss://host?ca=/etc/ca.pem", "rediss://host:6379/0?ca=/etc/ca.pem"),
+            ("rediss://host?key=/k.pem&cert=/c.pem", "rediss://host:6379/0?cert=/c.pem&key=/k.pem"),
             ("redis+sentinel://a,b:1,[::2]/mymaster", "redis+sentinel://a:26379,b:1,[::2]:26379/mymaster/0"),
             (
                 "rediss+sentinel://u:secret@a/m/4?sentinel_user=s&sentinel_password=secret",
@@ -375,6 +380,8 @@ mod tests {
             ("redis://:sec?ret@host", "%3F"),
             ("redis://:sec%ffret@host", "UTF-8"),
             ("redis://host?ca=/x", "TLS"),
+            ("redis://host?cert=/x&key=/y", "TLS"),
+            ("rediss://host?cert=/x", "belong together"),
             ("redis://host?sentinel_password=secret", "sentinels"),
             ("redis://host/1?db=2", "twice"),
             ("redis+sentinel://a,b", "no name"),

@@ -338,7 +338,7 @@ scripts! {
         args: [service, failure],
     }
     lease {
-        run_by: [Proxy, Scheduler],
+        run_by: [Api, Proxy, Scheduler],
         at_maxmemory: Allowed,
         keys: [lease_key],
         args: [caller, period_ms],

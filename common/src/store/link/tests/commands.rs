@@ -78,7 +78,7 @@ async fn a_wrong_password_fails_at_once_and_is_not_shown() {
         let link = link(&format!("redis://{login}127.0.0.1:{}", server.port()));
         let error = set(&link, "a", "b").await.unwrap_err();
         assert!(matches!(&error, StoreError::Refused(text) if text.starts_with(code)), "{error:?}");
-        assert!(!error.is_transient());
+        assert!(error.needs_operator());
         assert!(!format!("{error:?} {error} {link:?}").contains("wrong@"));
     }
     set(&link(&format!("redis://:right@127.0.0.1:{}", server.port())), "a", "b").await.unwrap();

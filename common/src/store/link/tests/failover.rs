@@ -26,8 +26,14 @@ async fn a_demoted_master_gets_no_writes_and_is_given_up() {
     });
     assert_eq!(popped, Err(StoreError::NotMaster));
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-    assert_eq!(set(&link, "a", "2").await, Err(StoreError::NotMaster));
-    assert!(matches!(link.dedicated(Duration::from_secs(7)).await, Err(StoreError::NotMaster)));
+    let names_the_master = |error: &StoreError| {
+        let master = format!("is a replica of 127.0.0.1:{} and takes no writes: name", other.port());
+        *error == StoreError::NotMaster || error.to_string().contains(&master)
+    };
+    let refused = set(&link, "a", "2").await.unwrap_err();
+    assert!(names_the_master(&refused), "{refused}");
+    let refused = link.dedicated(Duration::from_secs(7)).await.map(drop).unwrap_err();
+    assert!(names_the_master(&refused), "{refused}");
     server.promote().await;
     eventually_set(&link, "a", "3").await;
 }
@@ -38,8 +44,16 @@ async fn a_replica_is_never_used_as_the_master() {
     let (server, other) = (Redis::start().await, Redis::start().await);
     server.replicate_from(&other).await;
     let link = link(&server.url());
-    let read = link.query::<Value>(redis::cmd("GET").arg("a")).await;
-    assert_eq!(read, Err(StoreError::NotMaster));
+    let refused = link.query::<Value>(redis::cmd("GET").arg("a")).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "the Redis at 127.0.0.1:{} is a replica of 127.0.0.1:{master} and takes no writes: name 127.0.0.1:{master} \
+             in KUBELEET_REDIS_URL, or the Sentinels (redis+sentinel://…/mymaster)",
+            server.port(),
+            master = other.port()
+        )
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,196 @@
+//! Whether Redis takes writes, and whether it would survive its next fault: asked again and again, and passed
+//! on to readiness, status and metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::store::{ProbeReport, Redundancy, SentinelReport, Store, WriteProbe};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How often the background task looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The result of a write is passed on for this time.
+const PROBE_MAX_AGE: Duration = Duration::from_millis(500);
+/// What the Sentinels said is passed on for this time.
+const SENTINELS_MAX_AGE: Duration = Duration::from_secs(4);
+/// A replica that was attached is missed for this time where there are no Sentinels to remember it. Who takes
+/// one away on purpose need not look at it for ever.
+const REMEMBER_REPLICA: Duration = Duration::from_secs(3600);
+
+/// Looks at Redis for all who want to know how it is.
+pub(crate) struct RedisWatch {
+    store: Store,
+    probe: WriteProbe,
+    /// Held while Redis is asked: all others wait for that answer.
+    latest: Mutex<Option<(Instant, Arc<ProbeReport>)>>,
+    /// Held while the Sentinels are asked.
+    sentinels: Mutex<Option<(Instant, Arc<Vec<SentinelReport>>)>>,
+    history: SyncMutex<History>,
+}
+
+/// What is remembered from one look to the next.
+#[derive(Default)]
+struct History {
+    /// Since when Redis takes no writes.
+    outage_since: Option<Instant>,
+    /// The replicas that were attached, and when last.
+    replicas: BTreeMap<String, Instant>,
+}
+
+/// Redis takes no writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WriteOutage {
+    /// One of [`common::store::CAUSES`].
+    pub(crate) cause: &'static str,
+    /// Why, and what to do.
+    pub(crate) text: String,
+    /// How long it lasts.
+    pub(crate) lasts: Duration,
+}
+
+/// How Redis is.
+#[derive(Debug, Clone)]
+pub(crate) struct RedisCondition {
+    /// Why it takes no writes, if it does not.
+    pub(crate) outage: Option<WriteOutage>,
+    /// Product and version of the server; empty if unknown.
+    pub(crate) product: String,
+    /// Replicas and Sentinels.
+    pub(crate) redundancy: Redundancy,
+    /// Whether Redis had an append-only file and has none now.
+    pub(crate) has_lost_aof: bool,
+}
+
+impl RedisWatch {
+    pub(crate) fn new(store: Store) -> Self {
+        let probe = store.write_probe(&uuid::Uuid::new_v4().simple().to_string());
+        Self {
+            store,
+            probe,
+            latest: Mutex::default(),
+            sentinels: Mutex::default(),
+            history: SyncMutex::default(),
+        }
+    }
+
+    /// Looks regularly until `shutdown`, so that the log says when Redis takes no writes although no client
+    /// asks.
+    pub(crate) async fn run(&self, shutdown: CancellationToken) {
+        let look = async {
+            loop {
+                self.condition().await;
+                tokio::time::sleep(INTERVAL).await;
+            }
+        };
+        shutdown.run_until_cancelled(look).await;
+    }
+
+    /// Returns why Redis takes no writes; `None` if it does.
+    pub(crate) async fn outage(&self) -> Option<WriteOutage> {
+        let report = self.probe().await;
+        // What the Sentinels say only names the replicas that are away: no probe of this process waits for
+        // it.
+        let known = self.sentinels.try_lock().ok().and_then(|latest| Some(latest.as_ref()?.1.clone()));
+        self.condition_of(&report, &known.unwrap_or_default()).outage
+    }
+
+    /// Returns how Redis is.
+    pub(crate) async fn condition(&self) -> RedisCondition {
+        let (report, sentinels) = tokio::join!(self.probe(), self.sentinels());
+        self.condition_of(&report, &sentinels)
+    }
+
+    async fn probe(&self) -> Arc<ProbeReport> {
+        let mut latest = self.latest.lock().await;
+        if let Some((at, report)) = &*latest
+            && at.elapsed() < PROBE_MAX_AGE
+        {
+            return report.clone();
+        }
+        let report = Arc::new(self.probe.run().await);
+        *latest = Some((Instant::now(), report.clone()));
+        self.note(&report);
+        report
+    }
+
+    async fn sentinels(&self) -> Arc<Vec<SentinelReport>> {
+        let mut latest = self.sentinels.lock().await;
+        if let Some((at, reports)) = &*latest
+            && at.elapsed() < SENTINELS_MAX_AGE
+        {
+            return reports.clone();
+        }
+        let reports = Arc::new(self.store.inspect_sentinels().await);
+        *latest = Some((Instant::now(), reports.clone()));
+        reports
+    }
+
+    /// Remembers a look, and logs when an outage of writes begins or ends.
+    fn note(&self, report: &ProbeReport) {
+        let (mut history, now) = (self.history(), Instant::now());
+        history.replicas.retain(|_, last_seen| now.duration_since(*last_seen) < REMEMBER_REPLICA);
+        let attached = report.server.iter().flat_map(|server| &server.replicas);
+        history.replicas.extend(attached.map(|replica| (replica.address.clone(), now)));
+        match (&report.writes, history.outage_since) {
+            (Err(error), None) => {
+                tracing::error!(%error, "Redis takes no writes; nothing starts or moves until it does");
+                history.outage_since = Some(now);
+            }
+            (Ok(()), Some(since)) => {
+                let seconds = now.duration_since(since).as_secs();
+                tracing::warn!("Redis takes writes again after {seconds} s");
+                history.outage_since = None;
+            }
+            (Ok(()), None) | (Err(_), Some(_)) => {}
+        }
+    }
+
+    fn condition_of(&self, report: &ProbeReport, sentinels: &[SentinelReport]) -> RedisCondition {
+        let history = self.history();
+        let remembered: BTreeSet<String> = history.replicas.keys().cloned().collect();
+        let redundancy = Redundancy::of(report.server.as_ref(), report.min_replicas, sentinels, &remembered);
+        let outage = report.writes.as_ref().err().map(|error| {
+            let cause = error.cause().unwrap_or("other");
+            let missing: Vec<&str> = redundancy.missing().collect();
+            let away = match (cause, missing.is_empty()) {
+                ("noreplicas", false) => format!("; away or too far behind: {}", missing.join(", ")),
+                _ => String::new(),
+            };
+            let lasts = history.outage_since.map(|since| since.elapsed()).unwrap_or_default();
+            WriteOutage { cause, text: format!("{error}{away}"), lasts }
+        });
+        let product = report.server.as_ref().map(|server| server.product.clone()).unwrap_or_default();
+        RedisCondition { outage, product, redundancy, has_lost_aof: report.has_lost_aof }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RedisCondition {
+    /// Returns what an operator should look at, one sentence each. The outage of writes is first.
+    pub(crate) fn problems(&self, fence_after: Duration) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Some(WriteOutage { text, lasts, .. }) = &self.outage {
+            problems.push(format!(
+                "Redis takes no writes, since {} s: {text}. Nothing starts or moves, the states of pods and nodes below \
+                 are those of before; pods with `on_disconnect: stop` stop after {} s, all others run on",
+                lasts.as_secs(),
+                fence_after.as_secs()
+            ));
+        }
+        problems.extend(self.redundancy.concerns.iter().cloned());
+        if self.has_lost_aof {
+            problems.push(
+                "the append-only file of Redis was switched off: a restart loses what is written from now on; \
+                 `CONFIG SET appendonly yes`, or `HDEL meta appendonly` if that is meant"
+                    .to_owned(),
+            );
+        }
+        problems
+    }
+}
