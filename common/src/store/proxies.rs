@@ -32,4 +32,17 @@ impl Store {
         pipe.cmd("PUBLISH").arg(channel::PROXIES).arg("").ignore();
         self.link.pipeline(&pipe).await
     }
+
+    /// Forgets the proxies of these nodes: the others take no connections from them any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn forget_proxies(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let mut forget = cmd("HDEL");
+        forget.arg(keys::PROXIES).arg(nodes.iter().map(NodeName::as_str).collect::<Vec<_>>());
+        self.link.query(&forget).await
+    }
 }

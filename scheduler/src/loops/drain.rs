@@ -3,10 +3,14 @@
 //! Restores invariant 4: the payloads in the queues of a node that was declared dead return to `sq` once,
 //! however many schedulers drain it. Checks all dead nodes, not only new ones: payloads can be pushed to a
 //! node that died long ago, and a scheduler can die while it drains.
+//!
+//! The proxy of a host that has been dead for long is forgotten as well: the machine may be stolen, and it
+//! has the key. A host that is back announces its proxy again by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::RedisMillis;
 use common::control_loop::{Loop, Next};
 use common::ids::NodeName;
 use common::node::{Node, NodeState};
@@ -17,12 +21,16 @@ use crate::SchedulerContext;
 
 /// The number of scripts, of a hundred pods each, before the next node gets its turn.
 const MAX_SCRIPTS_PER_NODE: usize = 1000;
+/// The proxy of a node that was silent for this many times the time after which it is dead is forgotten: by
+/// default for half an hour.
+const FORGET_PROXY_AFTER: u32 = 90;
 /// The number of nodes whose queue lengths are read at a time.
 const PAGE_SIZE: usize = 500;
 
 pub(crate) struct DrainLoop {
     store: Store,
     interval: Duration,
+    forget_proxy_after: Duration,
     node_died: Arc<Notify>,
     /// The nodes that could not be drained in the last step. Each is logged once.
     failing: Vec<NodeName>,
@@ -55,6 +63,10 @@ impl Loop for DrainLoop {
             }
         }
         self.failing = failing;
+        if !dead.is_empty() {
+            let now = self.store.redis_now().await?;
+            self.store.forget_proxies(&silent_for(&dead, now, self.forget_proxy_after)).await?;
+        }
         Ok(Next::Rest)
     }
 
@@ -65,11 +77,18 @@ impl Loop for DrainLoop {
     }
 }
 
+/// Returns the nodes whose last heartbeat is longer ago than `time`.
+fn silent_for(nodes: &[Node], now: RedisMillis, time: Duration) -> Vec<NodeName> {
+    let is_silent = |node: &&Node| u128::from(now.saturating_sub(node.beat)) > time.as_millis();
+    nodes.iter().filter(is_silent).map(|node| node.name.clone()).collect()
+}
+
 impl DrainLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self {
             store: context.store.clone(),
             interval: context.timings.drain_interval,
+            forget_proxy_after: context.timings.dead_after * FORGET_PROXY_AFTER,
             node_died: Arc::clone(&context.node_died),
             failing: Vec::new(),
         }

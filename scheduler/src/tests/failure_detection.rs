@@ -64,6 +64,30 @@ async fn two_schedulers_move_the_pods_of_a_dead_node_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_proxy_of_a_node_that_has_been_dead_for_long_is_forgotten() {
+    need_redis!();
+    let cluster = Cluster::new(fast_failure_detection());
+    let (node, lives) = (cluster.node("w1", 10).await, cluster.node("w2", 10).await);
+    let names = [node.name.clone(), lives.name.clone()];
+    cluster.store.announce_proxy(&names, "10.0.0.1:7079 ab").await.unwrap();
+    let _scheduler = cluster.scheduler();
+    let known = async || {
+        let proxies = cluster.store.proxies().await.unwrap();
+        proxies.into_iter().map(|(name, _)| name.to_string()).collect::<std::collections::BTreeSet<_>>()
+    };
+    node.fall_silent();
+    death_of(&cluster, &node.name).await;
+    assert_eq!(known().await.len(), 2, "it may come back");
+    let an_hour_ago = cluster.store.redis_now().await.unwrap() - 3_600_000;
+    let () = cluster.server.cli(&["HSET", "node:w1", "beat", &an_hour_ago.to_string()]).await;
+    eventually("only the proxy of the node that lives is known", async || {
+        let known = known().await;
+        if known.iter().eq(["w2"]) { Ok(()) } else { Err(format!("{known:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
     need_redis!();
     let cluster = Cluster::new(fast_failure_detection());
