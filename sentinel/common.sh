@@ -52,3 +52,27 @@ master() {
     [ "$votes" -lt 2 ] || echo "$address"
   done
 }
+
+# What a Redis says that it is: its own address if it is a master, that of its master if it is a replica, and
+# nothing when it does not answer.
+master_of() {
+  cli sentinel -h "$1" -p 6379 ROLE 2>/dev/null | {
+    read -r role || exit 0
+    read -r address || exit 0
+    case "$role" in
+      master) echo "$1" ;;
+      slave) echo "$address" ;;
+    esac
+  }
+}
+
+# The master according to the Redis servers themselves: the one that most of them name. Nothing when none
+# answers, as at the very first start.
+master_by_role() {
+  for redis in ${REDISES:-$FIRST_MASTER}; do
+    master_of "$redis"
+  done | sort | uniq -c | sort -rn | sed -n '1s/^ *[0-9]* *//p'
+}
+
+# One field of what this Sentinel knows of the master.
+watched() { cli sentinel -h 127.0.0.1 -p 26379 SENTINEL MASTER mymaster | sed -n "/^$1\$/{n;p;}"; }

@@ -104,3 +104,23 @@ fn each_worker_of_the_stack_has_a_volume_for_its_lease_and_one_for_what_it_saves
         }
     }
 }
+
+/// A Sentinel that forgot its master followed FIRST_MASTER, a replica by then, for ever.
+#[test]
+fn a_sentinel_that_has_forgotten_its_master_asks_the_servers_for_their_roles() {
+    let ask = |servers: &str| {
+        let script = format!(
+            r#". sentinel/common.sh
+            cli() {{ case "$3" in a) printf 'slave\nb\n6379\n' ;; b) printf 'master\n0\n' ;; *) return 1 ;; esac }}
+            {servers} master_by_role"#
+        );
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let asked =
+            std::process::Command::new("sh").args(["-euc", &script]).current_dir(root).output().unwrap();
+        String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(ask("REDISES='a b c'"), "b");
+    assert_eq!(ask("FIRST_MASTER=a"), "b", "the replica names its master");
+    assert_eq!(ask("FIRST_MASTER=c"), "", "at the very first start none answers");
+    assert!(read("sentinel/start-sentinel").contains("|| master=$(master_by_role)"));
+}
