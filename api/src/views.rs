@@ -81,6 +81,7 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
         fenceable: node.kind == NodeKind::Kubeleet,
         engine_problem: node.engine_problem,
         disk_problem: node.disk_problem,
+        problems: node.problems,
         labels: node.facts.labels,
         runtime: node.facts.runtime,
         engine_version: node.facts.engine_version,

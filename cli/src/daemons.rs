@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use ::api::metrics::MetricsServer;
 use ::proxy::Start;
 use ::proxy::listening::Listening;
-use ::worker::LivenessPipe;
 use ::worker::supervisor::{self, Program};
+use ::worker::{LivenessPipe, NodeProblems};
 use anyhow::Context;
 use common::config::{Config, MetricsListen, RuntimeKind, Serves};
 use common::store::{LinkOptions, Severity, Store};
@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{ProxyOptions, WorkerOptions};
-use crate::settings::{BadSettings, SettingFlags};
+use crate::settings::SettingFlags;
 use crate::take_over;
 
 /// Signals within this time count as one: `timeout` and a terminal may each send one.
@@ -33,9 +33,10 @@ const SCHEDULER_METRICS_PORT: u16 = 7071;
 const WORKER_METRICS_PORT: u16 = 7072;
 /// Where the proxy serves its metrics unless the operator says otherwise.
 const PROXY_METRICS_PORT: u16 = 7073;
-/// How long the metrics of a proxy are tried for that takes the place of another.
-const FORMER_METRICS_END_WITHIN: Duration = Duration::from_secs(10);
-const METRICS_RETRY: Duration = Duration::from_millis(100);
+/// Between two tries to bind the address for metrics.
+const METRICS_RETRY: Duration = Duration::from_secs(5);
+/// The same for a proxy that takes the place of another, which will end soon.
+const FORMER_METRICS_RETRY: Duration = Duration::from_millis(100);
 
 /// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
@@ -52,10 +53,8 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     check_redis(&config).await?;
-    with_metrics(&config, SCHEDULER_METRICS_PORT, &shutdown, async {
-        Ok(::scheduler::run(Arc::clone(&config), shutdown.clone()).await?)
-    })
-    .await
+    serve_metrics(&config, SCHEDULER_METRICS_PORT, &shutdown, |_| ()).await;
+    Ok(::scheduler::run(config, shutdown).await?)
 }
 
 /// Runs `kubeleet proxy`. It starts without Redis as well: pods are served as they were known last.
@@ -67,31 +66,16 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let listening = Listening::from(shutdown);
     tokio::spawn(take_over::NextProcess::of_this_process()?.start_when_asked(listening.stopped()));
     let start = if options.take_over { Start::TakeOver } else { Start::Alone };
-    let run = ::proxy::run(Arc::clone(&config), start, listening.clone(), take_over::tell_systemd);
-    let run = async { Ok(run.await?) };
     match start {
-        Start::Alone => with_metrics(&config, PROXY_METRICS_PORT, &listening.stopped(), run).await,
+        Start::Alone => serve_metrics(&config, PROXY_METRICS_PORT, &listening.stopped(), |_| ()).await,
         Start::TakeOver => {
             ::api::metrics::keep_measurements();
-            tokio::spawn(metrics_after_another(Arc::clone(&config), listening.stopped()));
-            run.await
+            // The process before this one serves its own for a moment.
+            let retry = retry_metrics(Arc::clone(&config), PROXY_METRICS_PORT, FORMER_METRICS_RETRY, |_| ());
+            tokio::spawn(serve_later(retry, listening.stopped()));
         }
     }
-}
-
-/// Serves the metrics of a proxy as soon as the process before it does so no longer.
-async fn metrics_after_another(config: Arc<Config>, stopped: CancellationToken) {
-    let Some(address) = metrics_address(&config, PROXY_METRICS_PORT) else { return };
-    let begun = Instant::now();
-    loop {
-        match MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await {
-            Ok(server) => return server.run(stopped).await,
-            Err(error) if begun.elapsed() > FORMER_METRICS_END_WITHIN => {
-                return tracing::warn!("metrics are not served: cannot listen on {address}: {error}");
-            }
-            Err(_) => tokio::time::sleep(METRICS_RETRY).await,
-        }
-    }
+    Ok(::proxy::run(config, start, listening, take_over::tell_systemd).await?)
 }
 
 /// Runs `kubeleet worker`: the supervisor, or with `--guarded` or without a supervisor the worker itself.
@@ -136,10 +120,11 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
             tracing::error!("{error:#}");
         }
     });
-    with_metrics(&config, WORKER_METRICS_PORT, &shutdown, async {
-        Ok(::worker::run_supervised(Arc::clone(&config), pipe, shutdown.clone()).await?)
-    })
-    .await
+    let problems = NodeProblems::default();
+    let noted = problems.clone();
+    let note = move |problem| noted.set("metrics", problem);
+    serve_metrics(&config, WORKER_METRICS_PORT, &shutdown, note).await;
+    Ok(::worker::run_supervised(config, pipe, problems, shutdown).await?)
 }
 
 /// Logs what an operator should change about the Redis server. Without an answer, nothing is known and
@@ -162,45 +147,67 @@ async fn check_redis(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a daemon, and serves its metrics in a task of its own. Once the daemon has started, no failure to
-/// serve them ends it.
-///
-/// # Errors
-/// Before the daemon starts: [`BadSettings`] if the address that the operator named cannot be bound. After
-/// that, only the errors of the daemon.
-async fn with_metrics(
-    config: &Config,
+/// Serves the metrics of a daemon in a task of its own. The address is bound before the daemon starts, so that
+/// no measurement is lost. If it is in use the daemon runs without metrics: pods do not move for that. `note`
+/// is told so, and it is tried again.
+async fn serve_metrics(
+    config: &Arc<Config>,
     default_port: u16,
     shutdown: &CancellationToken,
-    daemon: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    if let Some(server) = bind_metrics(config, default_port).await? {
-        tokio::spawn(server.run(shutdown.clone()));
+    note: impl Fn(Option<String>) + Send + 'static,
+) {
+    match bind_metrics(config, default_port).await {
+        Ok(None) => {}
+        Ok(Some(server)) => drop(tokio::spawn(server.run(shutdown.clone()))),
+        Err(problem) => {
+            tracing::error!("{problem}");
+            note(Some(problem));
+            ::api::metrics::keep_measurements();
+            let retry = retry_metrics(Arc::clone(config), default_port, METRICS_RETRY, note);
+            tokio::spawn(serve_later(retry, shutdown.clone()));
+        }
     }
-    daemon.await
 }
 
-/// Binds the address for metrics before the daemon starts, so that no measurement is lost.
-async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, BadSettings> {
-    let Some(address) = metrics_address(config, default_port) else { return Ok(None) };
-    let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;
-    match (bound, config.metrics_listen) {
-        (Ok(server), _) => Ok(Some(server)),
-        (Err(error), MetricsListen::Address { origin, .. }) => {
-            let problem = format!(
-                "cannot listen on {address}: {error}; stop the process that uses the address, name another \
-                 address, or write off"
-            );
-            Err(BadSettings::new("KUBELEET_METRICS_LISTEN", origin, problem))
-        }
-        (Err(error), _) => {
-            tracing::warn!(
-                "metrics are not served: cannot listen on {address}: {error}; set KUBELEET_METRICS_LISTEN to \
-                 another address, or to off"
-            );
-            Ok(None)
+/// Tries again and again to bind the address for metrics.
+async fn retry_metrics(
+    config: Arc<Config>,
+    default_port: u16,
+    interval: Duration,
+    note: impl Fn(Option<String>) + Send + 'static,
+) -> Option<MetricsServer> {
+    loop {
+        tokio::time::sleep(interval).await;
+        if let Ok(server) = bind_metrics(&config, default_port).await {
+            note(None);
+            return server;
         }
     }
+}
+
+async fn serve_later(server: impl Future<Output = Option<MetricsServer>>, shutdown: CancellationToken) {
+    let server = tokio::select! {
+        () = shutdown.cancelled() => return,
+        server = server => server,
+    };
+    if let Some(server) = server {
+        server.run(shutdown).await;
+    }
+}
+
+/// Binds the address for metrics. Returns `None` if there are to be none.
+///
+/// # Errors
+/// If the address cannot be bound, in a sentence.
+async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, String> {
+    let Some(address) = metrics_address(config, default_port) else { return Ok(None) };
+    let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;
+    bound.map(Some).map_err(|error| {
+        format!(
+            "its metrics are not served: cannot listen on {address}: {error}; this is tried again. Stop the process that \
+             uses the address, or set KUBELEET_METRICS_LISTEN to another one, or to off"
+        )
+    })
 }
 
 /// Returns where metrics are served; `None` if they are not.
@@ -252,15 +259,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_default_address_in_use_is_skipped_and_a_named_one_is_an_error() {
+    async fn a_daemon_whose_address_for_metrics_is_in_use_goes_on_and_serves_them_later() {
         let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let taken = holder.local_addr().unwrap();
-        assert!(bind_metrics(&config(None), taken.port()).await.unwrap().is_none());
-        let named = config(Some(&taken.to_string()));
-        let error = bind_metrics(&named, 0).await.err().unwrap().to_string();
-        for part in ["KUBELEET_METRICS_LISTEN", "a flag", &taken.to_string(), "stop the process", "off"] {
-            assert!(error.contains(part), "{error}");
+        for config in [config(None), config(Some(&taken.to_string()))] {
+            let why = bind_metrics(&config, taken.port()).await.err().unwrap();
+            for part in ["KUBELEET_METRICS_LISTEN", &taken.to_string(), "Stop the process", "off"] {
+                assert!(why.contains(part), "{why}");
+            }
         }
+        let named = Arc::new(config(Some(&taken.to_string())));
+        let problems = NodeProblems::default();
+        let noted = problems.clone();
+        let note = move |problem| noted.set("metrics", problem);
+        serve_metrics(&named, 0, &CancellationToken::new(), note).await;
+        let interval = Duration::from_millis(10);
+        let retried = tokio::spawn(retry_metrics(named, 0, interval, |problem| assert_eq!(problem, None)));
+        drop(holder);
+        let server = tokio::time::timeout(Duration::from_secs(30), retried).await.unwrap().unwrap();
+        assert_eq!(server.unwrap().address(), taken);
     }
 
     #[tokio::test]

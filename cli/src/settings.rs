@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use common::config::{Config, ConfigError, Origin, Secret, Serves, Sources, parse_file};
+use common::config::{Config, ConfigError, Secret, Serves, Sources, parse_file};
 
 /// Read when no `--config` is given, if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
@@ -63,13 +63,6 @@ pub(crate) struct SettingFlags {
 #[derive(Debug, thiserror::Error)]
 #[error("invalid configuration:{}", .0.iter().map(|e| format!("\n  {e}")).collect::<String>())]
 pub(crate) struct BadSettings(Vec<ConfigError>);
-
-impl BadSettings {
-    /// One setting that turned out to be unusable after all settings were read.
-    pub(crate) fn new(setting: &str, origin: Origin, problem: String) -> Self {
-        Self(vec![ConfigError { setting: setting.to_owned(), origin, problem }])
-    }
-}
 
 impl SettingFlags {
     /// Returns these settings with the global options `--token` and `--token-file`.

@@ -138,6 +138,9 @@ pub struct Node {
     /// What of the node's disk is full, in a sentence; `None` while there is room.
     #[serde(default)]
     pub disk_problem: Option<String>,
+    /// What else is wrong with the node, in sentences: pods run and are placed there nevertheless.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// What the worker reported about itself when it registered.
     pub facts: NodeInfo,
     /// The directory for shared volumes; `None` if the node declares none.

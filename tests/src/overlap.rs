@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::clock::{BootClock, Clock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -215,6 +216,56 @@ pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
             .or_insert(duration);
     }
     longest
+}
+
+/// How long many pods may take to start on a busy machine.
+const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
+
+/// Makes one try with many pods on one node that all ignore SIGTERM, when the node is cut off from Redis.
+/// Returns the milliseconds from the end of the last of them to the first start elsewhere; `None` without an
+/// engine for `docker`.
+///
+/// # Panics
+/// If they do not start, or do not move.
+pub async fn measure_many(runtime: &'static str, pods: usize) -> Option<i64> {
+    let cluster = Cluster::new(ClusterTiming::Default).await;
+    let docker = match runtime {
+        "docker" => Some(Docker::find(&cluster.prefix).await?),
+        _ => None,
+    };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let proxy = CuttableProxy::to(cluster.redis.port()).await;
+    let (count, url) = (pods.to_string(), proxy.url());
+    let room =
+        [("KUBELEET_MAX_PODS", count.as_str()), ("KUBELEET_MEMORY", "1TiB"), ("KUBELEET_PIDS", "1000000")];
+    let settings: Vec<_> = room.into_iter().chain([("KUBELEET_REDIS_URL", url.as_str())]).collect();
+    let _victim = cluster.worker_with("victim", runtime, &settings);
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let command = ["/bin/sh", "-c", "trap '' TERM; while :; do /bin/sleep 3600; done"];
+    let service = json!({
+        "name": "many", "image": IMAGE, "command": command, "on_disconnect": "stop", "replicas": pods,
+        "memory": "8MiB",
+    });
+    http.post("/service", &service).await;
+    http.runs(MANY_STARTED_WITHIN, "many", pods as u64).await;
+    let running = all(&cluster, docker.as_ref()).await;
+    assert_eq!(running.len(), pods);
+    let watched: Vec<Watched> = running.iter().map(|(_, pid)| Watched::process(*pid)).collect();
+    let _other = cluster.worker_with("other", "process", &room);
+    http.nodes_ready(2).await;
+    proxy.cut();
+    let other = cluster.node("other");
+    let limit = cluster.timing().dead_after() + LIMIT;
+    let first = eventually_within(limit, "a pod starts elsewhere", || async {
+        let elsewhere = cluster.processes.with_leaders().into_iter().filter(|(pod, _)| pod.node == other);
+        elsewhere.filter_map(|(_, pid)| pod_life::started(pid)).min().ok_or("not yet")
+    })
+    .await;
+    let ends: Option<Vec<u64>> = watched.iter().map(Watched::ended).collect();
+    // A copy that still runs is the worst result.
+    let last = ends.and_then(|ends| ends.into_iter().max());
+    Some(last.map_or(i64::MIN, |last| pod_life::gap(last, first)))
 }
 
 fn ids(pods: Vec<serde_json::Value>) -> Vec<String> {

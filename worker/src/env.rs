@@ -13,8 +13,10 @@ use crate::lease_file::{self, LeaseFile, LeaseStore};
 use crate::psi;
 use crate::runtime::Runtime;
 use crate::runtime::docker::DockerRuntime;
+use crate::runtime::docker::engine_record::EngineRecord;
 use crate::runtime::process::ProcessRuntime;
 use crate::runtime::sim::{SimOptions, SimRuntime};
+use crate::saved_containers;
 use crate::saved_pods::PodStore;
 
 /// What a worker uses of its machine. Tests replace each part.
@@ -67,6 +69,7 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
         RuntimeKind::Docker => {
             let docker = DockerRuntime::connect(config.docker_host.as_deref())?;
             let docker = docker.with_registry_config(config.registry_config.clone());
+            let docker = docker.recorded(engine_record(config));
             let docker = docker.dropping_capabilities(config.policy.dropped_capabilities.clone());
             Arc::new(docker.allowing_binds(config.policy.bind_prefixes.clone()))
         }
@@ -76,6 +79,12 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
         RuntimeKind::Process => return Err(WorkerError::ProcessesNotAllowed),
         RuntimeKind::Sim => Arc::new(SimRuntime::new(SimOptions::default())),
     })
+}
+
+/// Returns which engine had the pods of this node last.
+fn engine_record(config: &Config) -> EngineRecord {
+    let path = config.data_dir.join(format!("{}.engine-host", config.node));
+    EngineRecord::read(path, saved_containers::pod_names(&config.data_dir, &config.node))
 }
 
 /// Returns the store for the lease of this node's worker.

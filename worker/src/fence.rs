@@ -42,15 +42,15 @@ pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// When nothing has appeared for this long, [`POLL_INTERVAL`] is enough: Redis may be unavailable for hours.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// How long the fence waits for the list of containers before it stops those that it knows.
-const MAX_LIST_WAIT: Duration = Duration::from_secs(2);
+const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
 /// Kept free between the last SIGKILL and the moment when another node may start the pod.
 pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
 /// How long leftovers of an earlier worker process have to end: their pods may run elsewhere by now.
 const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How long the containers of a worker that was declared dead have to end.
 const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
-/// How many containers are stopped at a time.
-const STOP_CONCURRENCY: usize = 64;
+/// How many containers that have ended are removed at a time. Nothing waits for that but the next lease.
+const REMOVE_CONCURRENCY: usize = 16;
 
 /// Runs the fence for as long as the process lives: first over the leftovers of the previous worker process,
 /// which is reported through `startup_done`, then over this worker's pods. Ends early only if `shutdown`
@@ -153,8 +153,8 @@ pub(crate) async fn enforce(
         }
         let all: Vec<_> = containers.iter().collect();
         let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
-        let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
-        let stops = stop_all(runtime, containers.clone(), ContainerStopReason::Fenced, grace, known);
+        let left = time_left(timing, deadline, clock.now());
+        let stops = stop_all(runtime, &containers, ContainerStopReason::Fenced, left, known);
         // Without any time, or with a proxy that has not answered in time, nothing more is let in
         // nevertheless.
         let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
@@ -182,35 +182,34 @@ pub(crate) async fn enforce(
 /// Returns how long requests in flight have to end: half of what is left before the pod may be started
 /// elsewhere. The other half is the container's, which often has something to save.
 fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
-    fence_grace(Duration::MAX, timing, deadline, now) / 2
+    time_left(timing, deadline, now) / 2
 }
 
-/// Returns how long a container may take to end so that it is gone before its pod may be started elsewhere.
-fn fence_grace(requested: Duration, timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
+/// Returns how long containers may go on so that they are gone before their pods may be started elsewhere.
+fn time_left(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     let declared_dead = deadline.plus(timing.dead_after.saturating_sub(timing.fence_after));
-    requested.min(declared_dead.since(now).saturating_sub(SAFETY_MARGIN))
+    declared_dead.since(now).saturating_sub(SAFETY_MARGIN)
 }
 
-/// Stops and removes containers, many at a time. Returns the first error, if there was one, after all of
-/// them.
+/// Ends all containers within `left`, whatever their number, and then removes them.
 async fn stop_all(
     runtime: &dyn Runtime,
-    containers: Vec<Container>,
+    containers: &[Container],
     reason: ContainerStopReason,
-    grace: impl Fn(&Container) -> Duration,
+    left: Duration,
     known: &KnownContainers,
 ) -> Result<(), RuntimeError> {
-    let stops = containers.into_iter().map(|container| {
-        let grace = grace(&container);
-        async move {
-            runtime.stop(&container.handle, grace).await?;
-            known.remove(&container.handle);
-            measure::stop(reason);
-            Ok(())
-        }
-    });
-    let results: Vec<_> = stream::iter(stops).buffer_unordered(STOP_CONCURRENCY).collect().await;
-    results.into_iter().collect()
+    let ended = runtime.end_all(containers, Instant::now() + left).await;
+    let remove = async |container: Container| {
+        runtime.stop(&container.handle, Duration::ZERO).await?;
+        known.remove(&container.handle);
+        measure::stop(reason);
+        Ok(())
+    };
+    let removals = stream::iter(containers.to_vec()).map(remove);
+    let removed: Vec<_> = removals.buffer_unordered(REMOVE_CONCURRENCY).collect().await;
+    // What could not be killed is gone nevertheless once it is removed.
+    removed.into_iter().collect::<Result<(), _>>().map_err(|error| ended.err().unwrap_or(error))
 }
 
 /// Before a worker does anything else: if the lease of the previous worker process has expired, its leftovers
@@ -298,9 +297,10 @@ async fn stop_leftovers(
                 let count = found.len();
                 tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
             }
-            let grace = |container: &Container| container.grace.min(max_grace);
-            let stop =
-                |containers| stop_all(&*worker.runtime, containers, reason, grace, &worker.known).boxed();
+            let stop = |containers: Vec<Container>| {
+                let runtime = &*worker.runtime;
+                async move { stop_all(runtime, &containers, reason, max_grace, &worker.known).await }.boxed()
+            };
             let found: Vec<_> = found.iter().collect();
             drain_and_stop(worker.proxy.as_deref(), &found, max_grace, stop).await
         };
@@ -336,18 +336,13 @@ mod tests {
         let at = |seconds: u64| BootInstant { millis: seconds * 1000 };
         let timing = Timing::default();
         // The lease expired at 100: the node may be declared dead at 105.
-        let table = [(10, 100, 3), (1, 100, 1), (10, 102, 1), (10, 103, 0), (10, 500, 0), (0, 100, 0)];
-        for (requested, now, expected) in table {
-            assert_eq!(
-                fence_grace(seconds(requested), &timing, at(100), at(now)),
-                seconds(expected),
-                "{requested} {now}"
-            );
+        for (now, expected) in [(100, 3), (102, 1), (103, 0), (500, 0)] {
+            assert_eq!(time_left(&timing, at(100), at(now)), seconds(expected), "{now}");
         }
         // Half of it for requests in flight, until nothing is left.
         assert_eq!(fence_drain(&timing, at(100), at(100)), seconds(3) / 2);
         assert_eq!(fence_drain(&timing, at(100), at(103)), Duration::ZERO);
         let short = Timing { heartbeat: seconds(1), fence_after: seconds(2), dead_after: seconds(3) };
-        assert_eq!(fence_grace(seconds(10), &short, at(100), at(100)), Duration::ZERO);
+        assert_eq!(time_left(&short, at(100), at(100)), Duration::ZERO);
     }
 }

@@ -19,6 +19,16 @@ use crate::worker::Worker;
 /// Between two looks at the lease files.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Between two looks at the containers of a name whose worker does not run: people remove them.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// A name of which nothing runs that must not run without a lease.
+struct FencedName {
+    /// The lease that it had.
+    deadline: BootInstant,
+    next_look: BootInstant,
+}
+
 /// The lease of another worker of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherLease {
@@ -32,15 +42,24 @@ pub struct OtherLease {
 
 /// Fences the containers with other names for as long as the worker runs.
 pub(crate) async fn watch(worker: &Worker) {
-    let mut fenced: HashMap<NodeName, BootInstant> = HashMap::new();
+    let mut fenced: HashMap<NodeName, FencedName> = HashMap::new();
     loop {
         for other in worker.identity.other_leases() {
-            let is_expired = other.deadline <= worker.now();
-            if !is_expired || fenced.get(&other.node) == Some(&other.deadline) {
+            let now = worker.now();
+            if other.deadline > now {
+                // Its worker is back.
+                worker.problems.set(&subject(&other.node), None);
+                continue;
+            }
+            let is_due = |known: &FencedName| known.deadline != other.deadline || known.next_look <= now;
+            if !fenced.get(&other.node).is_none_or(is_due) {
                 continue;
             }
             match fence_former(worker, &other).await {
-                Ok(true) => drop(fenced.insert(other.node, other.deadline)),
+                Ok(true) => {
+                    let known = FencedName { deadline: other.deadline, next_look: now.plus(LOOK_AGAIN) };
+                    fenced.insert(other.node, known);
+                }
                 Ok(false) => {}
                 Err(error) => {
                     tracing::debug!(node = %other.node, %error, "its containers cannot be listed now")
@@ -65,7 +84,20 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, Runti
     }
     let mut left = list_own(runtime, node, cluster.as_ref()).await?;
     left.retain(|container| container.state == ContainerState::Running);
+    worker.problems.set(&subject(node), (!left.is_empty()).then(|| problem(node, left.len())));
     Ok(left.is_empty() || tell(worker, node, left.len()).await)
+}
+
+fn subject(former: &NodeName) -> String {
+    format!("former name {former}")
+}
+
+fn problem(former: &NodeName, count: usize) -> String {
+    format!(
+        "{count} containers of the node name {former} run on this machine, and no worker of that name does: was this \
+         node renamed? Their pods may run twice. Start a worker with that name again, or remove the containers: \
+         docker rm -f $(docker ps -q --filter label=kubeleet.node={former})"
+    )
 }
 
 /// Says in the log and by an event that containers of a former name go on. Returns whether it was said: this

@@ -28,6 +28,9 @@ pub trait IdentityStore: Send + Sync {
     /// one the first time.
     fn holder(&self) -> HolderId;
 
+    /// Saves that id again if the file was removed: without it, a worker that is started again waits.
+    fn keep_holder(&self, _holder: &HolderId) {}
+
     /// Returns the id of the container engine that this node had last, if it is known.
     fn engine(&self) -> Option<String>;
 
@@ -67,6 +70,11 @@ impl ClusterIdentity {
     /// Returns the id under which this worker holds the name of its node.
     pub(crate) fn holder(&self) -> &HolderId {
         &self.holder
+    }
+
+    /// Returns the store, if there is one, and the id under which this worker holds the name of its node.
+    pub(crate) fn clone_store(&self) -> Option<(Arc<dyn IdentityStore>, HolderId)> {
+        Some((self.store.clone()?, self.holder.clone()))
     }
 
     /// Returns the id of the container engine that this node had last, if it is known: empty if that had
@@ -155,6 +163,11 @@ impl IdentityFiles {
         }
     }
 
+    fn write_holder(&self, boot_id: String, holder: &HolderId) -> io::Result<()> {
+        let record = HolderRecord { boot_id, holder: holder.clone() };
+        replace(&self.holder, &serde_json::to_vec(&record).unwrap_or_default())
+    }
+
     /// Returns why the worker holds, if it does.
     pub(crate) fn hold(&self) -> Option<String> {
         std::fs::read_to_string(&self.hold).ok()
@@ -190,9 +203,7 @@ impl IdentityStore for IdentityFiles {
             return record.holder;
         }
         let holder = HolderId::random();
-        let record = HolderRecord { boot_id, holder: holder.clone() };
-        let text = serde_json::to_vec(&record).unwrap_or_default();
-        if let Err(error) = replace(&self.holder, &text) {
+        if let Err(error) = self.write_holder(boot_id, &holder) {
             tracing::warn!(
                 path = %self.holder.display(), %error,
                 "who holds the name of this node cannot be written: when this worker is restarted, it waits \
@@ -200,6 +211,21 @@ impl IdentityStore for IdentityFiles {
             );
         }
         holder
+    }
+
+    fn keep_holder(&self, holder: &HolderId) {
+        if self.holder.exists() {
+            return;
+        }
+        let path = self.holder.display();
+        let written = lease_file::boot_id().and_then(|boot_id| self.write_holder(boot_id, holder));
+        match written {
+            Ok(()) => {
+                tracing::warn!(%path, "the file was removed while this worker ran: it is written again")
+            }
+            // That the directory cannot be written is said elsewhere.
+            Err(error) => tracing::debug!(%path, %error, "the holder of the name cannot be written again"),
+        }
     }
 
     fn engine(&self) -> Option<String> {
@@ -308,6 +334,10 @@ mod tests {
             assert_ne!(holder(), before);
             assert_eq!(holder(), holder(), "the new one is saved");
         }
+        let kept = holder();
+        std::fs::remove_dir_all(&config.state_dir).unwrap();
+        IdentityFiles::of(&config).keep_holder(&kept);
+        assert_eq!(holder(), kept, "a wiped directory is written again");
         let unwritable = Config { state_dir: "/proc/nowhere".into(), ..config.clone() };
         let unsaved = || IdentityFiles::of(&unwritable).holder();
         assert_ne!(unsaved(), unsaved());

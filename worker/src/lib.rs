@@ -58,6 +58,7 @@ mod lost_reports;
 pub mod machine;
 mod measure;
 mod name_watch;
+mod node_problems;
 mod pod_network;
 mod policy;
 mod psi;
@@ -70,6 +71,7 @@ mod registrations;
 mod reload;
 mod remove;
 mod report_directory;
+mod report_problems;
 mod retry;
 pub mod runtime;
 mod save_pods;
@@ -118,6 +120,7 @@ pub use crate::handover::socket::{ProxySocket, ProxyStream};
 pub use crate::identity::{IdentityStore, cluster_of};
 pub use crate::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 pub use crate::liveness::LivenessPipe;
+pub use crate::node_problems::NodeProblems;
 pub use crate::saved_pods::PodStore;
 pub use crate::timings::WorkerTimings;
 
@@ -128,16 +131,18 @@ pub use crate::timings::WorkerTimings;
 /// # Errors
 /// If the worker cannot start, or cannot go on.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), WorkerError> {
-    run_supervised(config, LivenessPipe::none(), shutdown).await
+    run_supervised(config, LivenessPipe::none(), NodeProblems::default(), shutdown).await
 }
 
-/// Like [`run`], and sends signs of life to the supervisor process at the other end of `liveness`.
+/// Like [`run`], and sends signs of life to the supervisor process at the other end of `liveness`. What is
+/// noted in `problems` is reported as well.
 ///
 /// # Errors
 /// If the worker cannot start, or cannot go on.
 pub async fn run_supervised(
     config: Arc<Config>,
     liveness: LivenessPipe,
+    problems: NodeProblems,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
     describe_metrics();
@@ -150,7 +155,7 @@ pub async fn run_supervised(
     }
     let env = WorkerEnv::real(&config, runtime)?;
     let worker = Worker::new(config, store, env, WorkerTimings::default(), redis_log());
-    session::run(Arc::new(Worker { liveness, ..worker }), shutdown).await
+    session::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
 }
 
 /// Runs one worker on this machine, with the given store and container runtime, until `shutdown`.

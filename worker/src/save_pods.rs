@@ -117,8 +117,13 @@ impl SaveLoop {
         let Some((path, text)) = worker.saved.take_changes(&cluster) else { return };
         let written = tokio::task::spawn_blocking(move || saved_pods::write(&path, &text)).await;
         match written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked))) {
-            Ok(()) => self.log.succeeded(),
+            Ok(()) => {
+                self.log.succeeded();
+                worker.problems.set("saved pods", None);
+            }
             Err(error) => {
+                let problem = format!("its pods cannot be saved to disk: {error}");
+                worker.problems.set("saved pods", Some(problem));
                 worker.saved.set_changed();
                 self.log.failed(&error);
             }

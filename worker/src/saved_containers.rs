@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use common::ids::{ClusterId, NodeName};
+use common::lifecycle::Phase;
 use common::payload::Payload;
 use common::saved_state::{SavedFile, SavedPod, SavedState};
 use common::spec::{OnDisconnect, PodSpec};
@@ -27,6 +28,16 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
         }
     }
     known
+}
+
+/// Returns the names of the pods that the worker of `node` has saved as running; none if the file is missing
+/// or broken.
+pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
+    let Ok(text) = std::fs::read_to_string(saved_pods::file_of(data_dir, node)) else { return Vec::new() };
+    let Ok(file) = SavedFile::read(text.lines()) else { return Vec::new() };
+    let running = file.state.pods.into_iter().filter(|pod| pod.phase == Phase::Running);
+    let payloads = running.filter_map(|pod| Payload::parse(pod.payload.into()).ok());
+    payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
 }
 
 /// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it

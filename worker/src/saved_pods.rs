@@ -83,6 +83,11 @@ impl SavedPods {
         self.store != PodStore::Nowhere
     }
 
+    /// Returns whether it is saved in a file.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self.store, PodStore::File(_))
+    }
+
     /// The engine has listed these containers and no others.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {

@@ -31,6 +31,7 @@ use crate::register::{purge, register};
 use crate::registrations::{Registrations, Replacement};
 use crate::reload::ReloadLoop;
 use crate::report_directory::DirectoryLoop;
+use crate::report_problems::ProblemsLoop;
 use crate::save_pods::SaveLoop;
 use crate::usage::UsageLoop;
 use crate::volume_sizes::VolumeSizeLoop;
@@ -128,6 +129,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(GarbageLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(UsageLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(DirectoryLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(ProblemsLoop::new(context.clone()), aborted.clone()));
     health_checks::run(&context, health_changes);
     let end = tokio::select! {
         () = shutdown.cancelled() => SessionEnd::Shutdown,

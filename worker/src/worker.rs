@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::lines::kept::KeptLogs;
 use crate::liveness::LivenessPipe;
 use crate::machine;
+use crate::node_problems::NodeProblems;
 use crate::policy::NodePolicy;
 use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     /// The memory limit of a pod that sets none; `None` for no limit.
     pub(crate) default_memory: Option<Memory>,
     pub(crate) liveness: LivenessPipe,
+    /// What is wrong with this node although its pods run.
+    pub(crate) problems: NodeProblems,
     /// What the fence stops if the engine does not list.
     pub(crate) known: KnownContainers,
     /// What is saved of the pods that run here.
@@ -88,6 +91,7 @@ impl Worker {
             identity: ClusterIdentity::load(env.identity_store),
             engine: EngineHealth::new(&node),
             liveness: LivenessPipe::none(),
+            problems: NodeProblems::default(),
             known: KnownContainers::default(),
             saved: SavedPods::load(env.pod_store),
             files: FileStore::new(&config),

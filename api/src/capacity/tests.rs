@@ -28,6 +28,7 @@ fn node(name: &str) -> Node {
         cordoned: false,
         engine_problem: None,
         disk_problem: None,
+        problems: Vec::new(),
         shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),

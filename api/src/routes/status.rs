@@ -255,6 +255,10 @@ fn problems(
             (NodeState::Alive, None) => None,
         }
     }));
+    let living = overview.nodes.iter().filter(|node| node.state == NodeState::Alive);
+    problems.extend(
+        living.flat_map(|node| node.problems.iter().map(|problem| format!("node {}: {problem}", node.name))),
+    );
     if problems.len() > MAX_PROBLEMS {
         let more = problems.len() - MAX_PROBLEMS;
         problems.truncate(MAX_PROBLEMS);

@@ -92,6 +92,7 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("Status", format!("{}: {}", status_words(node), status_meaning(node)))
         .field("Engine error", node.engine_problem.as_deref().unwrap_or_default())
         .field("Disk pressure", node.disk_problem.as_deref().unwrap_or_default())
+        .fields("Problems", node.problems.clone())
         .field("Kind", kind_meaning(node))
         .fields("Labels", humanize::labels(&node.labels))
         .field("Runtime", format!("{} {}", node.runtime, node.engine_version).trim())
@@ -139,7 +140,8 @@ fn shared_word(node: &NodeView) -> &'static str {
 /// Returns what is wrong with the node.
 fn message(node: &NodeView) -> &str {
     let refused = node.shared_volumes.as_deref().filter(|state| *state != "ready");
-    node.engine_problem.as_deref().or(node.disk_problem.as_deref()).or(refused).unwrap_or_default()
+    let other = node.problems.first().map(String::as_str);
+    node.engine_problem.as_deref().or(node.disk_problem.as_deref()).or(refused).or(other).unwrap_or_default()
 }
 
 /// Returns what the pods may have of processes; nothing for a worker that does not limit them.

@@ -28,6 +28,9 @@ pub struct NodeView {
     /// What of the node's disk is full: no new pods are placed there; null while there is room.
     #[serde(default)]
     pub disk_problem: Option<String>,
+    /// What else is wrong with the node, in sentences: pods run and are placed there nevertheless.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// Labels of the node.
     pub labels: BTreeMap<String, String>,
     /// Container runtime: `docker`, `process` or `sim`; empty for an external worker.

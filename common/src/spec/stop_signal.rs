@@ -25,6 +25,9 @@ impl StopSignal {
     /// What daemons take as a request to read their configuration again.
     pub const HANG_UP: Self = Self(1);
 
+    /// What no process can ignore.
+    pub const KILL: Self = Self(9);
+
     /// Returns the number of the signal.
     pub fn number(self) -> i32 {
         self.0.into()

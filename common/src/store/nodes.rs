@@ -297,6 +297,7 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         cordoned: fields.text("cordoned") == "1",
         engine_problem: (!problem.is_empty()).then_some(problem),
         disk_problem: Some(fields.text("disk_problem")).filter(|problem| !problem.is_empty()),
+        problems: fields.text("problems").lines().map(str::to_owned).collect(),
         facts: NodeInfo {
             labels: fields.json("labels")?,
             capacity: Resources::from_amounts(amount("pods")?, offered)?,

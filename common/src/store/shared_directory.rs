@@ -1,10 +1,10 @@
-//! What workers report about disks: which node has the cluster's directory for shared volumes, and whether
-//! its own is full.
+//! What workers report about their machines: which node has the cluster's directory for shared volumes,
+//! whether its own disk is full, and what else is wrong.
 
 use redis::Value;
 
 use super::reply::{unexpected, verdict, word};
-use super::scripts::{disk_pressure, shared_directory};
+use super::scripts::{disk_pressure, node_problems, shared_directory};
 use super::{Fenced, Session, SessionResult, keys};
 
 /// What a worker finds in the directory that its operator declares to be shared.
@@ -30,6 +30,27 @@ impl Session {
             node: &self.node,
             incarnation: &self.incarnation,
             problem,
+        }
+        .call();
+        match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => Ok(Ok(())),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Reports what is wrong with this node although pods run on it, in sentences for people.
+    ///
+    /// # Errors
+    /// See [`StoreError`](super::StoreError).
+    pub async fn report_node_problems(&self, problems: &[String]) -> SessionResult<()> {
+        let what = "reporting problems of a node";
+        let problems = problems.iter().map(|problem| problem.replace('\n', " "));
+        let call = node_problems::Head {
+            node_key: keys::node(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            problems: problems.collect::<Vec<_>>().join("\n"),
         }
         .call();
         match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {

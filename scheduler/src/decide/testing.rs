@@ -30,6 +30,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         cordoned: false,
         engine_problem: None,
         disk_problem: None,
+        problems: Vec::new(),
         shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::{alone, beside_others};
 use kubeleet_tests::overlap::{
-    Fault, break_binary, measure_gaps, measure_resumed_pods, private_binary, replace_binary,
+    Fault, break_binary, measure_gaps, measure_many, measure_resumed_pods, private_binary, replace_binary,
 };
 use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http, pod_life};
 use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
@@ -416,6 +416,25 @@ async fn gaps_between_the_end_of_a_pod_and_its_start_elsewhere_are_never_negativ
     }
     show("from the end of a pod to its start elsewhere", &lines);
     assert!(least >= 0, "a pod ran twice:\n{lines}");
+}
+
+/// The number of pods must not matter: as many as a node may have, with `make gaps`.
+#[tokio::test(flavor = "multi_thread")]
+async fn gaps_are_never_negative_for_as_many_pods_as_a_node_may_have() {
+    let _lock = alone().await;
+    let is_long = std::env::var("KUBELEET_GAPS").is_ok();
+    let (processes, containers) = if is_long { (250, 100) } else { (70, 10) };
+    let (mut lines, mut least) = (String::new(), i64::MAX);
+    for (runtime, pods) in [("process", processes), ("docker", containers)] {
+        let mut figures = Figures::default();
+        for _ in 0..tries().div_ceil(4) {
+            figures.add(measure_many(runtime, pods).await.map(|gap| (runtime, gap)).into_iter().collect());
+        }
+        lines += &figures.rows(&format!("{pods} pods on a node"));
+        least = least.min(figures.0.values().flatten().copied().min().unwrap_or(i64::MAX));
+    }
+    show("from the end of the last pod to the first start elsewhere", &lines);
+    assert!(least >= 0, "pods ran twice:\n{lines}");
 }
 
 /// No protocol can prevent this overlap: a machine that was suspended as a whole can only react when it is

@@ -51,6 +51,7 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
         "volumes_measured",
         "shared_directory",
         "disk_pressure",
+        "node_problems",
     ]
     .into_iter()
 }
@@ -101,8 +102,8 @@ fn usual_case(script: &'static str) -> Case {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_report" | "volumes_measured" | "shared_directory"
-        | "disk_pressure" | "pods_replace" | "pods_stop" | "pods_restore" | "drain" | "channel_open"
-        | "channel_close" => Phase::Running,
+        | "disk_pressure" | "node_problems" | "pods_replace" | "pods_stop" | "pods_restore" | "drain"
+        | "channel_open" | "channel_close" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -636,6 +637,10 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         }
         "disk_pressure" => {
             operation!(None, [session] session.report_disk_problem("97 % of the disk is used"))
+        }
+        "node_problems" => {
+            let problems = ["cannot save its pods: the disk is full".to_owned()];
+            operation!(None, [session, problems] session.report_node_problems(&problems))
         }
         "shared_directory" => {
             let found = SharedDirectoryReport::Found("one".to_owned());

@@ -13,6 +13,7 @@ use common::ids::{ClusterId, NodeName};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use tokio::time::Instant;
 
 use super::{
     CommandRequest, Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint,
@@ -132,6 +133,14 @@ impl Runtime for FailpointRuntime {
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         with_failpoints("stop", self.0.stop(handle, grace))
+    }
+
+    fn end_all<'a>(
+        &'a self,
+        containers: &'a [Container],
+        kill_by: Instant,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.0.end_all(containers, kill_by)
     }
 
     fn logs<'a>(

@@ -5,6 +5,7 @@
 
 mod container;
 pub mod docker;
+mod end_all;
 mod exec;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
@@ -28,8 +29,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
+use tokio::time::Instant;
 
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
@@ -219,6 +221,20 @@ pub trait Runtime: Send + Sync + 'static {
     /// Stops a container (SIGTERM, up to `grace` later SIGKILL) and removes it. Succeeds if it does not
     /// exist.
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
+
+    /// Ends containers that must not run any longer, and keeps them. All are asked to stop at once, whatever
+    /// their number, and those that have not ended when their grace period is over are killed, at `kill_by`
+    /// at the latest. Succeeds if none of them runs.
+    fn end_all<'a>(
+        &'a self,
+        containers: &'a [Container],
+        kill_by: Instant,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        let grace = kill_by.saturating_duration_since(Instant::now());
+        let halts = containers.iter().map(move |one| self.halt(&one.handle, one.grace.min(grace)));
+        let halts = join_all(halts.collect::<Vec<_>>());
+        Box::pin(async move { halts.await.into_iter().collect() })
+    }
 
     /// Streams the container's output, oldest first: the last `tail` lines, and with `follow` everything
     /// after them until the container ends or the stream is dropped.

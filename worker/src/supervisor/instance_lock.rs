@@ -52,6 +52,22 @@ impl InstanceLock {
         }
     }
 
+    /// Takes the lock again if the file was removed: another supervisor could begin beside this one, and the
+    /// next one would not find its `worker`.
+    pub(super) fn keep(&mut self, worker: Option<Pid>) {
+        if self.path.exists() {
+            return;
+        }
+        // A directory that cannot be written is reported by the worker.
+        if let Ok(Some(again)) = Self::try_acquire(&self.path) {
+            tracing::warn!(path = %self.path.display(), "the file was removed: it is written again");
+            *self = again;
+            if let Some(worker) = worker {
+                self.record_worker(worker);
+            }
+        }
+    }
+
     /// Returns the worker of the previous supervisor, if it still runs.
     pub(super) fn leftover_worker(&mut self) -> Option<ProcessIdentity> {
         let mut text = Vec::new();
@@ -111,6 +127,12 @@ mod tests {
         let mut worker =
             Command::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]).spawn().unwrap();
         lock.record_worker(Pid::from_child(&worker));
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        lock.keep(Some(Pid::from_child(&worker)));
+        assert!(
+            InstanceLock::acquire(&path).await.unwrap().is_none(),
+            "taken, although the file was removed"
+        );
         drop(lock);
 
         let mut lock = InstanceLock::acquire(&path).await.unwrap().unwrap();

@@ -122,6 +122,7 @@ impl Supervisor {
                 return Ok(self.last_exit.map_or(0, ProcessExit::code));
             }
             self.carry_out(step, lease);
+            self.lock.keep(self.child.pid());
             self.systemd.watchdog(self.status(lease));
             let wait = decide::wait(&self.config.timing, &facts);
             let wait_began = Instant::now();

@@ -360,6 +360,12 @@ scripts! {
             args: [node],
         }
     }
+    node_problems {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, incarnation, problems],
+    }
     node_remove {
         run_by: [Api],
         at_maxmemory: Allowed,

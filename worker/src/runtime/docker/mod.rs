@@ -14,9 +14,11 @@ mod containers;
 mod create;
 mod credential_helper;
 mod deadlines;
+pub(crate) mod engine_record;
 mod errors;
 mod exec;
 mod files;
+mod first_processes;
 mod image;
 mod image_check;
 mod interactive;
@@ -49,10 +51,13 @@ use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use tokio::time::Instant;
 
 use self::client::EngineClient;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
+use self::engine_record::EngineRecord;
 use self::errors::{EngineCall, EngineFailure};
+use self::first_processes::FirstProcesses;
 use self::view::Listed;
 use super::lines::StampedEntries;
 use super::{
@@ -81,10 +86,13 @@ pub struct DockerRuntime {
     info: Mutex<Option<EngineInfo>>,
     /// The id of the engine that answered first: volumes that are known are that one's.
     first_id: OnceLock<String>,
+    /// Which engine had the containers of this node last, if that is known.
+    record: Option<EngineRecord>,
     /// Held while the image of the sandboxes is looked for and created.
     sandbox_image: tokio::sync::Mutex<()>,
     network: network::PodNetwork,
     cgroups: Arc<Cgroups>,
+    first_processes: Arc<FirstProcesses>,
 }
 
 impl DockerRuntime {
@@ -104,15 +112,26 @@ impl DockerRuntime {
             bind_prefixes: Vec::new(),
             info: Mutex::default(),
             first_id: OnceLock::new(),
+            record: None,
             sandbox_image: tokio::sync::Mutex::default(),
             network: network::PodNetwork::default(),
             cgroups: Arc::default(),
+            first_processes: Arc::default(),
         })
     }
 
     /// Pulls with the credentials in this file, which is written as by `docker login`; `None` for none.
     pub fn with_registry_config(mut self, path: Option<PathBuf>) -> Self {
         self.images.registries.path = path;
+        self
+    }
+
+    /// Uses no other engine than the recorded one for as long as the pods of this node are there.
+    pub(crate) fn recorded(mut self, record: EngineRecord) -> Self {
+        if let Some(former) = record.former(self.client.shown()) {
+            self.first_id = OnceLock::from(former.to_owned());
+        }
+        self.record = Some(record);
         self
     }
 
@@ -204,6 +223,9 @@ impl DockerRuntime {
             info.id = found.id.unwrap_or_default();
         }
         self.check_id(&info.id)?;
+        if let Some(record) = &self.record {
+            record.save(&info.id, self.client.shown());
+        }
         *known() = Some(info.clone());
         Ok(info)
     }
@@ -214,6 +236,10 @@ impl DockerRuntime {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {
             return Ok(());
+        }
+        let refusal = self.record.as_ref().and_then(|record| record.refusal(id, self.client.shown()));
+        if let Some(refusal) = refusal {
+            return Err(RuntimeError::Engine(refusal));
         }
         Err(RuntimeError::Engine(format!(
             "another one does, with the id {id} and not {first}: the volumes of this node are not there. If it was set up \
@@ -232,6 +258,7 @@ impl DockerRuntime {
 
     async fn list_containers(&self, node: &NodeName) -> Result<Vec<Container>, RuntimeError> {
         let (mut containers, ended) = self.list_rows(node, READ).await?;
+        self.first_processes.learn_later(&self.client, &containers);
         // The list has neither exit code nor out-of-memory flag. A few inspections at a time: engines answer
         // them one by one anyway.
         let inspections = ended.into_iter().map(|container| self.inspect_ended(container));
@@ -246,6 +273,8 @@ impl DockerRuntime {
         node: &NodeName,
         limit: Duration,
     ) -> Result<(Vec<Container>, Vec<Container>), RuntimeError> {
+        // Another engine would list none of them, and they would count as lost.
+        self.ensure_first_engine().await?;
         let options = ListContainersOptionsBuilder::default().all(true).filters(&label_filters(node)).build();
         let call = self.client.docker()?.list_containers(Some(options));
         let rows = match self.client.within(EngineCall::List, limit, call).await {
@@ -401,6 +430,7 @@ impl Runtime for DockerRuntime {
         handle: &'a str,
     ) -> BoxFuture<'a, Result<Option<Container>, RuntimeError>> {
         Box::pin(async {
+            self.ensure_first_engine().await?;
             let found = containers::inspect_within(&self.client, handle, INSPECT_IN_LIST).await?;
             Ok(found.and_then(|found| found.container))
         })
@@ -440,7 +470,10 @@ impl Runtime for DockerRuntime {
         identity: &'a Identity,
         ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
-        Box::pin(sandbox::run(self, identity, ports))
+        Box::pin(async move {
+            self.ensure_first_engine().await?;
+            sandbox::run(self, identity, ports).await
+        })
     }
 
     fn has_pod_networks(&self) -> bool {
@@ -475,14 +508,21 @@ impl Runtime for DockerRuntime {
     }
 
     fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
-        Box::pin(volumes::list(&self.client, node))
+        Box::pin(async move {
+            self.ensure_first_engine().await?;
+            volumes::list(&self.client, node).await
+        })
     }
 
     fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
-        Box::pin(volumes::remove(&self.client, handle))
+        Box::pin(async move {
+            self.ensure_first_engine().await?;
+            volumes::remove(&self.client, handle).await
+        })
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.first_processes.forget(handle);
         Box::pin(containers::restart(&self.client, handle))
     }
 
@@ -492,6 +532,14 @@ impl Runtime for DockerRuntime {
             self.unfinished.forget(handle);
             Ok(())
         })
+    }
+
+    fn end_all<'a>(
+        &'a self,
+        containers: &'a [Container],
+        kill_by: Instant,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(self.first_processes.end_all(&self.client, containers.to_vec(), kill_by))
     }
 
     fn logs<'a>(

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking and may say why it is skipped"
 )]
 
-use common::spec::PullPolicy;
+use common::spec::{OnDisconnect, PullPolicy};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use common::ids::AssignmentId;
 use common::spec::ContainerSpec;
+use testkit::faulty_engine::{ENGINE_SOCKET, EngineFault, FaultyEngine};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -674,4 +675,58 @@ async fn the_check_of_an_image_is_read() {
     assert_eq!(check.method(), Some(common::spec::ProbeMethod::Command(words)));
     assert_eq!(fixture.docker.image_check(SHELL_IMAGE).await.unwrap(), None);
     assert_eq!(fixture.docker.image_check("kubeleet-test/missing:1").await.unwrap(), None);
+}
+
+/// Engines that are busy or hang take seconds for each signal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_kills_nothing() {
+    let Some(fixture) = Fixture::new().await else { return };
+    if !rustix::process::geteuid().is_root() {
+        return testkit::require::skipped("netns", "only root may signal processes of containers");
+    }
+    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let docker = DockerRuntime::connect(Some(&proxy.host())).unwrap();
+    let mut containers = Vec::new();
+    for (pod, script) in [("deaf", "trap '' TERM; while :; do sleep 1; done"), ("obeys", GRACEFUL)] {
+        let request = fixture.request(pod, script);
+        let identity = Identity { on_disconnect: OnDisconnect::Stop, ..request.identity.clone() };
+        containers.push(docker.run(&ContainerRequest { identity, ..request }).await.unwrap());
+    }
+    // Listing them makes their processes known: then the engine may hang altogether.
+    let _listed = docker.list(&fixture.node).await.unwrap();
+    let known = || containers.iter().all(|one| docker.first_processes.knows(&one.handle));
+    eventually("the processes are known", || async { known().then_some(()) }).await;
+    proxy.set("/containers/", EngineFault::Hang);
+    let begun = Instant::now();
+    let kill_by = tokio::time::Instant::now() + Duration::from_secs(1);
+    docker.end_all(&containers, kill_by).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let codes = eventually("the engine has noticed their ends", || async {
+        let mut codes = Vec::new();
+        for container in fixture.list().await {
+            let ContainerState::Exited { code, .. } = container.state else { return None };
+            codes.push(code);
+        }
+        codes.sort_unstable();
+        Some(codes)
+    });
+    assert_eq!(codes.await, [7, 137], "one ended by itself");
+}
+
+/// An engine on another machine, or one whose processes this worker may not signal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn containers_whose_processes_are_not_seen_are_ended_by_the_engine() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    proxy.set("/json", EngineFault::Fail);
+    let blind = DockerRuntime::connect(Some(&proxy.host())).unwrap();
+    let script = "trap '' TERM; while :; do sleep 1; done";
+    let container = fixture.docker.run(&fixture.request("deaf", script)).await.unwrap();
+    let kill_by = tokio::time::Instant::now() + Duration::from_secs(1);
+    blind.end_all(std::slice::from_ref(&container), kill_by).await.unwrap();
+    let state = eventually("it has ended", || async {
+        let state = fixture.list().await.first()?.state;
+        (!state.may_run()).then_some(state)
+    });
+    assert!(matches!(state.await, ContainerState::Exited { code: 137, .. }));
 }

@@ -25,15 +25,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::ids::NodeName;
 use common::spec::PullPolicy;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use rustix::process::Signal;
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use self::folder::{Folder, PodState};
 use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
-use self::system::find_leader;
+use self::system::{find_leader, kill_marked};
+use super::end_all::end_all;
 use super::{
     CommandRequest, Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery,
     LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError,
@@ -70,21 +72,41 @@ impl ProcessRuntime {
     }
 
     async fn end_process(folder: &Folder, grace: Duration) {
-        let record = folder.load();
-        let signal = record.as_ref().and_then(|record| Signal::from_named_raw(record.stop_signal?));
-        let leader = match record.map(|record| record.state) {
-            Some(PodState::Running(process)) => Some(process),
-            Some(PodState::Starting) | None => find_leader(&folder.path),
-            Some(PodState::Exited(_)) => None,
-        };
+        let (leader, signal) = leader(folder);
         if let Some(leader) = leader {
-            leader.signal_group(signal.unwrap_or(Signal::TERM));
+            leader.signal_group(signal);
             if tokio::time::timeout(grace, leader.exited()).await.is_err() {
                 leader.signal_group(Signal::KILL);
                 let _late = tokio::time::timeout(CALL_TIMEOUT, leader.exited()).await;
             }
         }
     }
+
+    /// Kills all processes of these pods. One look at the processes of the machine finds what has left the
+    /// group of a pod's first process: with one for each pod, hundreds of pods would take seconds.
+    async fn kill(folders: Vec<Folder>) {
+        let leaders: Vec<ProcessIdentity> = folders.iter().filter_map(|folder| leader(folder).0).collect();
+        for leader in &leaders {
+            leader.signal_group(Signal::KILL);
+        }
+        let paths: Vec<PathBuf> = folders.into_iter().map(|folder| folder.path).collect();
+        // Whoever removes a pod's folder looks again.
+        let _found = tokio::task::spawn_blocking(move || kill_marked(&paths)).await;
+        let exits = join_all(leaders.iter().map(ProcessIdentity::exited).collect::<Vec<_>>());
+        let _late = tokio::time::timeout(CALL_TIMEOUT, exits).await;
+    }
+}
+
+/// Returns the first process of a pod if it may run, and the signal that asks it to stop.
+fn leader(folder: &Folder) -> (Option<ProcessIdentity>, Signal) {
+    let record = folder.load();
+    let signal = record.as_ref().and_then(|record| Signal::from_named_raw(record.stop_signal?));
+    let leader = match record.map(|record| record.state) {
+        Some(PodState::Running(process)) => Some(process),
+        Some(PodState::Starting) | None => find_leader(&folder.path),
+        Some(PodState::Exited(_)) => None,
+    };
+    (leader, signal.unwrap_or(Signal::TERM))
 }
 
 /// Returns what the processes of these pods have used, in this order; `None` for a pod that does not run.
@@ -175,6 +197,25 @@ impl Runtime for ProcessRuntime {
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(self.stop_pod(handle, grace))
+    }
+
+    fn end_all<'a>(
+        &'a self,
+        containers: &'a [Container],
+        kill_by: Instant,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        let stopped = move |container: Container| async move {
+            let Ok(folder) = self.folder(&container.handle) else { return };
+            if let (Some(leader), signal) = leader(&folder) {
+                leader.signal_group(signal);
+                leader.exited().await;
+            }
+        };
+        let kill = move |left: Vec<Container>| async move {
+            Self::kill(left.iter().filter_map(|one| self.folder(&one.handle).ok()).collect()).await;
+            Ok(())
+        };
+        Box::pin(end_all(containers.to_vec(), kill_by, stopped, kill))
     }
 
     fn logs<'a>(

@@ -91,7 +91,7 @@ impl ProcessPods {
             // The task that watches it records how it ended.
             PodState::Running(process) if self.watched().contains(process) => return Some(record),
             PodState::Running(_) => {
-                kill_marked(&folder.path);
+                kill_marked(std::slice::from_ref(&folder.path));
                 PodState::Exited(UNKNOWN_EXIT_CODE)
             }
             PodState::Starting => match find_leader(&folder.path) {
@@ -138,7 +138,7 @@ impl ProcessPods {
             return Err(RuntimeError::Refused(reason));
         }
         // A process of this pod can only run now if its state was damaged. It must not run twice.
-        kill_marked(&folder.path);
+        kill_marked(std::slice::from_ref(&folder.path));
         let environment = request.container.environment.iter();
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let record = Record::starting(request);
@@ -183,7 +183,7 @@ impl ProcessPods {
             (written, _) => {
                 let _ended = child.kill();
                 let _status = child.wait();
-                kill_marked(&folder.path);
+                kill_marked(std::slice::from_ref(&folder.path));
                 Err(failed(written.err().unwrap_or_else(|| io::Error::other("no state"))))
             }
         }
@@ -238,7 +238,7 @@ impl ProcessPods {
         // The exit status is collected in any case, also if the folder has been removed.
         let status = child.and_then(|mut child| child.wait().ok());
         self.watched().remove(process);
-        kill_marked(&folder.path);
+        kill_marked(std::slice::from_ref(&folder.path));
         let mut record = folder.load()?;
         if record.state == PodState::Running(process.clone()) {
             record.state = PodState::Exited(status.map_or(UNKNOWN_EXIT_CODE, exit_code));
@@ -302,7 +302,7 @@ fn lock(folder: &Path) -> io::Result<File> {
 pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     let failed = |detail: String| RuntimeError::Failed(format!("process pod {}: {detail}", folder.handle));
     let deadline = Instant::now() + KILL_TIMEOUT;
-    while kill_marked(&folder.path) > 0 {
+    while kill_marked(std::slice::from_ref(&folder.path)) > 0 {
         if Instant::now() > deadline {
             return Err(failed(format!("still running {} s after SIGKILL", KILL_TIMEOUT.as_secs())));
         }

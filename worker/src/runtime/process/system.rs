@@ -3,6 +3,7 @@
 //! A process id alone identifies no process, because ids are reused. Together with the start time and the
 //! boot id it does.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, Read};
@@ -119,23 +120,23 @@ fn boot_id() -> Option<String> {
 
 /// Returns the leading process of the pod with this folder, found by its environment.
 pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
-    let mut traces = PodTraces::of(folder);
+    let mut traces = PodTraces::of(&[folder.to_owned()]);
     let exec = [EXEC_MARKER.as_bytes(), b"=1"].concat();
     let mut is_leader = |process: &Process| {
         process.stat().is_ok_and(|stat| stat.pgrp == stat.pid && stat.state != 'Z')
             && traces.environment.read(process)
-            && traces.environment.has(&traces.marker)
+            && traces.environment.has_one_of(&traces.markers)
             && !traces.environment.has(&exec)
     };
     let leader = marked(folder).into_iter().find(&mut is_leader)?;
     ProcessIdentity::of(leader.pid)
 }
 
-/// Kills the remaining processes of the pod with this folder, also those that left its process group. Returns
-/// how many there were.
-pub(super) fn kill_marked(folder: &Path) -> usize {
-    let remaining = marked(folder);
-    let mut traces = PodTraces::of(folder);
+/// Kills the remaining processes of the pods with these folders, also those that left the process groups of
+/// their pods. Returns how many there were.
+pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
+    let mut traces = PodTraces::of(folders);
+    let remaining = traces.find();
     for process in &remaining {
         let descriptor = Pid::from_raw(process.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         // Checked again after opening: another process may have got the id in between.
@@ -150,42 +151,50 @@ pub(super) fn kill_marked(folder: &Path) -> usize {
 
 /// Returns the processes of the pod with this folder. One that was killed is among them until it has ended.
 pub(super) fn marked(folder: &Path) -> Vec<Process> {
-    let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
-    let mut traces = PodTraces::of(folder);
-    processes.filter_map(Result::ok).filter(|process| traces.are_on(process)).collect()
+    PodTraces::of(&[folder.to_owned()]).find()
 }
 
-/// What the processes of a pod are known by. Made once for all processes of the machine: there may be
+/// What the processes of some pods are known by. Made once for all processes of the machine: there may be
 /// thousands, and each end of a pod looks at all of them.
 struct PodTraces {
-    /// The variable that each of them has.
-    marker: Vec<u8>,
-    /// Where their output goes; `None` if there is no log.
-    log: Option<FileIdentity>,
+    /// The variables, one of which each of them has.
+    markers: HashSet<Vec<u8>>,
+    /// Where their output goes, as far as there are logs.
+    logs: HashSet<FileIdentity>,
     environment: ProcessEnvironment,
 }
 
 impl PodTraces {
-    /// Of the pod with this folder.
-    fn of(folder: &Path) -> Self {
+    /// Of the pods with these folders.
+    fn of(folders: &[PathBuf]) -> Self {
+        let marker =
+            |folder: &PathBuf| [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat();
         Self {
-            marker: [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat(),
-            log: file_identity(&folder.join(LOG)),
+            markers: folders.iter().map(marker).collect(),
+            logs: folders.iter().filter_map(|folder| file_identity(&folder.join(LOG))).collect(),
             environment: ProcessEnvironment::default(),
         }
     }
 
-    fn are_on(&mut self, process: &Process) -> bool {
-        (self.environment.read(process) && self.environment.has(&self.marker)) || self.writes_to_log(process)
+    /// Returns the processes of the machine that have them.
+    fn find(&mut self) -> Vec<Process> {
+        let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
+        processes.filter_map(Result::ok).filter(|process| self.are_on(process)).collect()
     }
 
-    /// Returns whether the output of the process goes to the pod's log: it was started by a process of the
-    /// pod without its environment. Nothing else writes there: readers have the log as another descriptor
-    /// than these two.
+    fn are_on(&mut self, process: &Process) -> bool {
+        (self.environment.read(process) && self.environment.has_one_of(&self.markers))
+            || self.writes_to_log(process)
+    }
+
+    /// Returns whether the output of the process goes to the log of one of the pods: it was started by a
+    /// process of the pod without its environment. Nothing else writes there: readers have the log as another
+    /// descriptor than these two.
     fn writes_to_log(&self, process: &Process) -> bool {
         let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
-        self.log.is_some()
-            && [1, 2].into_iter().any(|descriptor| file_identity(&output(descriptor)) == self.log)
+        let is_log = |file: FileIdentity| self.logs.contains(&file);
+        !self.logs.is_empty()
+            && [1, 2].into_iter().any(|descriptor| file_identity(&output(descriptor)).is_some_and(is_log))
     }
 }
 
@@ -214,5 +223,10 @@ impl ProcessEnvironment {
     fn has(&self, assignment: &[u8]) -> bool {
         BufRead::split(self.0.as_slice(), 0)
             .any(|variable| variable.is_ok_and(|variable| variable == assignment))
+    }
+
+    fn has_one_of(&self, assignments: &HashSet<Vec<u8>>) -> bool {
+        BufRead::split(self.0.as_slice(), 0)
+            .any(|variable| variable.is_ok_and(|variable| assignments.contains(&variable)))
     }
 }

@@ -47,7 +47,7 @@ impl Fixture {
 impl Drop for Fixture {
     fn drop(&mut self) {
         for pod in std::fs::read_dir(self.root.path().join("node")).into_iter().flatten().flatten() {
-            kill_marked(&pod.path());
+            kill_marked(&[pod.path()]);
         }
     }
 }
@@ -176,7 +176,7 @@ async fn a_stop_waits_for_the_grace_period_and_ends_all_processes() {
     let begin = Instant::now();
     fixture.runtime.stop(&stubborn.handle, Duration::from_millis(500)).await.unwrap();
     assert!(begin.elapsed() >= Duration::from_millis(500), "it had its grace period: {:?}", begin.elapsed());
-    assert_eq!(kill_marked(&fixture.folder(&stubborn).path), 0);
+    assert_eq!(kill_marked(&[fixture.folder(&stubborn).path]), 0);
     eventually("the process without its environment has ended", || async {
         let mut all = procfs::process::all_processes().unwrap().flatten();
         let is_it =
@@ -375,4 +375,25 @@ async fn a_command_is_not_taken_for_the_pods_process() {
         found = look => assert_eq!(found, None),
         result = exec(&fixture, handle, "exec sleep 500", Duration::from_secs(60)) => panic!("{result:?}"),
     }
+}
+
+/// Each has a child in a group of its own, which ignores SIGTERM as well.
+#[tokio::test]
+async fn many_pods_that_ignore_the_request_to_stop_end_together_at_the_given_moment() {
+    let fixture = Fixture::new();
+    let script = "trap '' TERM; setsid sleep 600 & while :; do sleep 600; done";
+    let mut containers = Vec::new();
+    for number in 0..40 {
+        containers.push(fixture.runtime.run(&request(&format!("many{number}"), script)).await.unwrap());
+    }
+    let folders: Vec<_> = containers.iter().map(|container| fixture.folder(container).path).collect();
+    let running = || folders.iter().filter(|folder| !marked(folder).is_empty()).count();
+    assert_eq!(running(), 40);
+    let begun = Instant::now();
+    let kill_by = tokio::time::Instant::now() + Duration::from_secs(1);
+    fixture.runtime.end_all(&containers, kill_by).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(990) && took < Duration::from_secs(6), "{took:?}");
+    assert_eq!(running(), 0);
+    assert_eq!(fixture.states().await.len(), 40, "they are kept");
 }
