@@ -2,10 +2,16 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use std::time::Duration;
+
 use common::ids::NodeName;
+use tokio::time::Instant;
 
 use crate::change_log::ChangeLog;
 use crate::runtime::RuntimeError;
+
+/// How long after its return what has ended is taken to have ended with the engine.
+const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 
 /// A kind of call to the engine. An engine may answer one kind and hang at the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +25,15 @@ pub(crate) enum Probe {
 /// The health of one engine: its last answer to each kind of probe.
 pub(crate) struct EngineHealth {
     problems: Mutex<EngineProblems>,
+    outage: Mutex<Option<EngineOutage>>,
     log: ChangeLog,
+}
+
+/// The last time that the engine did not answer.
+#[derive(Debug, Clone, Copy)]
+struct EngineOutage {
+    began: Instant,
+    ended: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -37,12 +51,34 @@ impl EngineProblems {
 impl EngineHealth {
     pub(crate) fn new(node: &NodeName) -> Self {
         let log = ChangeLog::new(format!("the container engine of {node}"));
-        Self { problems: Mutex::default(), log }
+        Self { problems: Mutex::default(), outage: Mutex::default(), log }
     }
 
     /// Returns the engine's current problem; `None` if its last answers were all good.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problems().first().cloned()
+    }
+
+    /// Returns whether the engine did not answer at some time since a container was started `ran_for` ago, and
+    /// answers again since a moment ago: what has ended since then ended with it.
+    pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
+        let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        outage.is_some_and(|outage| {
+            let is_settling = outage.ended.is_some_and(|ended| ended.elapsed() < SETTLES_WITHIN);
+            outage.began.elapsed() <= ran_for && is_settling
+        })
+    }
+
+    fn note_outage(&self, is_away: bool) {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match (&mut *outage, is_away) {
+            (Some(EngineOutage { ended: Some(_), .. }) | None, true) => {
+                *outage = Some(EngineOutage { began: now, ended: None });
+            }
+            (Some(EngineOutage { ended: ended @ None, .. }), false) => *ended = Some(now),
+            _ => {}
+        }
     }
 
     /// Records an answer. Returns true if the engine became healthy or unhealthy by it.
@@ -54,6 +90,7 @@ impl EngineHealth {
             Probe::Ping => problems.ping = problem,
             Probe::List => problems.list = problem,
         }
+        self.note_outage(problems.first().is_some());
         match problems.first() {
             Some(why) => self.log.failed(why),
             None => self.log.succeeded(),
@@ -82,5 +119,23 @@ mod tests {
         assert!(!engine.record(Probe::List, &Ok(())));
         assert!(engine.record(Probe::Ping, &Ok(())));
         assert_eq!(engine.problem(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_was_away_took_what_was_started_before_with_it() {
+        let second = Duration::from_secs(1);
+        let engine = EngineHealth::new(&NodeName::new("n").unwrap());
+        let failure = || Err::<(), _>(RuntimeError::Engine("is not there".to_owned()));
+        engine.record(Probe::Ping, &Ok(()));
+        assert!(!engine.was_away_since(second * 60), "it never was");
+        engine.record(Probe::Ping, &failure());
+        tokio::time::advance(second * 10).await;
+        assert!(!engine.was_away_since(second * 60), "not back yet");
+        engine.record(Probe::Ping, &Ok(()));
+        tokio::time::advance(second).await;
+        assert!(engine.was_away_since(second * 60));
+        assert!(!engine.was_away_since(second), "started since then");
+        tokio::time::advance(second * 30).await;
+        assert!(!engine.was_away_since(second * 90), "long ago");
     }
 }

@@ -5,16 +5,17 @@
 //! All calls are on a file system in memory and take microseconds, so they block their thread.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::config::Config;
 use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
 use common::value::ValueBytes;
-use rustix::fs::{FsWord, statfs};
+use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::runtime::{Container, Identity};
@@ -256,10 +257,25 @@ fn mark_of(name: &str) -> String {
 fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
     // A worker that is not root needs it.
     fs::set_permissions(path, Permissions::from_mode(file.mode | 0o200))?;
-    let written = OpenOptions::new().write(true).truncate(true).open(path);
-    let written = written.and_then(|mut target| target.write_all(file.content.expose()));
+    let written = OpenOptions::new().write(true).open(path);
+    let written = written.and_then(|target| write_over(&target, file.content.expose()));
     fs::set_permissions(path, Permissions::from_mode(file.mode))?;
     written
+}
+
+/// Replaces the content of a file. The room for the new one is reserved first: without it, the container keeps
+/// what it has.
+fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
+    let length = content.len() as u64;
+    if length > 0 {
+        match fallocate(target, FallocateFlags::KEEP_SIZE, 0, length) {
+            // Not all file systems in memory can reserve room.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    target.write_all_at(content, 0)?;
+    target.set_len(length)
 }
 
 /// Writes a file under another name first: a container that has the file mounted keeps the one it has.
@@ -347,6 +363,32 @@ mod tests {
         assert_eq!((found.ino(), found.mode() & 0o777), (inode, 0o400));
         assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "second");
         remove_root(&store);
+    }
+
+    #[test]
+    fn without_room_for_the_new_content_a_container_keeps_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "none"])
+            .arg(folder.path())
+            .status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return testkit::require::skipped("netns", "only root may mount a file system");
+        }
+        let (path, filler) = (folder.path().join("secret"), folder.path().join("filler"));
+        fs::write(&path, "first").unwrap();
+        let _full = fs::write(&filler, [0; 128 << 10]);
+        let longer = "x".repeat(16 << 10);
+        let refused = overwrite(&path, &file("secret", &longer, 0o400));
+        let kept = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&filler).unwrap();
+        let written = overwrite(&path, &file("secret", &longer, 0o400));
+        let replaced = fs::read_to_string(&path).unwrap();
+        overwrite(&path, &file("secret", "", 0o400)).unwrap();
+        let emptied = fs::read_to_string(&path).unwrap();
+        std::process::Command::new("umount").arg("-l").arg(folder.path()).status().unwrap();
+        assert!(refused.is_err() && written.is_ok(), "{refused:?} {written:?}");
+        assert_eq!((kept.as_str(), replaced == longer, emptied.as_str()), ("first", true, ""));
     }
 
     #[test]

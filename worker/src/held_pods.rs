@@ -1,9 +1,9 @@
 //! The pods of this session that are held: their containers run here and Redis has no record of them.
 //!
-//! A pod that has moved or ended has a record that says so. Without one, an older state of Redis was
-//! restored, or records were lost. A few such containers are removed like any other that is not this node's.
-//! When they are most of what runs here they are left alone until all their records are back or a person has
-//! removed them.
+//! A pod that has moved or ended has a record that says so, for an hour at least. Without one, an older state
+//! of Redis was restored, or records were lost. A few such containers among many are removed like any other
+//! that is not this node's. When they are most of what runs here, be it one, they are left alone until all
+//! their records are back or a person has removed them.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::ids::{AssignmentId, PodId};
 
 use crate::runtime::{Container, ContainerState};
-
-/// Fewer unknown containers are not held.
-const MIN_HELD: usize = 3;
 
 /// See the module.
 #[derive(Default)]
@@ -68,8 +65,7 @@ impl HeldPods {
     }
 }
 
-/// Returns whether these containers without a record are to be held: at least [`MIN_HELD`], and more than
-/// half of those that run here. Those that were started a moment ago do not count: a failover may have lost
+/// Returns whether these containers without a record are to be held: more than half of those that run here. Those that were started a moment ago do not count: a failover may have lost
 /// their records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
@@ -79,5 +75,39 @@ pub(crate) fn must_hold(
     let runs = |container: &&Container| !matches!(container.state, ContainerState::Exited { .. });
     let unknown = unknown.iter().filter(|container| runs(container) && !is_new(container)).count();
     let all = all.iter().filter(runs).count();
-    unknown >= MIN_HELD && unknown * 2 > all
+    unknown * 2 > all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::testing;
+
+    #[test]
+    fn what_has_no_record_is_held_if_it_is_most_of_what_runs_here() {
+        let container = |number: usize, state| {
+            let identity = testing::identity("n", &format!("p{number}"), "a");
+            Container::new(format!("c{number}"), &identity, state)
+        };
+        let ended = ContainerState::Exited { code: 0, out_of_memory: false };
+        // How many run, of these without a record, of these started a moment ago, and how many have ended.
+        for (running, unknown, new, exited, expected) in [
+            (1, 1, 0, 0, true),
+            (1, 0, 0, 0, false),
+            (2, 1, 0, 0, false),
+            (2, 2, 0, 0, true),
+            (2, 2, 1, 0, false),
+            (1, 1, 1, 0, false),
+            (3, 2, 0, 0, true),
+            (1, 1, 0, 5, true),
+        ] {
+            let all: Vec<Container> = (0..running)
+                .map(|number| container(number, ContainerState::Running))
+                .chain((0..exited).map(|number| container(100 + number, ended)))
+                .collect();
+            let without: Vec<&Container> = all.iter().take(unknown).collect();
+            let is_new = |one: &Container| all.iter().take(new).any(|other| other.handle == one.handle);
+            assert_eq!(must_hold(&without, &all, is_new), expected, "{running} {unknown} {new} {exited}");
+        }
+    }
 }

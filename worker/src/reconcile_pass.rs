@@ -163,6 +163,7 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
     let observed = managed.observe(found);
     let Some(managed) = noted(context, managed, &observed) else { return };
     health_checks::probe(context, &managed);
+    let now = context.worker.now();
     let facts = PodFacts {
         desired: managed.desired,
         containers: managed
@@ -178,6 +179,9 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
                 crash_streak: container.crash_streak,
                 running_since: container.running_since,
                 is_recovering: container.is_recovering(),
+                ended_with_engine: container
+                    .running_since
+                    .is_some_and(|since| context.worker.engine.was_away_since(now.since(since))),
                 restart_at: container.restart_at,
             })
             .collect(),
@@ -189,7 +193,7 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
         keeps_running: managed.spec.on_disconnect == OnDisconnect::Keep,
         is_held: managed.held.is_some(),
         retry_at: managed.retry_at,
-        now: context.worker.now(),
+        now,
     };
     let action = step(&facts, &context.worker.restart_backoff());
     actions::begin(context, managed, found, action);

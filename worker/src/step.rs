@@ -9,6 +9,9 @@ use common::spec::{RestartPolicy, StartCondition};
 
 use crate::runtime::ContainerState;
 
+/// The exit code of a process that was killed.
+const KILLED: i64 = 137;
+
 /// What this node is to do with a managed pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredState {
@@ -70,6 +73,8 @@ pub(crate) struct ContainerFacts {
     pub(crate) running_since: Option<BootInstant>,
     /// Whether it was started again after an exit and has not counted as well since then.
     pub(crate) is_recovering: bool,
+    /// It ran when its engine was stopped, and the engine is back since a moment ago.
+    pub(crate) ended_with_engine: bool,
     /// When it is to be started again after its exit; `None` until that is decided.
     pub(crate) restart_at: Option<BootInstant>,
 }
@@ -119,6 +124,8 @@ pub(crate) enum ContainerAction {
     BackOff { exit: ContainerExit, wait: Duration, crash_streak: u32 },
     /// Start it again.
     Restart,
+    /// It ended with its engine: start it again, which counts as no crash.
+    StartAgain,
     /// It was started again and has run for a while: it is well.
     Recover,
     /// Its health check has failed: stop it, so that it is started again.
@@ -135,15 +142,27 @@ pub(crate) struct ContainerExit {
 impl ContainerExit {
     /// Describes the exit for people: "exited with code 1".
     pub(crate) fn describe(self) -> String {
-        if self.out_of_memory {
-            format!("killed because it used more memory than its limit (exit code {})", self.code)
-        } else {
-            format!("exited with code {}", self.code)
+        match (self.out_of_memory, self.was_killed_for_memory()) {
+            (true, true) => {
+                format!("killed because it used more memory than its limit (exit code {})", self.code)
+            }
+            (true, false) => format!(
+                "exited with code {}; before that one of its processes was killed, because the container used more \
+                 memory than its limit",
+                self.code
+            ),
+            (false, _) => format!("exited with code {}", self.code),
         }
     }
 
+    /// Returns whether its first process was killed because of memory. The engine tells of any process: one
+    /// that has survived the end of a child says itself how the run ended.
+    pub(crate) fn was_killed_for_memory(self) -> bool {
+        self.out_of_memory && self.code == KILLED
+    }
+
     fn is_success(self) -> bool {
-        self.code == 0 && !self.out_of_memory
+        self.code == 0
     }
 }
 
@@ -276,7 +295,7 @@ fn can_create(facts: &PodFacts, container: &ContainerFacts) -> bool {
                 state == ContainerState::Running && health == Some(Health::Healthy)
             }
             (StartCondition::ServiceCompletedSuccessfully, Some(state)) => {
-                state == ContainerState::Exited { code: 0, out_of_memory: false }
+                matches!(state, ContainerState::Exited { code: 0, .. })
             }
         }
     };
@@ -296,6 +315,9 @@ fn after_exit(
     };
     match (restarts, container.restart_at) {
         (false, _) => ContainerStep::Ended(exit),
+        (true, None) if container.ended_with_engine && can_start(facts) => {
+            ContainerStep::Act(ContainerAction::StartAgain)
+        }
         (true, None) => {
             let ran_for = container.running_since.map(|since| facts.now.since(since));
             let was_healthy = ran_for.is_some_and(|ran_for| ran_for >= backoff.healthy_after);

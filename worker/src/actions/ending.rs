@@ -26,7 +26,7 @@ impl PodAction {
                 .running_since
                 .map(|since| self.context.worker.now().since(since).as_millis() as u64),
             exit_code: exit.code,
-            out_of_memory: exit.out_of_memory,
+            out_of_memory: exit.was_killed_for_memory(),
             last_output,
         };
         self.update(|managed| {
@@ -51,7 +51,7 @@ impl PodAction {
     pub(super) async fn finish_exited(&self, exit: ContainerExit) {
         let message = exit.describe();
         let (outcome, reason) = match exit {
-            ContainerExit { out_of_memory: true, .. } => (PodOutcome::Failed, "OOMKilled"),
+            exit if exit.was_killed_for_memory() => (PodOutcome::Failed, "OOMKilled"),
             ContainerExit { code: 0, .. } => (PodOutcome::Succeeded, "Completed"),
             ContainerExit { .. } => (PodOutcome::Failed, "Error"),
         };

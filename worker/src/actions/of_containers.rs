@@ -13,6 +13,15 @@ use crate::step::{ContainerAction, ContainerExit, DesiredState};
 use crate::table::{ManagedPod, RESTARTED};
 use crate::text::seconds;
 
+/// Why a container is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartReason {
+    /// It has ended, or was never started.
+    Exit,
+    /// Its engine was stopped.
+    Engine,
+}
+
 impl PodAction {
     pub(super) async fn act_on_container(&self, index: usize, action: ContainerAction) {
         match action {
@@ -21,7 +30,8 @@ impl PodAction {
                 self.note_run(index, exit).await;
                 self.back_off(index, exit, wait, crash_streak);
             }
-            ContainerAction::Restart => self.restart(index).await,
+            ContainerAction::Restart => self.restart(index, StartReason::Exit).await,
+            ContainerAction::StartAgain => self.restart(index, StartReason::Engine).await,
             ContainerAction::StopUnhealthy => self.stop_unhealthy(index).await,
             ContainerAction::Recover => {
                 self.change_container(index, |container| container.set_reason("", String::new()));
@@ -152,7 +162,7 @@ impl PodAction {
         });
     }
 
-    async fn restart(&self, index: usize) {
+    async fn restart(&self, index: usize, reason: StartReason) {
         let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
             return;
         };
@@ -169,7 +179,7 @@ impl PodAction {
         let restarted = worker.runtime.restart(handle).await;
         drop(permit);
         match restarted {
-            Ok(()) => self.after_restart(index),
+            Ok(()) => self.after_restart(index, reason),
             Err(RuntimeError::NotFound(_)) => self.context.wakeups.request_reconcile(),
             Err(error @ RuntimeError::Engine(_)) => self.engine_failed("restarting", &error),
             Err(
@@ -183,10 +193,17 @@ impl PodAction {
         }
     }
 
-    fn after_restart(&self, index: usize) {
+    fn after_restart(&self, index: usize, reason: StartReason) {
+        let (pod, now) = (&self.managed.payload.id, self.context.worker.now());
+        if reason == StartReason::Engine {
+            tracing::info!(%pod, "the container ended with its engine, and was started again");
+            return self.change_container(index, |container| {
+                container.set_started(now);
+                container.set_reason("", String::new());
+            });
+        }
         measure::restart();
-        tracing::info!(pod = %self.managed.payload.id, "container restarted");
-        let now = self.context.worker.now();
+        tracing::info!(%pod, "container restarted");
         let recovers_after = self.context.worker.config.restart_backoff;
         self.change_container(index, |container| {
             container.set_started(now);

@@ -12,21 +12,39 @@ pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);
 const HYSTERESIS: f64 = 2.0;
 
 /// How full a disk is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DiskSpace {
     pub(crate) total: u64,
     /// What ordinary users may still write.
     pub(crate) available: u64,
+    /// How many files there can be; 0 if the file system has no such limit.
+    pub(crate) total_inodes: u64,
+    pub(crate) available_inodes: u64,
 }
 
 impl DiskSpace {
-    /// Returns the percentage that is used. A disk without a size is empty.
+    /// Returns the percentage that is used, of bytes or of inodes: whatever is more. A disk without a size is
+    /// empty.
     pub(crate) fn used_percent(self) -> f64 {
-        if self.total == 0 {
-            return 0.0;
-        }
-        (self.total.saturating_sub(self.available)) as f64 * 100.0 / self.total as f64
+        self.used_bytes_percent().max(self.used_inodes_percent())
     }
+
+    /// Returns the percentage of bytes that is used.
+    pub(crate) fn used_bytes_percent(self) -> f64 {
+        percent(self.total, self.available)
+    }
+
+    /// Returns the percentage of inodes that is used.
+    pub(crate) fn used_inodes_percent(self) -> f64 {
+        percent(self.total_inodes, self.available_inodes)
+    }
+}
+
+fn percent(total: u64, available: u64) -> f64 {
+    if total == 0 {
+        return 0.0;
+    }
+    (total.saturating_sub(available)) as f64 * 100.0 / total as f64
 }
 
 /// What is removed next.
@@ -38,7 +56,8 @@ pub(super) enum Removal {
     Image(String),
 }
 
-/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. `None`
+/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. Logs stay
+/// if only inodes are short, of which each has but one. `kept_logs` is how much of them is on this disk. `None`
 /// if enough is free, or nothing is left to go. `is_removing`: something was removed since the disk was above
 /// the upper mark.
 pub(super) fn next_removal(
@@ -52,7 +71,7 @@ pub(super) fn next_removal(
     if disk.used_percent() <= f64::from(limit) {
         return None;
     }
-    if kept_logs > 0 {
+    if kept_logs > 0 && disk.used_bytes_percent() > f64::from(limit) {
         return Some(Removal::OldestKeptLog);
     }
     images.first().cloned().map(Removal::Image)
@@ -95,7 +114,7 @@ mod tests {
     const MARKS: DiskMarks = DiskMarks { high: 85, low: 80, full: 95 };
 
     fn used(percent: u64) -> DiskSpace {
-        DiskSpace { total: 1000, available: 1000 - percent * 10 }
+        DiskSpace { total: 1000, available: 1000 - percent * 10, ..DiskSpace::default() }
     }
 
     #[test]
@@ -115,8 +134,23 @@ mod tests {
             let next = next_removal(used(percent), MARKS, kept_logs, &images[..count], is_removing);
             assert_eq!(next, expected, "{percent} % {kept_logs} {count} {is_removing}");
         }
-        let none = DiskSpace { total: 0, available: 0 };
+        let none = DiskSpace::default();
         assert_eq!(next_removal(none, MARKS, 1, &images, false), None, "a disk that tells nothing");
+    }
+
+    #[test]
+    fn a_disk_without_inodes_is_full_and_images_make_room_there() {
+        let inodes = |percent: u64| DiskSpace {
+            total_inodes: 1000,
+            available_inodes: 1000 - percent * 10,
+            ..used(10)
+        };
+        assert!(is_full(inodes(95), MARKS, false) && !is_full(inodes(94), MARKS, false));
+        let images = ["old:1".to_owned()];
+        let next = next_removal(inodes(90), MARKS, 3, &images, false);
+        assert_eq!(next, Some(Removal::Image("old:1".to_owned())));
+        assert_eq!(next_removal(inodes(90), MARKS, 3, &[], false), None, "logs would not help");
+        assert_eq!(next_removal(inodes(80), MARKS, 3, &images, false), None);
     }
 
     #[test]

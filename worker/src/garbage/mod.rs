@@ -8,6 +8,8 @@ pub(crate) mod decide;
 pub(crate) mod image_uses;
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +49,7 @@ impl Loop for GarbageLoop {
         worker.kept_logs.expire().await;
         note_used_images(&context);
         worker.image_uses.save().await;
+        self.remove_logs_elsewhere().await;
         let Some(disk) = space(&context).await else { return Ok(Next::Rest) };
         let disk = self.make_room(disk).await;
         self.is_full = decide::is_full(disk, context.worker.config.disk_marks, self.is_full);
@@ -74,6 +77,19 @@ impl GarbageLoop {
         Self { context, is_removing: false, is_full: false, reported: None }
     }
 
+    /// Removes the oldest kept logs while the disk that has them is too full, if it is not the engine's.
+    async fn remove_logs_elsewhere(&self) {
+        let worker = &self.context.worker;
+        let limit = f64::from(worker.config.disk_marks.high);
+        for _ in 0..MAX_REMOVALS {
+            let Some(disk) = space_of_logs(&self.context).await else { return };
+            if disk.used_bytes_percent() <= limit || worker.kept_logs.size().await.0 == 0 {
+                return;
+            }
+            worker.kept_logs.remove_oldest().await;
+        }
+    }
+
     /// Removes what is needed least until enough is free. Returns how full the disk is then.
     async fn make_room(&mut self, mut disk: DiskSpace) -> DiskSpace {
         let context = self.context.clone();
@@ -88,8 +104,10 @@ impl GarbageLoop {
             worker.redis_log.failed(&error);
             Vec::new()
         });
+        let has_logs = space_of_logs(&context).await.is_none();
         for _ in 0..MAX_REMOVALS {
-            let kept_logs = worker.kept_logs.size().await.0;
+            // On another disk they win nothing here.
+            let kept_logs = if has_logs { worker.kept_logs.size().await.0 } else { 0 };
             match decide::next_removal(disk, marks, kept_logs, &images, self.is_removing) {
                 None => break,
                 Some(Removal::OldestKeptLog) => worker.kept_logs.remove_oldest().await,
@@ -118,10 +136,14 @@ impl GarbageLoop {
         if !is_news && self.reported.is_some() {
             return;
         }
+        let what = match disk.used_inodes_percent() > disk.used_bytes_percent() {
+            true => "inodes (the number of files)",
+            false => "bytes",
+        };
         let problem = self.is_full.then(|| {
             format!(
-                "{:.0} % of the disk of containers is used: no new pods are placed here until there is room; \
-                 `kubeleet gc` removes images that no service needs",
+                "{:.0} % of the {what} of the disk of containers is used: no new pods are placed here until there is \
+                 room; `kubeleet gc` removes images that no service needs",
                 disk.used_percent()
             )
         });
@@ -134,20 +156,41 @@ impl GarbageLoop {
 
 /// Returns how full the disk is that has the containers of this node; `None` if it cannot be measured.
 async fn space(context: &SessionContext) -> Option<DiskSpace> {
-    let worker = &context.worker;
-    let directory = worker.runtime.volumes_directory().await;
-    let directory = directory.unwrap_or_else(|| worker.config.data_dir.clone());
+    let directory = engine_directory(context).await;
+    tokio::task::spawn_blocking(move || measure(&directory)).await.ok()?
+}
+
+/// Returns how full the disk is that has the kept logs, if it is another one than that of the containers.
+async fn space_of_logs(context: &SessionContext) -> Option<DiskSpace> {
+    let (engine, logs) = (engine_directory(context).await, context.worker.config.data_dir.clone());
     let measured = tokio::task::spawn_blocking(move || {
-        // A worker in a container may not see the engine's directory: its own root is usually on the same
-        // disk.
-        directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())
+        let is_other = device(&engine)? != device(&logs)?;
+        is_other.then(|| measure(&logs)).flatten()
     });
-    let found = measured.await.ok()??;
+    measured.await.ok()?
+}
+
+async fn engine_directory(context: &SessionContext) -> PathBuf {
+    let worker = &context.worker;
+    worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
+}
+
+/// Returns the device that has a directory, or what of its path there is: a worker in a container may not see
+/// the engine's, and its own root is usually on the same disk.
+fn device(directory: &Path) -> Option<u64> {
+    directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
+}
+
+fn measure(directory: &Path) -> Option<DiskSpace> {
+    let found = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())?;
     // As `df` counts: what is kept for the administrator is neither used nor available.
     let used = found.f_blocks.saturating_sub(found.f_bfree);
+    let used_inodes = found.f_files.saturating_sub(found.f_ffree);
     Some(DiskSpace {
         total: used.saturating_add(found.f_bavail).saturating_mul(found.f_frsize),
         available: found.f_bavail.saturating_mul(found.f_frsize),
+        total_inodes: used_inodes.saturating_add(found.f_favail),
+        available_inodes: found.f_favail,
     })
 }
 

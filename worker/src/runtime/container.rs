@@ -160,6 +160,8 @@ pub struct Container {
     pub grace: Duration,
     /// Its state.
     pub state: ContainerState,
+    /// Somebody has paused its processes on the engine. Its state is running.
+    pub is_paused: bool,
     /// Where it can be reached; `None` if the engine does not tell.
     pub network: Option<ContainerNetwork>,
 }
@@ -176,6 +178,7 @@ impl Container {
             on_disconnect: identity.on_disconnect,
             grace: identity.grace,
             state,
+            is_paused: false,
             network: None,
         }
     }
@@ -207,7 +210,19 @@ impl Container {
         let on_disconnect = if stop { OnDisconnect::Stop } else { OnDisconnect::Keep };
         let grace = get(label::GRACE).and_then(|text| text.parse().ok()).unwrap_or(10);
         let grace = Duration::from_secs(grace);
-        Some(Self { handle, cluster, pod, assignment, name, on_disconnect, grace, state, network: None })
+        let is_paused = false;
+        Some(Self {
+            handle,
+            cluster,
+            pod,
+            assignment,
+            name,
+            on_disconnect,
+            grace,
+            state,
+            is_paused,
+            network: None,
+        })
     }
 }
 

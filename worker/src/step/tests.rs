@@ -53,6 +53,7 @@ fn container(observed: Option<ContainerState>) -> ContainerFacts {
         crash_streak: 0,
         running_since: at(990),
         is_recovering: false,
+        ended_with_engine: false,
         restart_at: None,
     }
 }
@@ -111,11 +112,40 @@ fn the_restart_policy_decides_what_follows_an_exit() {
             "{policy:?} {code}"
         );
     }
-    let killed = Some(ContainerState::Exited { code: 0, out_of_memory: true });
-    let action =
-        step(&pod(ContainerFacts { policy: RestartPolicy::OnFailure, ..container(killed) }), &BACKOFF);
-    let Action::Containers(actions) = &action else { panic!("out of memory is a failure: {action:?}") };
-    assert!(matches!(actions[..], [(0, ContainerAction::BackOff { .. })]), "{action:?}");
+    // The engine tells that any process was killed because of memory; the exit code tells of the first.
+    let with_killed_child = ContainerExit { code: 0, out_of_memory: true };
+    let observed = Some(ContainerState::Exited { code: 0, out_of_memory: true });
+    let facts = ContainerFacts { policy: RestartPolicy::OnFailure, ..container(observed) };
+    assert_eq!(step(&pod(facts), &BACKOFF), Action::Finish { exit: with_killed_child });
+    for (code, killed, note) in [
+        (0, false, "one of its processes"),
+        (1, false, "one of its processes"),
+        (137, true, "killed because"),
+    ] {
+        let exit = ContainerExit { code, out_of_memory: true };
+        assert_eq!(exit.was_killed_for_memory(), killed, "{code}");
+        assert!(exit.describe().contains(note), "{}", exit.describe());
+    }
+}
+
+/// All its containers ended with it, and none of them has crashed.
+#[test]
+fn what_ended_with_its_engine_is_started_again_at_once() {
+    let table = [
+        (RestartPolicy::Always, 0, Action::Containers(vec![(0, ContainerAction::StartAgain)])),
+        (RestartPolicy::Always, 137, Action::Containers(vec![(0, ContainerAction::StartAgain)])),
+        (RestartPolicy::OnFailure, 143, Action::Containers(vec![(0, ContainerAction::StartAgain)])),
+        (RestartPolicy::OnFailure, 0, Action::Finish { exit: exit(0) }),
+        (RestartPolicy::Never, 137, Action::Finish { exit: exit(137) }),
+    ];
+    for (policy, code, action) in table {
+        let facts =
+            ContainerFacts { policy, ended_with_engine: true, crash_streak: 3, ..container(exited(code)) };
+        assert_eq!(step(&pod(facts), &BACKOFF), action, "{policy:?} {code}");
+    }
+    let waiting = ContainerFacts { restart_at: at(9_999), ..container(exited(1)) };
+    let waits = step(&pod(ContainerFacts { ended_with_engine: true, ..waiting }), &BACKOFF);
+    assert_eq!(waits, Action::Leave, "it had crashed before");
 }
 
 #[test]

@@ -18,6 +18,12 @@ pub(crate) const NOT_READY: &str = "NotReady";
 /// The reason of a container whose health check has failed.
 pub(crate) const UNHEALTHY: &str = "Unhealthy";
 
+/// How much of an engine's handle people write.
+const SHORT_HANDLE: usize = 12;
+
+/// The reason of a container that somebody has paused on the engine.
+const PAUSED: &str = "Paused";
+
 /// Returns whether the reason is one of those that checks show, which checks also take back.
 fn is_shown_by_checks(reason: &str) -> bool {
     [STARTING, UNHEALTHY, NOT_READY].contains(&reason)
@@ -30,6 +36,8 @@ pub(crate) struct ManagedContainer {
     pub(crate) handle: Option<String>,
     /// Whether it was started and has ended, as the engine told last.
     pub(crate) progress: ContainerProgress,
+    /// Somebody has paused it on the engine.
+    pub(crate) is_paused: bool,
     /// Its checks, and what they have shown.
     pub(crate) checks: ContainerChecks,
     /// It was stopped because it was unhealthy, and has not been started again since.
@@ -67,6 +75,12 @@ impl ManagedContainer {
     /// Returns why it is not as it should be: a reason and a sentence.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         match self.reason {
+            "" if self.is_paused && self.progress == ContainerProgress::Running => {
+                let handle: String =
+                    self.handle.iter().flat_map(|handle| handle.chars()).take(SHORT_HANDLE).collect();
+                let message = "somebody has paused it on the container engine, so that it answers nothing";
+                Some((PAUSED, format!("{message}: docker unpause {handle}")))
+            }
             "" if self.progress == ContainerProgress::Running => self.checks.problem(),
             "" => None,
             reason => Some((reason, self.message.clone())),

@@ -117,6 +117,7 @@ impl ManagedPod {
             container.progress == ContainerProgress::Running && container.has_recovered()
         };
         is_changed
+            || !self.containers.iter().map(|container| container.is_paused).eq(observed.paused())
             || self.containers.iter().any(is_well)
             || self.sandbox != observed.sandbox_handle()
             || network.is_some_and(|network| *network != self.network)
@@ -135,6 +136,10 @@ impl ManagedPod {
             if progress == ContainerProgress::Running && container.has_recovered() {
                 container.was_unhealthy = false;
             }
+        }
+        for (container, is_paused) in self.containers.iter_mut().zip(observed.paused()) {
+            self.is_reported &= container.is_paused == is_paused;
+            container.is_paused = is_paused;
         }
         self.sandbox = observed.sandbox_handle();
         if let Some(network) = observed.network().filter(|network| **network != self.network) {
@@ -234,6 +239,10 @@ impl<'a> ObservedPod<'a> {
             (found.map(|container| container.handle.clone()), progress)
         };
         self.containers.iter().map(of_one).collect()
+    }
+
+    fn paused(&self) -> impl Iterator<Item = bool> {
+        self.containers.iter().map(|found| found.is_some_and(|container| container.is_paused))
     }
 
     fn sandbox_handle(&self) -> Option<String> {

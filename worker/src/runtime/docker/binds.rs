@@ -67,6 +67,20 @@ fn resolve_all(
     Ok(())
 }
 
+/// Returns the first of the paths that a container has of the host, below the prefixes, which leads elsewhere
+/// than when the container was created: an engine follows links with each start.
+pub(super) fn led_astray<'a>(
+    mut sources: impl Iterator<Item = &'a Path>,
+    prefixes: &[PathBuf],
+) -> Option<(&'a Path, PathBuf)> {
+    let allowed: Vec<PathBuf> = prefixes.iter().filter_map(|prefix| prefix.canonicalize().ok()).collect();
+    sources.find_map(|source| {
+        allowed.iter().any(|prefix| source.starts_with(prefix)).then_some(())?;
+        let now = source.canonicalize().ok().filter(|now| now != source)?;
+        Some((source, now))
+    })
+}
+
 /// Returns the sockets of engines on this machine, without links.
 fn engine_sockets(own: Option<PathBuf>) -> Vec<PathBuf> {
     let users = std::fs::read_dir(USERS).into_iter().flatten().flatten();
@@ -120,6 +134,25 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    #[test]
+    fn a_path_that_was_replaced_by_a_link_leads_astray() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (mounted, other, outside) = (root.join("srv/app"), root.join("srv/other"), root.join("outside"));
+        for folder in [&mounted, &other, &outside] {
+            create_dir_all(folder).unwrap();
+        }
+        let prefixes = [root.join("srv")];
+        let sources = [other.as_path(), mounted.as_path()];
+        let astray = || led_astray(sources.into_iter(), &prefixes);
+        assert_eq!(astray(), None);
+        std::fs::remove_dir(&mounted).unwrap();
+        assert_eq!(astray(), None, "the engine says that it is not there");
+        symlink("/", &mounted).unwrap();
+        assert_eq!(astray(), Some((mounted.as_path(), PathBuf::from("/"))));
+        assert_eq!(led_astray(sources.into_iter(), &[outside]), None, "no bind of a pod");
+    }
 
     #[test]
     fn a_path_is_mounted_only_where_it_really_leads() {

@@ -1,6 +1,7 @@
 //! The calls that change containers. Each may have been carried out although its answer was lost, so each
 //! checks the container after a doubtful answer.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bollard::models::ContainerCreateBody;
@@ -135,6 +136,19 @@ pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), R
         return Ok(());
     };
     if is_running(client, handle).await? { Ok(()) } else { Err(failure.into()) }
+}
+
+/// Returns the paths of the host that a container has; none if there is no such container.
+pub(super) async fn bind_sources(client: &EngineClient, handle: &str) -> Result<Vec<PathBuf>, RuntimeError> {
+    let call = client.docker()?.inspect_container(handle, None);
+    let found = match client.within(EngineCall::Inspect, READ, call).await {
+        Ok(found) => found,
+        Err(failure) if failure.is_not_found() => return Ok(Vec::new()),
+        Err(failure) => return Err(failure.into()),
+    };
+    let mounts = found.mounts.unwrap_or_default().into_iter();
+    let binds = mounts.filter(|mount| mount.typ.as_deref() == Some("bind"));
+    Ok(binds.filter_map(|mount| mount.source).map(PathBuf::from).collect())
 }
 
 /// See [`crate::runtime::Runtime::stop`].

@@ -69,8 +69,19 @@ use crate::usage::cgroup::Cgroups;
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
 /// Events after which a list may show something else.
-const EVENTS: [&str; 10] =
-    ["create", "start", "restart", "die", "stop", "kill", "oom", "destroy", "pause", "health_status"];
+const EVENTS: [&str; 11] = [
+    "create",
+    "start",
+    "restart",
+    "die",
+    "stop",
+    "kill",
+    "oom",
+    "destroy",
+    "pause",
+    "unpause",
+    "health_status",
+];
 
 /// A Docker or Podman engine.
 pub struct DockerRuntime {
@@ -245,6 +256,31 @@ impl DockerRuntime {
             "another one does, with the id {id} and not {first}: the volumes of this node are not there. If it was set up \
              anew, restart this worker, and what ran here is moved"
         )))
+    }
+
+    /// Removes a container that is to be started again if a path of the host that it has leads elsewhere now:
+    /// created anew, it gets what the policy of this node allows.
+    async fn check_binds(&self, handle: &str) -> Result<(), RuntimeError> {
+        if self.bind_prefixes.is_empty() {
+            return Ok(());
+        }
+        let sources = containers::bind_sources(&self.client, handle).await?;
+        let prefixes = self.bind_prefixes.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = binds::led_astray(sources.iter().map(PathBuf::as_path), &prefixes);
+            found.map(|(source, now)| (source.to_owned(), now))
+        });
+        let failed = || RuntimeError::Failed("looking at the paths of its binds took too long".to_owned());
+        let found = tokio::time::timeout(READ, looked).await.map_err(|_| failed())?;
+        let Some((source, now)) = found.map_err(|_| failed())? else { return Ok(()) };
+        tracing::warn!(
+            container = handle,
+            path = %source.display(), now = %now.display(),
+            "a path of the host leads elsewhere than when this container was created: it is removed, and its pod is \
+             started anew"
+        );
+        containers::stop(&self.client, handle, Duration::ZERO).await?;
+        Err(RuntimeError::NotFound(format!("container {handle}")))
     }
 
     /// Fails unless the engine is known to be the one that answered first.
@@ -522,8 +558,12 @@ impl Runtime for DockerRuntime {
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.first_processes.forget(handle);
-        Box::pin(containers::restart(&self.client, handle))
+        Box::pin(async move {
+            self.ensure_first_engine().await?;
+            self.first_processes.forget(handle);
+            self.check_binds(handle).await?;
+            containers::restart(&self.client, handle).await
+        })
     }
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -26,6 +26,7 @@ pub(super) enum Listed {
 pub(super) fn listed(row: ContainerSummary) -> Listed {
     use ContainerSummaryStateEnum as S;
     let Some(handle) = row.id else { return Listed::Skip };
+    let is_paused = row.state == Some(S::PAUSED);
     let state = match row.state.unwrap_or(S::EMPTY) {
         S::CREATED => ContainerState::Created,
         // Paused and restarting containers may run again at any instant, and a stopping one still runs.
@@ -42,7 +43,7 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
     match container {
         Some(container) if state == ContainerState::Unknown => Listed::Ended(container),
-        Some(container) => Listed::Known(Container { network, ..container }),
+        Some(container) => Listed::Known(Container { network, is_paused, ..container }),
         None => Listed::Skip,
     }
 }
@@ -58,14 +59,16 @@ pub(super) struct Inspected {
 /// Translates the answer to an inspection.
 pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
-    let state = state_of(&answer.state.unwrap_or_default());
+    let engine_state = answer.state.unwrap_or_default();
+    let is_paused = engine_state.status == Some(ContainerStateStatusEnum::PAUSED);
+    let state = state_of(&engine_state);
     let (networks, ports) =
         answer.network_settings.map(|settings| (settings.networks, settings.ports)).unwrap_or_default();
     let network = Some(network(networks, bound_ports(ports.unwrap_or_default())));
     let container = state.zip(answer.id).and_then(|(state, handle)| {
         Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
     });
-    let container = container.map(|container| Container { network, ..container });
+    let container = container.map(|container| Container { network, is_paused, ..container });
     Inspected { labels, container }
 }
 
@@ -185,6 +188,14 @@ mod tests {
             assert_eq!(shown(&container).as_deref(), expected, "{ports}");
         }
         assert_eq!(shown(&row("running", "", json!([port("127.0.0.1", 1, "tcp")]))), None);
+    }
+
+    #[test]
+    fn a_paused_container_runs_and_is_known_to_be_paused() {
+        for (state, is_paused) in [("running", false), ("paused", true)] {
+            let container = row(state, "", json!([]));
+            assert_eq!((container.state, container.is_paused), (ContainerState::Running, is_paused));
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use self::folder::{Folder, PodState};
 use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
-use self::system::{find_leader, kill_marked};
+use self::system::find_leader;
 use super::end_all::end_all;
 use super::{
     CommandRequest, Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery,
@@ -82,8 +82,8 @@ impl ProcessRuntime {
         }
     }
 
-    /// Kills all processes of these pods. One look at the processes of the machine finds what has left the
-    /// group of a pod's first process: with one for each pod, hundreds of pods would take seconds.
+    /// Kills all processes of these pods. A look at the processes of the machine finds for all of them what has
+    /// left the group of a pod's first process: with one for each pod, hundreds of pods would take seconds.
     async fn kill(folders: Vec<Folder>) {
         let leaders: Vec<ProcessIdentity> = folders.iter().filter_map(|folder| leader(folder).0).collect();
         for leader in &leaders {
@@ -91,7 +91,7 @@ impl ProcessRuntime {
         }
         let paths: Vec<PathBuf> = folders.into_iter().map(|folder| folder.path).collect();
         // Whoever removes a pod's folder looks again.
-        let _found = tokio::task::spawn_blocking(move || kill_marked(&paths)).await;
+        let _found = tokio::task::spawn_blocking(move || pods::kill_all(&paths)).await;
         let exits = join_all(leaders.iter().map(ProcessIdentity::exited).collect::<Vec<_>>());
         let _late = tokio::time::timeout(CALL_TIMEOUT, exits).await;
     }

@@ -301,14 +301,22 @@ fn lock(folder: &Path) -> io::Result<File> {
 /// folder. The node is locked meanwhile, so that nothing is started from it.
 pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     let failed = |detail: String| RuntimeError::Failed(format!("process pod {}: {detail}", folder.handle));
+    if !kill_all(std::slice::from_ref(&folder.path)) {
+        return Err(failed(format!("still running {} s after SIGKILL", KILL_TIMEOUT.as_secs())));
+    }
+    folder.remove().map_err(|error| failed(error.to_string()))
+}
+
+/// Kills the processes of the pods with these folders until none is left. Returns false if some do not end.
+pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     let deadline = Instant::now() + KILL_TIMEOUT;
-    while kill_marked(std::slice::from_ref(&folder.path)) > 0 {
+    while kill_marked(folders) > 0 {
         if Instant::now() > deadline {
-            return Err(failed(format!("still running {} s after SIGKILL", KILL_TIMEOUT.as_secs())));
+            return false;
         }
         std::thread::sleep(KILL_POLL_INTERVAL);
     }
-    folder.remove().map_err(|error| failed(error.to_string()))
+    true
 }
 
 /// Returns the exit code as shells count: 128 + n for signal n.
