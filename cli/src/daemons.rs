@@ -147,9 +147,9 @@ async fn check_redis(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves the metrics of a daemon in a task of its own. The address is bound before the daemon starts, so that
-/// no measurement is lost. If it is in use the daemon runs without metrics: pods do not move for that. `note`
-/// is told so, and it is tried again.
+/// Serves the metrics of a daemon in a task of its own. The address is bound before the daemon starts, so
+/// that no measurement is lost. If it is in use the daemon runs without metrics: pods do not move for that.
+/// `note` is told so, and it is tried again.
 async fn serve_metrics(
     config: &Arc<Config>,
     default_port: u16,

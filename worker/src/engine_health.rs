@@ -59,8 +59,8 @@ impl EngineHealth {
         self.problems().first().cloned()
     }
 
-    /// Returns whether the engine did not answer at some time since a container was started `ran_for` ago, and
-    /// answers again since a moment ago: what has ended since then ended with it.
+    /// Returns whether the engine did not answer at some time since a container was started `ran_for` ago,
+    /// and answers again since a moment ago: what has ended since then ended with it.
     pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
         let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
         outage.is_some_and(|outage| {

@@ -263,8 +263,8 @@ fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
     written
 }
 
-/// Replaces the content of a file. The room for the new one is reserved first: without it, the container keeps
-/// what it has.
+/// Replaces the content of a file. The room for the new one is reserved first: without it, the container
+/// keeps what it has.
 fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {

@@ -65,8 +65,8 @@ impl HeldPods {
     }
 }
 
-/// Returns whether these containers without a record are to be held: more than half of those that run here. Those that were started a moment ago do not count: a failover may have lost
-/// their records.
+/// Returns whether these containers without a record are to be held: more than half of those that run here.
+/// Those that were started a moment ago do not count: a failover may have lost their records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
     all: &[Container],

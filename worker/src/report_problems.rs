@@ -1,5 +1,5 @@
-//! The loop that tells Redis what is wrong with this node although its pods run, and tries whether what has to
-//! outlive this process can be saved.
+//! The loop that tells Redis what is wrong with this node although its pods run, and tries whether what has
+//! to outlive this process can be saved.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -56,10 +56,10 @@ pub(super) enum Removal {
     Image(String),
 }
 
-/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. Logs stay
-/// if only inodes are short, of which each has but one. `kept_logs` is how much of them is on this disk. `None`
-/// if enough is free, or nothing is left to go. `is_removing`: something was removed since the disk was above
-/// the upper mark.
+/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. Logs
+/// stay if only inodes are short, of which each has but one. `kept_logs` is how much of them is on this disk.
+/// `None` if enough is free, or nothing is left to go. `is_removing`: something was removed since the disk
+/// was above the upper mark.
 pub(super) fn next_removal(
     disk: DiskSpace,
     marks: DiskMarks,

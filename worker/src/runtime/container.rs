@@ -160,7 +160,7 @@ pub struct Container {
     pub grace: Duration,
     /// Its state.
     pub state: ContainerState,
-    /// Somebody has paused its processes on the engine. Its state is running.
+    /// Its processes are paused, by another client of the engine. Its state is running.
     pub is_paused: bool,
     /// Where it can be reached; `None` if the engine does not tell.
     pub network: Option<ContainerNetwork>,

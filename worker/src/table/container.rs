@@ -21,7 +21,7 @@ pub(crate) const UNHEALTHY: &str = "Unhealthy";
 /// How much of an engine's handle people write.
 const SHORT_HANDLE: usize = 12;
 
-/// The reason of a container that somebody has paused on the engine.
+/// The reason of a container that another client of the engine has paused.
 const PAUSED: &str = "Paused";
 
 /// Returns whether the reason is one of those that checks show, which checks also take back.
@@ -36,7 +36,7 @@ pub(crate) struct ManagedContainer {
     pub(crate) handle: Option<String>,
     /// Whether it was started and has ended, as the engine told last.
     pub(crate) progress: ContainerProgress,
-    /// Somebody has paused it on the engine.
+    /// It is paused, by another client of the engine.
     pub(crate) is_paused: bool,
     /// Its checks, and what they have shown.
     pub(crate) checks: ContainerChecks,
@@ -78,7 +78,7 @@ impl ManagedContainer {
             "" if self.is_paused && self.progress == ContainerProgress::Running => {
                 let handle: String =
                     self.handle.iter().flat_map(|handle| handle.chars()).take(SHORT_HANDLE).collect();
-                let message = "somebody has paused it on the container engine, so that it answers nothing";
+                let message = "it was paused on the container engine, and answers nothing";
                 Some((PAUSED, format!("{message}: docker unpause {handle}")))
             }
             "" if self.progress == ContainerProgress::Running => self.checks.problem(),

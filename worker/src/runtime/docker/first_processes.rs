@@ -137,7 +137,7 @@ impl FirstProcesses {
             process.identity.signal(Signal::KILL);
         }
         let exits: Vec<_> = processes.iter().map(|process| process.identity.exited()).collect();
-        // Whoever removes the container asks the engine.
+        // Its removal asks the engine as well.
         let _late = tokio::time::timeout(KILL_TIMEOUT, join_all(exits)).await;
         Ok(())
     }

@@ -97,7 +97,7 @@ pub struct DockerRuntime {
     info: Mutex<Option<EngineInfo>>,
     /// The id of the engine that answered first: volumes that are known are that one's.
     first_id: OnceLock<String>,
-    /// Which engine had the containers of this node last, if that is known.
+    /// The engine that had the containers of this node last, if that is known.
     record: Option<EngineRecord>,
     /// Held while the image of the sandboxes is looked for and created.
     sandbox_image: tokio::sync::Mutex<()>,

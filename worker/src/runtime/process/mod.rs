@@ -82,15 +82,15 @@ impl ProcessRuntime {
         }
     }
 
-    /// Kills all processes of these pods. A look at the processes of the machine finds for all of them what has
-    /// left the group of a pod's first process: with one for each pod, hundreds of pods would take seconds.
+    /// Kills all processes of these pods. A look at the processes of the machine finds for all of them what
+    /// has left the group of a pod's first process: one for each pod would take seconds for hundreds of them.
     async fn kill(folders: Vec<Folder>) {
         let leaders: Vec<ProcessIdentity> = folders.iter().filter_map(|folder| leader(folder).0).collect();
         for leader in &leaders {
             leader.signal_group(Signal::KILL);
         }
         let paths: Vec<PathBuf> = folders.into_iter().map(|folder| folder.path).collect();
-        // Whoever removes a pod's folder looks again.
+        // The removal of a pod's folder looks again.
         let _found = tokio::task::spawn_blocking(move || pods::kill_all(&paths)).await;
         let exits = join_all(leaders.iter().map(ProcessIdentity::exited).collect::<Vec<_>>());
         let _late = tokio::time::timeout(CALL_TIMEOUT, exits).await;
