@@ -8,7 +8,7 @@ use common::ids::{ServiceName, SpecId};
 use common::ingress::IngressRule;
 use common::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
-    RestartPolicy, ServiceFields, ServiceInput,
+    RestartPolicy, Seconds, ServiceFields, ServiceInput,
 };
 
 use super::attached::{self, Interactive};
@@ -233,6 +233,10 @@ impl RunArgs {
         };
         let mut pod = PodSpec { containers: vec![container], ..PodSpec::default() };
         pod.on_disconnect = self.on_disconnect.unwrap_or_else(|| pod.default_on_disconnect());
+        if self.is_interactive() {
+            // `sleep` as process 1 ignores the signal that asks it to stop.
+            pod.stop_grace_period = Seconds::new(0);
+        }
         Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,

@@ -94,6 +94,14 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     let (exit, out, err) = parts(&kubeleet_with(&dev.api, "apply -f - --wait --timeout 60s", service));
     assert_eq!(exit, 0, "{out}{err}");
     let first = dev.assignments("web", &[]);
+    // The terminal shows what happens to services; the daemons log elsewhere.
+    let log = std::fs::read_to_string(data.join("dev.log")).unwrap();
+    assert!(log.contains("INFO"), "{log}");
+    blocking_eventually("the terminal shows the service", || {
+        let shown = std::fs::read_to_string(home.path().join("err")).unwrap();
+        assert!(!shown.contains("INFO"), "{shown}");
+        if shown.contains("web") { Ok(()) } else { Err(shown) }
+    });
 
     let second = command(&data, "process").output().unwrap();
     let refusal = String::from_utf8_lossy(&second.stderr).into_owned();

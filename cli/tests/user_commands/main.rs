@@ -117,6 +117,30 @@ fn a_service_is_created_scaled_and_deleted() {
 }
 
 #[test]
+fn a_one_off_shows_its_output_and_is_gone_afterwards() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let (exit, out, err) = run("run --rm --name once --timeout 60s done:1");
+    assert_eq!((exit, out.as_str()), (0, "simulated start 1\n"), "{err}");
+    let (exit, out, err) = run("run --rm --name bad --timeout 60s crash:1 some command");
+    assert_eq!((exit, out.as_str()), (1, "simulated start 1\n"), "{err}");
+    testkit::eventually::blocking_eventually("both services are gone", || {
+        let (_, out, err) = run("svc -q");
+        if out.is_empty() { Ok(()) } else { Err(out + &err) }
+    });
+    // Words of other programs.
+    let (exit, out, err) = run("create deployment web --image=hello --replicas=2");
+    assert_eq!((exit, out.as_str()), (0, "service/web created\n"), "{err}");
+    assert_eq!(run("service update --replicas 1 web").1, "service/web scaled to 1\n");
+    let (exit, out, err) = run("get all");
+    assert!(exit == 0 && out.contains("web") && out.contains("\n\n"), "{out}{err}");
+    let (exit, out, err) = run("inspect web -o name");
+    assert_eq!((exit, out.as_str()), (0, "service/web\n"), "{err}");
+    let (exit, _, err) = run("rm web");
+    assert!(exit == 2 && err.contains("kubeleet service rm NAME"), "{exit} {err}");
+}
+
+#[test]
 fn a_drained_node_has_no_pods_of_services_which_are_complete_elsewhere() {
     let Some(mut cluster) = Cluster::start() else { return };
     cluster.add_worker("worker2");

@@ -79,6 +79,7 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
                 return Ok(false);
             }
         }
+        sources.take_marks().iter().for_each(|mark| writer.add_mark(mark));
         if sources.is_done() {
             return writer.flush().await;
         }
@@ -91,7 +92,6 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
                 return Ok(false);
             }
         }
-        sources.take_marks().iter().for_each(|mark| writer.add_mark(mark));
         let due = [writer.flush_at, sources.merge.due_at().map(Instant::from_std), Some(writer.sign_at)];
         let wake = due.into_iter().flatten().chain(request.follow.then_some(refresh_at)).min();
         tokio::select! {

@@ -46,8 +46,10 @@ impl GoalProgress {
         if let Some(bar) = &self.spinner {
             bar.finish_and_clear();
         }
-        // The line stands there already.
-        let is_shown = self.spinner.is_none() && self.last_line == format!("{}: {line}", self.subject);
+        // A long reason stands there already. Scripts may rely on the line of what was reached.
+        let is_failure = ["failed", "timed out"].contains(&word);
+        let is_shown =
+            is_failure && self.spinner.is_none() && self.last_line == format!("{}: {line}", self.subject);
         let line = if line.is_empty() || is_shown { String::new() } else { format!("{line}: ") };
         note(&format!("{}: {line}{word}", self.subject));
     }
