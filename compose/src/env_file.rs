@@ -14,6 +14,18 @@ pub(crate) enum EnvFileFormat {
 /// A variable without a value takes that of the environment.
 pub(crate) type Variable = (String, Option<String>);
 
+/// What a file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct EnvFile {
+    /// The variables, in the order of the file.
+    pub(crate) variables: Vec<Variable>,
+    /// The variables that values use and that are not set, each with the number of the line.
+    pub(crate) unset: Vec<(u64, String)>,
+}
+
+/// The number of a line, and what is wrong there.
+type LineProblem = (u64, String);
+
 /// Reads the variables of a file. A value may use those above it.
 ///
 /// # Errors
@@ -22,84 +34,181 @@ pub(crate) fn parse(
     text: &str,
     format: EnvFileFormat,
     lookup: VariableLookup<'_>,
-) -> Result<Vec<Variable>, (u64, String)> {
-    let mut variables: Vec<Variable> = Vec::new();
-    let mut lines = text.trim_start_matches('\u{feff}').lines().zip(1u64..);
-    while let Some((line, number)) = lines.next() {
+) -> Result<EnvFile, LineProblem> {
+    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    match format {
+        EnvFileFormat::Raw => parse_raw(&text),
+        EnvFileFormat::Compose => {
+            let mut reader = EnvReader { rest: &text, line: 1, file: EnvFile::default() };
+            while let Some((name, line)) = reader.next_name()? {
+                reader.add(name, line, lookup)?;
+            }
+            Ok(reader.file)
+        }
+    }
+}
+
+fn parse_raw(text: &str) -> Result<EnvFile, LineProblem> {
+    let mut file = EnvFile::default();
+    for (line, number) in text.lines().zip(1u64..) {
         let line = line.trim_start();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let line = line.strip_prefix("export ").map_or(line, str::trim_start);
-        let Some((name, value)) = line.split_once('=') else {
-            variables.push((checked(line.trim_end(), number)?.to_owned(), None));
-            continue;
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (line, None),
         };
-        let name = checked(name.trim_end(), number)?;
-        let value = match format {
-            EnvFileFormat::Raw => value.to_owned(),
-            EnvFileFormat::Compose => {
-                let mut whole = value.trim_start().to_owned();
-                // A value in quotation marks may have several lines.
-                while is_open(&whole) {
-                    let Some((next, _)) = lines.next() else {
-                        return Err((number, format!("the quotation mark of {name} is not closed")));
-                    };
-                    whole.push('\n');
-                    whole.push_str(next);
-                }
-                let own = |wanted: &str| {
-                    let above = || variables.iter().rev().find(|(name, _)| name == wanted);
-                    lookup(wanted).or_else(|| above()?.1.clone())
-                };
-                value_of(&whole, &own).map_err(|problem| (number, problem))?
-            }
-        };
-        variables.push((name.to_owned(), Some(value)));
+        file.variables.push((checked(name, number)?.to_owned(), value));
     }
-    Ok(variables)
+    Ok(file)
 }
 
-fn checked(name: &str, line: u64) -> Result<&str, (u64, String)> {
+fn checked(name: &str, line: u64) -> Result<&str, LineProblem> {
     let is_valid = !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control());
-    if is_valid {
-        Ok(name)
-    } else {
-        Err((line, format!("{name:?} is not the name of a variable: write KEY=value")))
+    if is_valid { Ok(name) } else { Err(no_name(name, line)) }
+}
+
+fn no_name(name: &str, line: u64) -> LineProblem {
+    (line, format!("{name:?} is not the name of a variable: write KEY=value"))
+}
+
+/// What follows a name.
+enum Separator {
+    Value,
+    None,
+}
+
+/// Reads a file from its beginning to its end. After a value in quotation marks the next variable may stand
+/// in the same line.
+struct EnvReader<'a> {
+    rest: &'a str,
+    line: u64,
+    file: EnvFile,
+}
+
+impl<'a> EnvReader<'a> {
+    fn skip(&mut self, bytes: usize) {
+        let (skipped, rest) = self.rest.split_at(bytes);
+        self.line += skipped.matches('\n').count() as u64;
+        self.rest = rest;
+    }
+
+    fn skip_spaces(&mut self) {
+        self.rest = self.rest.trim_start_matches(is_space);
+    }
+
+    /// Returns the next name with what follows it, and the number of its line; none at the end.
+    fn next_name(&mut self) -> Result<Option<((&'a str, Separator), u64)>, LineProblem> {
+        loop {
+            self.skip(self.rest.len() - self.rest.trim_start().len());
+            match self.rest.starts_with('#') {
+                true => self.skip(self.end_of_line()),
+                false if self.rest.is_empty() => return Ok(None),
+                false => break,
+            }
+        }
+        if let Some(after) = self.rest.strip_prefix("export").filter(|after| after.starts_with(is_space)) {
+            self.rest = after;
+            self.skip_spaces();
+        }
+        let line = self.line;
+        let end = self.rest.find(['=', ':', '\n']).unwrap_or(self.rest.len());
+        let name = self.rest[..end].trim_end();
+        let is_part = |c: char| c.is_alphanumeric() || is_space(c) || "_.-[]".contains(c);
+        if !name.chars().all(is_part) {
+            return Err(no_name(&self.rest[..self.end_of_line()], line));
+        }
+        let name = checked(name, line)?;
+        let has_value = matches!(self.rest[end..].chars().next(), Some('=' | ':'));
+        self.skip((end + 1).min(self.rest.len()));
+        let separator = if has_value { Separator::Value } else { Separator::None };
+        Ok(Some(((name, separator), line)))
+    }
+
+    fn end_of_line(&self) -> usize {
+        self.rest.find('\n').unwrap_or(self.rest.len())
+    }
+
+    /// Adds a variable with the value that follows.
+    fn add(
+        &mut self,
+        (name, separator): (&str, Separator),
+        line: u64,
+        lookup: VariableLookup<'_>,
+    ) -> Result<(), LineProblem> {
+        if matches!(separator, Separator::None) {
+            self.file.variables.push((name.to_owned(), None));
+            return Ok(());
+        }
+        self.skip_spaces();
+        let template = match self.rest.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let Some(quoted) = self.quoted(quote) else {
+                    return Err((line, format!("the quotation mark of {name} is not closed")));
+                };
+                match quote {
+                    '"' => unescaped(&quoted),
+                    _ => {
+                        self.file.variables.push((name.to_owned(), Some(quoted)));
+                        return Ok(());
+                    }
+                }
+            }
+            _ => self.unquoted().to_owned(),
+        };
+        let variables = &self.file.variables;
+        let own = |wanted: &str| {
+            let above = || variables.iter().rev().find(|(name, _)| name == wanted);
+            lookup(wanted).or_else(|| above()?.1.clone())
+        };
+        let done = interpolate(&template, &own).map_err(|problem| (line, problem))?;
+        self.file.unset.extend(done.unset.into_iter().map(|name| (line, name)));
+        self.file.variables.push((name.to_owned(), Some(done.text)));
+        Ok(())
+    }
+
+    /// Returns the value up to the end of the line, without a comment.
+    fn unquoted(&mut self) -> &'a str {
+        let end = self.end_of_line();
+        let value = &self.rest[..end];
+        self.skip(end);
+        let is_comment = |(at, _): &(usize, &str)| value[..*at].ends_with(is_space);
+        let comment = value.match_indices('#').find(is_comment);
+        value[..comment.map_or(value.len(), |(at, _)| at)].trim_end()
+    }
+
+    /// Returns what is between the quotation marks, in which only an escaped mark is replaced; none if the
+    /// second one is missing.
+    fn quoted(&mut self, quote: char) -> Option<String> {
+        let (mut value, mut is_escaped) = (String::new(), false);
+        for (at, c) in self.rest.char_indices().skip(1) {
+            match c {
+                c if c == quote && is_escaped => {
+                    value.push(c);
+                    is_escaped = false;
+                }
+                c if c == quote => {
+                    self.skip(at + 1);
+                    return Some(value);
+                }
+                '\\' if !is_escaped => is_escaped = true,
+                c => {
+                    if is_escaped {
+                        value.push('\\');
+                    }
+                    value.push(c);
+                    is_escaped = false;
+                }
+            }
+        }
+        None
     }
 }
 
-/// Returns whether a value begins with a quotation mark that is not closed.
-fn is_open(value: &str) -> bool {
-    match value.chars().next() {
-        Some(quote @ ('"' | '\'')) => end_of_quote(&value[1..], quote).is_none(),
-        _ => false,
-    }
-}
-
-fn end_of_quote(text: &str, quote: char) -> Option<usize> {
-    let mut is_escaped = false;
-    text.char_indices().find_map(|(at, c)| {
-        let ends = c == quote && !is_escaped;
-        is_escaped = c == '\\' && !is_escaped && quote == '"';
-        ends.then_some(at)
-    })
-}
-
-fn value_of(text: &str, lookup: VariableLookup<'_>) -> Result<String, String> {
-    if let Some(rest) = text.strip_prefix('\'') {
-        let end = end_of_quote(rest, '\'').unwrap_or(rest.len());
-        return Ok(rest[..end].to_owned());
-    }
-    if let Some(rest) = text.strip_prefix('"') {
-        let end = end_of_quote(rest, '"').unwrap_or(rest.len());
-        return Ok(interpolate(&unescaped(&rest[..end]), lookup)?.text);
-    }
-    let without_comment = match text.find(" #").or_else(|| text.find("\t#")) {
-        Some(at) => &text[..at],
-        None => text,
-    };
-    Ok(interpolate(without_comment.trim_end(), lookup)?.text)
+/// Returns whether a character separates words within a line.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() && c != '\n'
 }
 
 /// Replaces the escapes of a text in double quotation marks. An escaped dollar sign becomes two, which mean
@@ -112,9 +221,13 @@ fn unescaped(text: &str) -> String {
             continue;
         }
         match chars.next() {
+            Some('a') => out.push('\u{7}'),
+            Some('b') => out.push('\u{8}'),
+            Some('f') => out.push('\u{c}'),
             Some('n') => out.push('\n'),
             Some('r') => out.push('\r'),
             Some('t') => out.push('\t'),
+            Some('v') => out.push('\u{b}'),
             Some('$') => out.push_str("$$"),
             Some(c @ ('"' | '\\')) => out.push(c),
             Some(c) => out.extend(['\\', c]),
@@ -130,7 +243,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, format: EnvFileFormat) -> Vec<(String, Option<String>)> {
-        parse(text, format, &|name| (name == "HOME").then(|| "/home/a".to_owned())).unwrap()
+        parse(text, format, &|name| (name == "HOME").then(|| "/home/a".to_owned())).unwrap().variables
     }
 
     #[test]
@@ -149,6 +262,17 @@ mod tests {
             ("A=\"two\nlines\"", "two\nlines"),
             ("# c\n\nB=1\nA=$B", "1"),
             ("A=a=b", "a=b"),
+            // docker/compose#9938
+            ("A='a\\'b'", "a'b"),
+            ("A='\\a\\\\b'", "\\a\\\\b"),
+            ("A=\"\\x\\v\"", "\\x\u{b}"),
+            ("A: b: c", "b: c"),
+            ("export\tA = b\t#c", "b"),
+            ("A=# no comment", "# no comment"),
+            ("B='x'A=\"y\" # c", "y"),
+            ("B=1\r\nA=$B\r\n", "1"),
+            ("A=$$x", "$x"),
+            ("exportA=1\nA=$exportA", "1"),
         ] {
             let found = read(line, EnvFileFormat::Compose);
             assert_eq!(found.last().unwrap(), &("A".to_owned(), Some(value.to_owned())), "{line}");
@@ -160,6 +284,15 @@ mod tests {
     fn a_raw_file_is_taken_literally() {
         let found = read("A=\"$HOME\" # x\n", EnvFileFormat::Raw);
         assert_eq!(found, [("A".to_owned(), Some("\"$HOME\" # x".to_owned()))]);
+        let error = parse("export A=1", EnvFileFormat::Raw, &|_| None).unwrap_err();
+        assert!(error.1.starts_with("\"export A\" is not the name"), "{error:?}");
+    }
+
+    #[test]
+    fn variables_that_are_not_set_are_named_with_their_lines() {
+        let text = "A=\"pa$word\"\n\nB=${NOPE}/y\nC='$quoted'\nD=${NO:-d}$A\n";
+        let unset = parse(text, EnvFileFormat::Compose, &|_| None).unwrap().unset;
+        assert_eq!(unset, [(1, "word".to_owned()), (3, "NOPE".to_owned())]);
     }
 
     #[test]
@@ -167,6 +300,7 @@ mod tests {
         let error = |text: &str| parse(text, EnvFileFormat::Compose, &|_| None).unwrap_err();
         assert_eq!(error("A=1\nB C=2\n").0, 2);
         assert_eq!(error("\nA=\"x\nB=2\n").0, 2);
+        assert_eq!(error("A=\"1\n2\"\nB!=2\n").0, 3);
         assert!(error("=x").1.contains("KEY=value"));
         assert!(error("A=${B:?no B}").1.contains("no B"));
     }

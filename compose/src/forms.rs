@@ -3,6 +3,8 @@
 
 use common::document::DocumentNode;
 
+use crate::translate::ports;
+
 /// Fields that are a map, or a list of `KEY=value`. The paths are those of the table of fields.
 const MAPS_OR_LISTS: [&str; 6] = [
     "services.*.environment",
@@ -13,8 +15,12 @@ const MAPS_OR_LISTS: [&str; 6] = [
     "services.*.build.args",
 ];
 
-/// Fields that are a map, or a list of its keys.
-const MAPS_OR_NAMES: [&str; 2] = ["services.*.depends_on", "services.*.networks"];
+/// A field that is a map, or a list of its keys.
+const NETWORKS: &str = "services.*.networks";
+/// A field that is a map, or a list of names. A name in the list says more than in a map.
+const DEPENDS_ON: &str = "services.*.depends_on";
+/// A list in which an item may stand for several.
+pub(crate) const PORTS: &str = "services.*.ports";
 
 /// Fields that are a list, or one text.
 const LISTS_OR_TEXTS: [&str; 5] = [
@@ -25,15 +31,21 @@ const LISTS_OR_TEXTS: [&str; 5] = [
     "services.*.label_file",
 ];
 
-/// Rewrites the value of the field with this path.
+/// Rewrites the value of the field with this path, and leaves out its tag.
 pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     let is_list = node.items().is_some();
-    if is_list && MAPS_OR_LISTS.contains(&path) {
+    let node = if node.tag().is_some() { node.untagged() } else { node };
+    if is_list && path == PORTS {
+        let items = node.items().unwrap_or_default().iter().flat_map(ports::one_by_one);
+        DocumentNode::list(items.collect(), node.place())
+    } else if is_list && path == DEPENDS_ON {
+        started(&map_of(&node, |item| (item, None)))
+    } else if is_list && MAPS_OR_LISTS.contains(&path) {
         map_of(&node, |item| match item.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (item, None),
         })
-    } else if is_list && MAPS_OR_NAMES.contains(&path) {
+    } else if is_list && path == NETWORKS {
         map_of(&node, |item| (item, None))
     } else if !is_list && node.scalar().is_some() && LISTS_OR_TEXTS.contains(&path) {
         let place = node.place();
@@ -41,6 +53,23 @@ pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     } else {
         node
     }
+}
+
+/// Returns a map of services with the condition that a name in a list means, also if another file has said
+/// something else.
+fn started(services: &DocumentNode) -> DocumentNode {
+    if !services.is_map() {
+        return services.clone();
+    }
+    let mut map = DocumentNode::empty_map(services.place());
+    for service in services.fields() {
+        let mut needed = DocumentNode::empty_map(service.place);
+        let text = |text: &str| DocumentNode::null(service.place).with_text(text);
+        needed.set("condition", service.place, text("service_started"));
+        needed.set("required", service.place, text("true").unquoted());
+        map.set(service.name, service.place, needed);
+    }
+    map
 }
 
 /// Returns a list as a map; as it is if an item is no text.
@@ -62,6 +91,7 @@ fn map_of(list: &DocumentNode, split: impl Fn(&str) -> (&str, Option<&str>)) -> 
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::testing::shown;
 
     fn long(path: &str, yaml: &str) -> DocumentNode {
         long_form(path, common::document::yaml(yaml).0.remove(0))
@@ -73,7 +103,9 @@ mod tests {
         assert_eq!(map.get("A").unwrap().scalar().unwrap(), "b=c");
         assert!(map.get("B").unwrap().is_null());
         assert_eq!(map.field("B").unwrap().place.unwrap().line, 2);
-        assert!(long("services.*.depends_on", "[db]").get("db").unwrap().is_null());
+        let needed = long("services.*.depends_on", "[db]");
+        assert_eq!(shown(&needed), "{db: {condition: service_started, required: true}}");
+        assert_eq!(shown(&long(PORTS, "['1-2:3-4', 80]")), "[1:3/tcp, 2:4/tcp, 80]");
         assert_eq!(long("services.*.tmpfs", "/run").items().unwrap().len(), 1);
     }
 

@@ -10,6 +10,12 @@ pub(crate) struct Interpolated {
     pub(crate) unset: Vec<String>,
 }
 
+/// The most variables inside each other: each takes a part of the thread's stack.
+const MAX_DEPTH: usize = 32;
+
+/// The most bytes of a text: variables that are made of others can double it again and again.
+const MAX_BYTES: usize = 1 << 20;
+
 /// Returns the value of a variable.
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -18,6 +24,13 @@ pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 /// If a variable is required and has no value, or the text is malformed.
 pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {
+    interpolate_part(text, lookup, 0)
+}
+
+fn interpolate_part(text: &str, lookup: VariableLookup<'_>, depth: usize) -> Result<Interpolated, String> {
+    if depth > MAX_DEPTH {
+        return Err(format!("more than {MAX_DEPTH} variables are inside each other"));
+    }
     let mut done = Interpolated::default();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -28,7 +41,7 @@ pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Inte
             after
         } else if let Some(after) = after.strip_prefix('{') {
             let end = end_of_braces(after).ok_or_else(|| malformed(text))?;
-            done.append(expand(&after[..end], lookup)?);
+            done.append(expand(&after[..end], lookup, depth)?);
             &after[end + 1..]
         } else {
             let name = name_at_start(after);
@@ -39,6 +52,9 @@ pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Inte
             }
             &after[name.len()..]
         };
+        if done.text.len() > MAX_BYTES {
+            return Err(format!("variables make a text longer than {} MiB", MAX_BYTES >> 20));
+        }
     }
     done.text.push_str(rest);
     Ok(done)
@@ -83,7 +99,7 @@ fn plain(name: &str, lookup: VariableLookup<'_>) -> Interpolated {
 }
 
 /// Replaces what is between the braces.
-fn expand(inner: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {
+fn expand(inner: &str, lookup: VariableLookup<'_>, depth: usize) -> Result<Interpolated, String> {
     let name = name_at_start(inner);
     if name.is_empty() {
         return Err(malformed(&format!("${{{inner}}}")));
@@ -97,10 +113,12 @@ fn expand(inner: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, Strin
     let found = || Interpolated { text: value.clone().unwrap_or_default(), unset: Vec::new() };
     match (operator.split_at_checked(1), is_set) {
         (Some(("-", _)), true) | (Some(("?", _)), true) => Ok(found()),
-        (Some(("-", default)), false) | (Some(("+", default)), true) => interpolate(default, lookup),
+        (Some(("-", default)), false) | (Some(("+", default)), true) => {
+            interpolate_part(default, lookup, depth + 1)
+        }
         (Some(("+", _)), false) => Ok(Interpolated::default()),
         (Some(("?", message)), false) => {
-            let message = interpolate(message, lookup)?.text;
+            let message = interpolate_part(message, lookup, depth + 1)?.text;
             let reason = if message.is_empty() { "it must have a value" } else { &message };
             Err(format!("variable {name} is not set: {reason}"))
         }
@@ -159,6 +177,10 @@ mod tests {
             ("${V", "not closed"),
             ("${}", "no name"),
             ("${V/a/b}", "not closed or has no name"),
+            (
+                &format!("{}{}", "${NO:-".repeat(60_000), "}".repeat(60_000)),
+                "more than 32 variables are inside",
+            ),
         ] {
             let error = interpolate(text, &lookup).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -13,6 +13,7 @@ mod env_file;
 mod extends;
 mod fields;
 mod forms;
+mod implied;
 mod interpolate;
 mod load;
 mod merge;
@@ -20,6 +21,7 @@ mod names;
 mod order;
 mod page;
 mod report;
+mod scalars;
 mod services;
 mod source;
 #[cfg(test)]
@@ -28,10 +30,11 @@ mod testing;
 mod tests;
 mod translate;
 mod values;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::DocumentNode;
+use common::document::{DocumentNode, Field};
 use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
 use common::value::ValueKind;
@@ -40,9 +43,9 @@ use load::{Loader, Surroundings};
 pub use page::markdown;
 use report::Report;
 pub use report::{ComposeFinding, Note, NoteKind};
-pub use source::{FileSources, SourceError};
+pub use source::{FileSources, PathKind, SourceError};
 pub use values::AppValue;
-use values::Declared;
+use values::{Declared, MadeValues};
 
 /// The names under which a Compose file is looked for in a folder, the preferred one first.
 pub const DEFAULT_FILES: [&str; 4] =
@@ -50,6 +53,29 @@ pub const DEFAULT_FILES: [&str; 4] =
 
 /// What begins with this is for the author only, wherever it stands.
 const EXTENSION: &str = "x-";
+
+/// What is refused unless the user allows it, because it would silently be less than with Compose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Allowance {
+    /// Directories beside the file, or in the user's home, that have files and that containers write to: they
+    /// are not mounted, and what is written there is lost with the container.
+    LostDirectories,
+    /// `network_mode: none` and internal networks: such services reach all that others reach.
+    NoIsolation,
+    /// `deploy.mode: global`: the service has the number of pods in `replicas`.
+    OneForAll,
+}
+
+impl Allowance {
+    /// Returns the word of the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::LostDirectories => "lost-directories",
+            Self::NoIsolation => "no-isolation",
+            Self::OneForAll => "one-for-all",
+        }
+    }
+}
 
 /// What is to be read.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +95,10 @@ pub struct Project {
     /// Whether the cluster has nodes that share a directory: a named volume of several services is in it
     /// then.
     pub shares_volumes: bool,
+    /// The folder in which relative paths begin; without it, that of the first file.
+    pub directory: Option<String>,
+    /// What is not refused.
+    pub allowed: BTreeSet<Allowance>,
 }
 
 /// What the files mean.
@@ -88,6 +118,8 @@ pub struct App {
     pub all_values: BTreeSet<(ValueKind, ValueName)>,
     /// Whether several services have the same named volume.
     pub has_common_volumes: bool,
+    /// The files whose content goes to the cluster, and as what.
+    pub sent_files: BTreeSet<(String, String)>,
     /// What the user should know.
     pub notes: Vec<Note>,
 }
@@ -97,10 +129,38 @@ pub fn is_compose(document: &DocumentNode) -> bool {
     document.has_field("services") || document.has_field("include")
 }
 
-/// Returns the path of the file that overrides one of [`DEFAULT_FILES`], where it exists.
-pub fn override_of(file: &str) -> Option<String> {
-    let (start, extension) = file.rsplit_once('.')?;
-    Some(format!("{start}.override.{extension}"))
+/// Returns whether a document is a Compose file of version 1: services without `services` around them.
+pub fn is_version_1(document: &DocumentNode) -> bool {
+    let is_service = |field: Field<'_>| field.value.has_field("image") || field.value.has_field("build");
+    !is_compose(document) && document.fields().count() > 0 && document.fields().all(is_service)
+}
+
+/// The names of the file that overrides one of [`DEFAULT_FILES`], the preferred one first.
+pub const OVERRIDE_FILES: [&str; 4] = [
+    "compose.override.yml",
+    "compose.override.yaml",
+    "docker-compose.override.yml",
+    "docker-compose.override.yaml",
+];
+
+/// Returns the variables of files of variables, as [`load`] would read them.
+///
+/// # Errors
+/// All mistakes.
+pub fn variables(
+    project: &Project,
+    sources: &dyn FileSources,
+) -> Result<BTreeMap<String, String>, Vec<ComposeFinding>> {
+    let mut report = Report::default();
+    let folder = folder(project);
+    let variables =
+        Loader::new(sources, &mut report).variables(&project.env_files, &folder, &project.environment);
+    if report.has_mistakes() { Err(report.into_mistakes()) } else { Ok(variables) }
+}
+
+fn folder(project: &Project) -> String {
+    let first = project.files.first().map_or("", String::as_str);
+    project.directory.clone().unwrap_or_else(|| source::folder_of(first).to_owned())
 }
 
 /// Reads the files of an app.
@@ -117,9 +177,9 @@ pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<Com
 
 /// Returns the name of the app, whatever else is wrong with its files.
 pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName> {
-    let folder = source::folder_of(project.files.first()?).to_owned();
+    let folder = folder(project);
     let mut report = Report::default();
-    let mut loader = Loader { sources, report: &mut report };
+    let mut loader = Loader::new(sources, &mut report);
     let documents = loader.parse(&project.files);
     let variables = loader.variables(&project.env_files, &folder, &project.environment);
     names::of_app(project.name.as_deref(), &project.folder_name, &documents, &variables, loader.report)
@@ -127,22 +187,34 @@ pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName>
 
 /// Returns the app without what there is to say about it.
 fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Option<App> {
-    let folder = source::folder_of(project.files.first()?).to_owned();
-    let mut loader = Loader { sources, report };
+    let folder = folder(project);
+    let mut loader = Loader::new(sources, report);
     let documents = loader.parse(&project.files);
     let mut variables = loader.variables(&project.env_files, &folder, &project.environment);
     let flag = project.name.as_deref();
     let name = names::of_app(flag, &project.folder_name, &documents, &variables, loader.report)?;
     variables.insert(names::NAME_VARIABLE.to_owned(), name.to_string());
-    let root = loader.assemble(documents, Surroundings { folder: &folder, variables: &variables }, &[]);
+    let mut root = loader.assemble(documents, Surroundings { folder: &folder, variables: &variables }, &[]);
+    scalars::write_booleans(&mut root);
     check::names(&root, report);
+    implied::add_dependencies(&mut root);
     let mut profiles: BTreeSet<String> = project.profiles.iter().cloned().collect();
     let listed = variables.get("COMPOSE_PROFILES").map(String::as_str).unwrap_or_default();
     profiles.extend(listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
-    let mut declared = Declared::new(&root, &name, &variables, sources);
-    let all = services::all(&root, &profiles, project.shares_volumes, &mut declared, report);
+    let mut declared = Declared::new(&root, &name, &variables, sources, &project.allowed);
+    let all = services::all(&root, &profiles, project, &mut declared, report);
     let services::All { services, without_ingress, all_names, has_common_volumes } = all;
-    let (values, all_values) = declared.finish();
+    let MadeValues { values, all_values, sent_files } = declared.finish();
     let notes = Vec::new();
-    Some(App { name, services, without_ingress, all_names, values, all_values, has_common_volumes, notes })
+    Some(App {
+        name,
+        services,
+        without_ingress,
+        all_names,
+        values,
+        all_values,
+        has_common_volumes,
+        sent_files,
+        notes,
+    })
 }

@@ -7,7 +7,7 @@ use common::document::{self, DocumentNode, TextPosition};
 use crate::env_file::{self, EnvFileFormat};
 use crate::extends;
 use crate::interpolate::interpolate;
-use crate::merge::{common_names, first, merge};
+use crate::merge::{is_same, merge};
 use crate::report::{NoteKind, Report};
 use crate::source::{FileSources, SourceError, folder_of, join};
 use crate::translate::files_beside;
@@ -20,10 +20,18 @@ const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "config
 /// The variables that the texts may use.
 pub(crate) type Variables = BTreeMap<String, String>;
 
+/// The most files that are included, and the most bytes that are read: a few lines can ask for billions.
+const MAX_INCLUDES: usize = 500;
+const MAX_BYTES: usize = 64 << 20;
+
 /// Reads files and collects what there is to say about them.
 pub(crate) struct Loader<'a> {
-    pub(crate) sources: &'a dyn FileSources,
+    sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
+    /// The documents of the files that were read.
+    parsed: BTreeMap<String, Vec<DocumentNode>>,
+    includes: usize,
+    bytes: usize,
 }
 
 /// A document of a file, before its variables are replaced.
@@ -39,7 +47,11 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) variables: &'a Variables,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    pub(crate) fn new(sources: &'a dyn FileSources, report: &'a mut Report) -> Self {
+        Self { sources, report, parsed: BTreeMap::new(), includes: 0, bytes: 0 }
+    }
+
     /// Returns the documents of the files, in their order.
     pub(crate) fn parse(&mut self, files: &[String]) -> Vec<ComposeDocument> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
@@ -47,6 +59,15 @@ impl Loader<'_> {
 
     /// Returns the documents of one file. `place` is where it is named, if that is in another file.
     pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
+        if !self.parsed.contains_key(file) {
+            let documents = self.read_documents(file, place);
+            self.parsed.insert(file.to_owned(), documents);
+        }
+        let documents = self.parsed.get(file).into_iter().flatten();
+        documents.map(|root| ComposeDocument { file: file.to_owned(), root: root.clone() }).collect()
+    }
+
+    fn read_documents(&mut self, file: &str, place: Option<TextPosition>) -> Vec<DocumentNode> {
         let text = match self.sources.read(file) {
             Ok(text) => text,
             Err(error) => {
@@ -57,18 +78,20 @@ impl Loader<'_> {
                 return Vec::new();
             }
         };
+        self.bytes += text.len();
+        if self.bytes > MAX_BYTES {
+            self.report.mistake(place, format!("{file}: the files have more than {} MiB", MAX_BYTES >> 20));
+            return Vec::new();
+        }
         let number = self.report.add_file(file);
-        let (documents, mistakes) = document::yaml(&text);
+        let (mut documents, mistakes) = document::yaml(&text);
         for mistake in mistakes {
             let start = TextPosition { file: number, line: 1, column: 1 };
             let place = mistake.place.map_or(start, |place| TextPosition { file: number, ..place });
             self.report.mistake(Some(place), mistake.detail);
         }
-        let with_places = documents.into_iter().map(|mut root| {
-            root.set_file(number);
-            ComposeDocument { file: file.to_owned(), root }
-        });
-        with_places.collect()
+        documents.iter_mut().for_each(|root| root.set_file(number));
+        documents
     }
 
     /// Returns the variables of files: a later one wins, and the environment before all. A file that is not
@@ -88,7 +111,9 @@ impl Loader<'_> {
             let lookup = |name: &str| environment.get(name).or_else(|| variables.get(name)).cloned();
             match env_file::parse(&text, EnvFileFormat::Compose, &lookup) {
                 Ok(found) => {
-                    variables.extend(found.into_iter().filter_map(|(name, value)| Some((name, value?))))
+                    note_unset(path, found.unset, self.report);
+                    let set = found.variables.into_iter().filter_map(|(name, value)| Some((name, value?)));
+                    variables.extend(set);
                 }
                 Err((line, problem)) => {
                     let file = self.report.add_file(path);
@@ -118,26 +143,30 @@ impl Loader<'_> {
             }
             self.prepare(&mut document, around);
             extends::resolve(self, &mut document, &file, around);
-            root = merge(root, &document, "");
             including.push(file);
+            // What a file includes belongs to it: a later file overrides that, too.
+            let document = self.add_included(document, around, &including);
+            root = merge(root, &document, "");
         }
-        // Without the tags of the only file.
-        let root = first(&root, "");
-        self.add_included(root, around, &including)
+        root
     }
 
     /// Replaces the variables of a document, and completes the paths in it.
     pub(crate) fn prepare(&mut self, document: &mut DocumentNode, around: Surroundings<'_>) {
         let report = &mut *self.report;
+        let mut kept = 0;
         document.replace_scalars(&mut |text, place| {
             if !text.contains('$') {
                 return None;
             }
             match interpolate(text, &|name| around.variables.get(name).cloned()) {
                 Ok(done) => {
-                    for name in done.unset {
-                        let detail = format!("variable {name} is not set; nothing stands in its place");
-                        report.note(NoteKind::Unset, place, "", detail);
+                    done.unset.iter().for_each(|name| report.note(NoteKind::Unset, place, "", unset(name)));
+                    kept += done.text.len();
+                    if kept > MAX_BYTES {
+                        let detail = format!("variables make the files longer than {} MiB", MAX_BYTES >> 20);
+                        report.mistake(None, detail);
+                        return Some(String::new());
                     }
                     Some(done.text)
                 }
@@ -179,6 +208,12 @@ impl Loader<'_> {
             Some(list) => list.items().map_or_else(|| vec![list.clone()], <[DocumentNode]>::to_vec),
         };
         for entry in entries {
+            self.includes += 1;
+            if self.includes > MAX_INCLUDES {
+                let detail = format!("more than {MAX_INCLUDES} files are included, one through another");
+                self.report.mistake(entry.place(), detail);
+                break;
+            }
             let paths = texts(entry.get("path").unwrap_or(&entry));
             let files: Vec<String> = paths.iter().map(|path| join(around.folder, path)).collect();
             let Some(first) = files.first() else {
@@ -206,7 +241,8 @@ impl Loader<'_> {
         root
     }
 
-    /// Adds what an included application defines.
+    /// Adds what an included application defines. The same may be defined twice, as by two files that include
+    /// a third one.
     fn add(&mut self, root: &mut DocumentNode, included: &DocumentNode, file: &str) {
         for group in GROUPS {
             let Some(theirs) = included.get(group) else { continue };
@@ -214,17 +250,39 @@ impl Loader<'_> {
                 root.set(group, theirs.place(), DocumentNode::empty_map(theirs.place()));
             }
             let Some(ours) = root.get_mut(group) else { continue };
-            let both = common_names(ours, theirs);
-            for field in theirs.fields().filter(|field| !both.contains(field.name)) {
-                ours.set(field.name, field.place, field.value.clone());
-            }
-            for name in both.iter().filter(|_| group == "services") {
-                let place = ours.field(name).and_then(|field| field.place);
-                self.report
-                    .mistake(place, format!("{name} is defined here and in {file}, which is included"));
+            for field in theirs.fields() {
+                match ours.field(field.name) {
+                    None => ours.set(field.name, field.place, field.value.clone()),
+                    Some(own) if is_same(&whole(own.value, group), field.value) => {}
+                    Some(own) => {
+                        let name = match group {
+                            "services" => field.name.to_owned(),
+                            group => format!("{group}.{}", field.name),
+                        };
+                        let detail = format!("{name} is defined here and in {file}, which is included");
+                        self.report.mistake(own.place, detail);
+                    }
+                }
             }
         }
     }
+}
+
+/// Returns what a file defines as a file says it that overrides no other one.
+fn whole(own: &DocumentNode, group: &str) -> DocumentNode {
+    merge(DocumentNode::null(own.place()), own, &format!("{group}.*"))
+}
+
+/// Notes the variables of a file that are not set.
+pub(crate) fn note_unset(path: &str, names: Vec<(u64, String)>, report: &mut Report) {
+    for (line, name) in names {
+        let file = report.add_file(path);
+        report.note(NoteKind::Unset, Some(TextPosition { file, line, column: 1 }), "", unset(&name));
+    }
+}
+
+fn unset(name: &str) -> String {
+    format!("variable {name} is not set; nothing stands in its place")
 }
 
 /// Returns the names of the fields in a field.

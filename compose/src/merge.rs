@@ -1,11 +1,10 @@
 //! How a Compose file overrides another one, and a service the one that it extends.
 
-use std::collections::BTreeSet;
-
 use common::document::{DocumentNode, Field};
 
 use crate::fields;
-use crate::forms::long_form;
+use crate::forms::{PORTS, long_form};
+use crate::translate::ports;
 
 /// Fields that are replaced as a whole.
 const REPLACED: [&str; 3] = ["services.*.command", "services.*.entrypoint", "services.*.healthcheck.test"];
@@ -13,8 +12,15 @@ const REPLACED: [&str; 3] = ["services.*.command", "services.*.entrypoint", "ser
 /// Lists in which an item replaces the earlier one with the same target.
 const BY_TARGET: [&str; 3] = ["services.*.volumes", "services.*.secrets", "services.*.configs"];
 
-/// The list in which an equal item is not repeated, whatever its form.
-const PORTS: &str = "services.*.ports";
+/// The list of paths, of which each is read once.
+const ENV_FILES: &str = "services.*.env_file";
+
+/// Maps in which `null` is a value, and replaces one.
+const WITH_NULLS: [&str; 4] =
+    ["services.*.environment", "services.*.labels", "services.*.annotations", "services.*.deploy.labels"];
+
+/// What is replaced as a whole if its driver is another one.
+const LOGGING: &str = "services.*.logging";
 
 /// Takes what a map has without `!reset`, in long form: the beginning of a merge.
 pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
@@ -23,19 +29,25 @@ pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
 
 /// Returns `base` with what `over` says. `path` is that of both in the table of fields.
 pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
+    let none = || DocumentNode::null(over.place());
+    let base = match over.tag() {
+        Some("!reset") => return none(),
+        Some("!override") => none(),
+        _ => base,
+    };
     let over = long_form(path, over.clone());
-    match over.tag() {
-        Some("!reset") => return DocumentNode::null(over.place()),
-        Some("!override") => return if over.is_map() { first_without_tag(&over, path) } else { over },
-        _ => {}
-    }
     if over.is_null() && !base.is_blank() {
-        return base;
+        return if REPLACED.contains(&path) { over } else { base };
     }
     if over.is_map() && (base.is_map() || base.is_null()) {
+        let base = if path == LOGGING && has_other_driver(&base, &over) { none() } else { base };
         return merge_maps(base, &over, path);
     }
     match (base.items(), over.items()) {
+        (_, None) => over,
+        (None, Some(items)) if has_keys(path) => {
+            DocumentNode::list(merge_lists(&[], items, path), over.place())
+        }
         (Some(before), Some(after)) if !REPLACED.contains(&path) => {
             DocumentNode::list(merge_lists(before, after, path), over.place())
         }
@@ -43,8 +55,10 @@ pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> Docu
     }
 }
 
-fn first_without_tag(node: &DocumentNode, path: &str) -> DocumentNode {
-    merge_maps(DocumentNode::empty_map(node.place()), node, path)
+fn has_other_driver(base: &DocumentNode, over: &DocumentNode) -> bool {
+    let driver =
+        |node: &DocumentNode| node.get("driver").and_then(DocumentNode::scalar).map(|text| text.into_owned());
+    driver(base).zip(driver(over)).is_some_and(|(before, after)| before != after)
 }
 
 fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
@@ -56,12 +70,21 @@ fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> Docume
             base.remove_field(name);
             continue;
         }
+        if value.is_null() && WITH_NULLS.contains(&path) {
+            base.set(name, place, value.clone());
+            continue;
+        }
         let path = fields::path_of(path, name);
         let before = base.get(name).cloned().unwrap_or_else(|| DocumentNode::null(place));
         let merged = merge(before, value, &path);
         base.set(name, place, merged);
     }
     base
+}
+
+/// Returns whether each item of a list has a key, also within one file.
+fn has_keys(path: &str) -> bool {
+    BY_TARGET.contains(&path) || path == PORTS || path == ENV_FILES
 }
 
 fn merge_lists(before: &[DocumentNode], after: &[DocumentNode], path: &str) -> Vec<DocumentNode> {
@@ -83,21 +106,24 @@ fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     if BY_TARGET.contains(&path) {
         return target(item);
     }
-    if path == PORTS && item.is_map() {
-        let part =
-            |name: &str| item.get(name).and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
-        let protocol = Some(part("protocol")).filter(|text| !text.is_empty());
-        let protocol = protocol.unwrap_or_else(|| "tcp".to_owned());
-        let address = [part("host_ip"), part("published"), part("target")];
-        let address: Vec<_> = address.into_iter().filter(|part| !part.is_empty()).collect();
-        return Some(format!("{}/{protocol}", address.join(":")));
+    if path == PORTS {
+        return ports::key(item);
     }
-    let text = item.scalar()?.into_owned();
-    Some(if path == PORTS && !text.contains('/') { format!("{text}/tcp") } else { text })
+    if path == ENV_FILES && item.is_map() {
+        return item.get("path")?.scalar().map(|path| path.into_owned());
+    }
+    item.scalar().map(|text| text.into_owned())
 }
 
 /// Returns where a volume, secret or config appears in the container.
 fn target(item: &DocumentNode) -> Option<String> {
+    let target = target_as_written(item)?;
+    let plain = target.strip_prefix("/run/secrets/").unwrap_or(&target);
+    let plain = plain.trim_end_matches('/');
+    Some(if plain.is_empty() { target } else { plain.to_owned() })
+}
+
+fn target_as_written(item: &DocumentNode) -> Option<String> {
     let text = |name: &str| item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
     if item.is_map() {
         return text("target").or_else(|| text("source"));
@@ -110,11 +136,20 @@ fn target(item: &DocumentNode) -> Option<String> {
     })
 }
 
-/// Returns the names that both maps have: what an included application must not define again.
-pub(crate) fn common_names(one: &DocumentNode, other: &DocumentNode) -> BTreeSet<String> {
-    let names =
-        |node: &DocumentNode| node.fields().map(|field| field.name.to_owned()).collect::<BTreeSet<_>>();
-    names(one).intersection(&names(other)).cloned().collect()
+/// Returns whether two nodes say the same, wherever they stand.
+pub(crate) fn is_same(one: &DocumentNode, other: &DocumentNode) -> bool {
+    let fields = |node: &DocumentNode| node.fields().count();
+    if one.is_map() && other.is_map() {
+        let has_same =
+            |field: Field<'_>| other.get(field.name).is_some_and(|value| is_same(field.value, value));
+        return fields(one) == fields(other) && one.fields().all(has_same);
+    }
+    match (one.items(), other.items()) {
+        (Some(one), Some(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        _ => one.kind() == other.kind() && one.scalar() == other.scalar(),
+    }
 }
 
 #[cfg(test)]
@@ -138,10 +173,34 @@ mod tests {
             (
                 "depends_on: [a]",
                 "depends_on: {b: {condition: x}}",
-                "{depends_on: {a: null, b: {condition: x}}}",
+                "{depends_on: {a: {condition: service_started, required: true}, b: {condition: x}}}",
             ),
             ("env_file: a", "env_file: [b]", "{env_file: [a, b]}"),
+            (
+                "depends_on: {a: {condition: x, required: false}}",
+                "depends_on: [a]",
+                "{depends_on: {a: {condition: service_started, required: true}}}",
+            ),
             ("ports: ['80:80']", "ports: ['80:80/tcp', '81:81']", "{ports: [80:80/tcp, 81:81]}"),
+            ("ports: ['80:80', '80:80/tcp']", "ports: ['0.0.0.0:80:80']", "{ports: [0.0.0.0:80:80]}"),
+            ("ports: ['1-2:1-2']", "ports: ['2:2', '2:2/udp']", "{ports: [1:1/tcp, 2:2, 2:2/udp]}"),
+            ("env_file: [a, b, {path: a}]", "env_file: c", "{env_file: [{path: a}, b, c]}"),
+            ("environment: {A: 1, B: 2}", "environment: [A]", "{environment: {A: null, B: 2}}"),
+            ("labels: {a: 1}", "labels: {a: }", "{labels: {a: null}}"),
+            ("command: a\nentrypoint: b", "command:\nentrypoint:", "{command: null, entrypoint: null}"),
+            ("command: a\nuser: b", "command: !reset []\nuser:", "{user: b}"),
+            (
+                "logging: {driver: a, options: {x: 1}}",
+                "logging: {options: {y: 2}}",
+                "{logging: {driver: a, options: {x: 1, y: 2}}}",
+            ),
+            (
+                "logging: {driver: a, options: {x: 1}}",
+                "logging: {driver: b, options: {y: 2}}",
+                "{logging: {driver: b, options: {y: 2}}}",
+            ),
+            ("volumes: ['aa:/x/']", "volumes: ['bb:/x']", "{volumes: [bb:/x]}"),
+            ("secrets: [{source: a, target: /run/secrets/a}]", "secrets: [a]", "{secrets: [a]}"),
             (
                 "ports: ['8080:80']",
                 "ports: [{target: 80, published: 8080, mode: host}]",
@@ -157,6 +216,23 @@ mod tests {
             ("ports: ['80']", "ports: !override ['81']", "{ports: [81]}"),
             ("environment: {A: 1, B: 2}", "environment: {A: !reset null}", "{environment: {B: 2}}"),
             ("environment: {A: 1}", "environment: !override {B: 2}", "{environment: {B: 2}}"),
+            // docker/compose#13356: what is rewritten to the long form keeps its tag.
+            ("environment: [A=1]", "environment: !override ['C=3']", "{environment: {C: 3}}"),
+            ("labels: {a: 1}", "labels: !override [x=3]", "{labels: {x: 3}}"),
+            ("networks: [n]", "networks: !override [m]", "{networks: {m: null}}"),
+            ("env_file: a", "env_file: !override b", "{env_file: [b]}"),
+            ("tmpfs: /a", "tmpfs: !override /b", "{tmpfs: [/b]}"),
+            ("command: [a]", "command: !override b", "{command: b}"),
+            (
+                "healthcheck: {test: a, retries: 2}",
+                "healthcheck: !override {test: b}",
+                "{healthcheck: {test: b}}",
+            ),
+            (
+                "depends_on: [b]",
+                "depends_on: !override [c]",
+                "{depends_on: {c: {condition: service_started, required: true}}}",
+            ),
         ] {
             let path = "services.*";
             let merged_node = merge(first(&service_of(base), path), &service_of(over), path);

@@ -33,6 +33,8 @@ pub enum NoteKind {
     Different,
     /// A variable is not set.
     Unset,
+    /// Something is as with Compose, but perhaps not as its author means it.
+    Hint,
 }
 
 /// What a user should know although the files can be applied.
@@ -106,8 +108,14 @@ impl Report {
         !self.mistakes.is_empty()
     }
 
-    /// Returns the mistakes in the order of the files.
+    /// Returns the mistakes in the order of the files, with the variables that are not set: these are often
+    /// the reason.
     pub(crate) fn into_mistakes(mut self) -> Vec<ComposeFinding> {
+        for note in std::mem::take(&mut self.notes) {
+            if note.kind == NoteKind::Unset {
+                self.mistake(note.place, note.detail);
+            }
+        }
         self.mistakes.sort_by_key(|finding| finding.place);
         self.mistakes
     }

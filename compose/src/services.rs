@@ -10,10 +10,13 @@ use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_uses, share_volumes};
 use crate::values::Declared;
-use crate::{check, fields, order};
+use crate::{Project, check, fields, order};
 
 /// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
 const UNBUILT: &str = "unbuilt";
+
+/// The most characters of a service's name.
+const MAX_NAME: usize = 63;
 
 /// The services of the files.
 pub(crate) struct All {
@@ -31,10 +34,11 @@ pub(crate) struct All {
 pub(crate) fn all(
     root: &DocumentNode,
     profiles: &BTreeSet<String>,
-    shares_volumes: bool,
+    project: &Project,
     declared: &mut Declared<'_>,
     report: &mut Report,
 ) -> All {
+    let shares_volumes = project.shares_volumes;
     let none = DocumentNode::empty_map(root.place());
     let services = root.get("services").filter(|services| services.is_map()).unwrap_or(&none);
     if services.is_blank() && !report.has_mistakes() {
@@ -60,7 +64,7 @@ pub(crate) fn all(
     }
     let mut documents: Vec<(&str, &mut DocumentNode)> =
         translated_services.iter_mut().map(|(name, translated)| (*name, &mut translated.document)).collect();
-    networks::allow_networks(root, &mut documents, &names, report);
+    networks::allow_networks(root, &mut documents, &names, &project.allowed, report);
     aliases::name_services(root, &mut documents, &names, report);
     let common = common_volumes(&documents);
     if shares_volumes {
@@ -162,7 +166,11 @@ fn checked(service: &str, translated: &Translated, report: &mut Report) -> Optio
     let Translated { document, renamed } = translated;
     let Reading { value, mistakes } = ServiceInput::check(document);
     for Mistake { place, detail, .. } in mistakes {
-        let detail = as_written(detail, renamed);
+        let mut detail = as_written(detail, renamed);
+        let name = document.get("name").and_then(DocumentNode::scalar).unwrap_or_default();
+        if detail.starts_with("name:") && name.len() > MAX_NAME {
+            detail.push_str("; with a shorter name of the app it is shorter: --project-name");
+        }
         report.mistake(place.or(document.place()), format!("{service}: {detail}"));
     }
     value

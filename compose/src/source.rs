@@ -21,6 +21,34 @@ pub trait FileSources {
     fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
         self.read(path).map(String::into_bytes)
     }
+
+    /// Returns what is at a path.
+    fn kind(&self, path: &str) -> PathKind {
+        match self.read(path) {
+            Ok(_) => PathKind::File { mode: 0o644 },
+            Err(SourceError::NotFound) => PathKind::Missing,
+            Err(_) => PathKind::Other,
+        }
+    }
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathKind {
+    /// A file with these bits of its mode.
+    File {
+        /// Such as `0o644`.
+        mode: u32,
+    },
+    /// A directory.
+    Directory {
+        /// Whether nothing is in it.
+        is_empty: bool,
+    },
+    /// Nothing.
+    Missing,
+    /// Something that is no file, or cannot be looked at.
+    Other,
 }
 
 /// A file cannot be read.
@@ -30,6 +58,8 @@ pub enum SourceError {
     NotFound,
     /// It is there; why it cannot be read, in words for the user.
     Unreadable(String),
+    /// It is not in the folder of the project, whose name this is.
+    Outside(String),
 }
 
 impl std::fmt::Display for SourceError {
@@ -37,14 +67,30 @@ impl std::fmt::Display for SourceError {
         match self {
             Self::NotFound => f.write_str("no such file"),
             Self::Unreadable(reason) => write!(f, "cannot be read: {reason}"),
+            Self::Outside(folder) => write!(
+                f,
+                "is outside of {folder}, the folder of the project: move it there, or add `--allow outside-files` if the \
+                 cluster may have what is in it"
+            ),
         }
     }
 }
 
-/// Files by their paths.
+/// Files by their paths. A path that others begin with is a directory.
 impl FileSources for BTreeMap<String, String> {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         self.get(path).cloned().ok_or(SourceError::NotFound)
+    }
+
+    fn kind(&self, path: &str) -> PathKind {
+        let inside = format!("{path}/");
+        match self.contains_key(path) {
+            true => PathKind::File { mode: 0o644 },
+            false if self.keys().any(|known| known.starts_with(&inside)) => {
+                PathKind::Directory { is_empty: false }
+            }
+            false => PathKind::Missing,
+        }
     }
 }
 

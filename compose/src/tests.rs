@@ -1,7 +1,9 @@
 //! Whole files, from the text to the services and to what is said about them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod equal;
 mod examples;
+mod local_paths;
 mod mistakes;
 mod reading;
 mod schema;

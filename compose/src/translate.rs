@@ -7,7 +7,7 @@ pub(crate) mod aliases;
 mod environment;
 pub(crate) mod files_beside;
 pub(crate) mod networks;
-mod ports;
+pub(crate) mod ports;
 mod volumes;
 
 use std::collections::BTreeSet;
@@ -24,6 +24,8 @@ use crate::names::label;
 use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::values::{Declared, references};
+use crate::words;
+use crate::{Allowance, EXTENSION};
 
 /// Sets fields of the service from a field of the Compose service.
 pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
@@ -44,6 +46,8 @@ pub(crate) struct ServiceDraft<'a, 'f> {
     pub(crate) report: &'a mut Report,
 }
 
+/// The longest time in which failed health checks do not count.
+const NO_END: &str = "24h";
 /// The most bytes that a label of a service may have.
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
@@ -61,16 +65,22 @@ impl ServiceDraft<'_, '_> {
         let before = self.document.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
         let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));
         if differs {
-            let detail = format!("{} and the field below `deploy` for the same differ; keep one", field.name);
+            let written = self.renamed.iter().rev().find(|(known, _)| known == name);
+            let written = written.map_or(name, |(_, written)| written.as_str());
+            let detail = format!("{written} and the field below `deploy` for the same differ; keep one");
             self.mistake(field.value.place(), &detail);
         }
         self.set(name, field, value);
     }
 
-    /// Adds configs to those that the service has.
-    fn add_configs(&mut self, place: Option<TextPosition>, references: Vec<DocumentNode>) {
-        let before = self.document.get("configs").and_then(DocumentNode::items).unwrap_or_default().to_vec();
-        self.document.set("configs", place, DocumentNode::list([before, references].concat(), place));
+    /// Adds secrets or configs to those that the service has.
+    fn add_values(&mut self, kind: ValueKind, place: Option<TextPosition>, references: Vec<DocumentNode>) {
+        let field = match kind {
+            ValueKind::Secret => "secrets",
+            ValueKind::Config => "configs",
+        };
+        let before = self.document.get(field).and_then(DocumentNode::items).unwrap_or_default().to_vec();
+        self.document.set(field, place, DocumentNode::list([before, references].concat(), place));
     }
 
     fn mistake(&mut self, place: Option<TextPosition>, detail: &str) {
@@ -102,13 +112,38 @@ pub(crate) fn command(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
 }
 
 fn arguments(name: &str, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    match field.value.is_blank() && !field.value.is_null() {
-        true => {
-            let detail = format!("an empty {name} is not honoured: the image's own is used");
-            draft.note(NoteKind::NotHonoured, field.place, detail);
-        }
-        false => draft.set(name, field, field.value.clone()),
+    let empty = |draft: &mut ServiceDraft<'_, '_>| {
+        let detail = format!("an empty {name} is not honoured: the image's own is used");
+        draft.note(NoteKind::NotHonoured, field.place, detail);
+    };
+    if field.value.items().is_some_and(<[DocumentNode]>::is_empty) {
+        return empty(draft);
     }
+    match words(name, field.value, draft) {
+        Some(words) if words.is_blank() => empty(draft),
+        Some(words) => draft.set(name, field, words),
+        None => {}
+    }
+}
+
+/// Returns a command as a list; none if it is one text that is malformed, which is a mistake.
+fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
+    let Some(text) = value.scalar() else { return Some(value.clone()) };
+    let split = match words::split(&text) {
+        Ok(split) => split,
+        Err(why) => {
+            draft.mistake(value.place(), &format!("{name}: {why}"));
+            return None;
+        }
+    };
+    if let Some(end) = split.ends_at {
+        let detail = format!(
+            "{name} ends at {end:?}, as with Compose, for no shell reads it: write [\"sh\", \"-c\", \"…\"] if one is to"
+        );
+        draft.note(NoteKind::Hint, value.place(), detail);
+    }
+    let words = split.words.into_iter().map(|word| value.with_text(word));
+    Some(DocumentNode::list(words.collect(), value.place()))
 }
 
 pub(crate) fn working_dir(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
@@ -136,15 +171,19 @@ pub(crate) fn cap_drop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
 }
 
 pub(crate) fn secrets(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    let secrets = references(ValueKind::Secret, field, draft.service, draft.declared, draft.report);
-    draft.set("secrets", field, secrets);
+    values(ValueKind::Secret, field, draft);
 }
 
 pub(crate) fn configs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    let configs = references(ValueKind::Config, field, draft.service, draft.declared, draft.report);
-    match configs.items() {
-        Some(references) => draft.add_configs(field.place, references.to_vec()),
-        None => draft.set("configs", field, configs),
+    values(ValueKind::Config, field, draft);
+}
+
+/// Adds to those that files beside the Compose file have become.
+fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let values = references(kind, field, draft.service, draft.declared, draft.report);
+    match values.items() {
+        Some(references) => draft.add_values(kind, field.place, references.to_vec()),
+        None => draft.set(field.name, field, values),
     }
 }
 
@@ -154,20 +193,73 @@ pub(crate) fn stop_signal(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
 
 /// Only the command: what else a hook may have is noted where the fields are checked.
 pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    let hooks = field.value.items().unwrap_or_default().iter().map(|hook| {
+    let mut kept_command = |hook: &DocumentNode| {
         let mut kept = DocumentNode::empty_map(hook.place());
         for command in hook.fields().filter(|part| part.name == "command") {
-            kept.set(command.name, command.place, command.value.clone());
+            if let Some(words) = words("pre_stop.command", command.value, draft) {
+                kept.set(command.name, command.place, words);
+            }
         }
         if hook.is_map() { kept } else { hook.clone() }
-    });
-    let hooks = DocumentNode::list(hooks.collect(), field.place);
+    };
+    let hooks = field.value.items().unwrap_or_default().iter().map(&mut kept_command).collect();
+    let hooks = DocumentNode::list(hooks, field.place);
     draft.set("pre_stop", field, if field.value.items().is_some() { hooks } else { field.value.clone() });
 }
 
+/// Compose stops no unhealthy container. Here one is stopped, but only if it has been healthy before:
+/// failures never count until then.
 pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    if !field.value.is_blank() {
-        draft.set("healthcheck", field, field.value.parts_unquoted(&["retries", "disable"]));
+    if field.value.is_blank() {
+        return;
+    }
+    if !field.value.is_map() {
+        return draft.set("healthcheck", field, field.value.clone());
+    }
+    let mut check = DocumentNode::empty_map(field.place);
+    for part in field.value.fields().filter(|part| !part.name.starts_with(EXTENSION)) {
+        let text = part.value.scalar().unwrap_or_default();
+        match part.name {
+            "test" if part.value.is_blank() => {}
+            "test" => check.set(part.name, part.place, health_test(part.value)),
+            // 0 is the default.
+            "retries" | "interval" | "timeout" | "start_period" | "start_interval" if is_zero(&text) => {}
+            "retries" | "disable" => check.set(part.name, part.place, part.value.unquoted()),
+            _ => check.set(part.name, part.place, part.value.clone()),
+        }
+    }
+    if check.is_blank() {
+        return;
+    }
+    let is_off = check.get("disable").is_some_and(|disable| !disable.is_blank())
+        || check.get("test").and_then(DocumentNode::items).is_some_and(|test| is_none(test));
+    if !is_off {
+        check.set("start_period", field.place, DocumentNode::null(field.place).with_text(NO_END));
+    }
+    draft.set("healthcheck", field, check);
+}
+
+fn is_none(test: &[DocumentNode]) -> bool {
+    test.first().and_then(DocumentNode::scalar).is_some_and(|kind| kind == "NONE")
+}
+
+/// Returns whether a number or a duration is 0.
+fn is_zero(text: &str) -> bool {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    !digits.is_empty() && digits.chars().all(|c| c == '0')
+}
+
+/// Returns a test with one text for the shell: further ones are its arguments.
+fn health_test(test: &DocumentNode) -> DocumentNode {
+    match test.items() {
+        Some([kind, script, arguments @ ..])
+            if !arguments.is_empty() && kind.scalar().is_some_and(|kind| kind == "CMD-SHELL") =>
+        {
+            let shell = ["CMD", "/bin/sh", "-c"].map(|word| kind.with_text(word));
+            let words = shell.into_iter().chain([script.clone()]).chain(arguments.iter().cloned());
+            DocumentNode::list(words.collect(), test.place())
+        }
+        _ => test.clone(),
     }
 }
 
@@ -218,8 +310,52 @@ pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.note(NoteKind::NotHonoured, field.place, detail);
 }
 
+/// Engines take any name. That of a host has no `_`.
 pub(crate) fn hostname(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("hostname", field, field.value.clone());
+    match field.value.scalar() {
+        Some(name) if name.contains('_') => {
+            let written = name.replace('_', "-");
+            draft.note(NoteKind::Different, field.place, format!("the name of the host becomes {written}"));
+            draft.set("hostname", field, field.value.with_text(written));
+        }
+        _ => draft.set("hostname", field, field.value.clone()),
+    }
+}
+
+pub(crate) fn ipc(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    only_private(field, draft);
+}
+
+pub(crate) fn cgroup(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    only_private(field, draft);
+}
+
+/// A namespace of its own is what each container has.
+fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mode = field.value.scalar().unwrap_or_default();
+    if !matches!(&*mode, "" | "private") {
+        let detail = format!(
+            "{}: {mode} is not allowed: containers share no namespace with the machine or with each other; remove it",
+            field.name
+        );
+        draft.mistake(field.value.place(), &detail);
+    }
+}
+
+/// A positive one takes something away, and is only noted.
+pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    match field.value.scalar().as_deref() {
+        None | Some("0") => {}
+        Some(text) if text.starts_with('-') => {
+            let detail =
+                "a negative oom_score_adj is not allowed: containers get no privileges beyond the default";
+            draft.mistake(field.value.place(), detail);
+        }
+        Some(_) => {
+            let detail = "oom_score_adj is not honoured: kubeleet leaves it to the engine's default";
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+    }
 }
 
 /// Drivers whose logs only a program outside could read, and options besides the limits, are noted.
@@ -276,12 +412,15 @@ pub(crate) fn pids_limit(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
 
 pub(crate) fn ulimits(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut limits = DocumentNode::empty_map(field.value.place());
-    for limit in field.value.fields() {
+    for limit in field.value.fields().filter(|limit| !limit.name.starts_with(EXTENSION)) {
         let mut value = limit.value.unquoted();
         let parts: Vec<_> =
             limit.value.fields().map(|part| (part.name, part.place, part.value.unquoted())).collect();
         for (name, place, part) in parts {
-            value.set(name, place, part);
+            match name.starts_with(EXTENSION) {
+                true => value.remove_field(name),
+                false => value.set(name, place, part),
+            }
         }
         limits.set(limit.name, limit.place, value);
     }
@@ -372,11 +511,16 @@ fn set_pace(policy: &mut DocumentNode, part: Field<'_>) {
 }
 
 pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    if let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated") {
-        let detail =
-            format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
-        draft.note(NoteKind::NotHonoured, field.place, detail);
+    let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated" && !mode.is_empty()) else {
+        return;
+    };
+    let detail =
+        format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
+    let allowance = Allowance::OneForAll;
+    if draft.declared.allowed.contains(&allowance) {
+        return draft.note(NoteKind::NotHonoured, field.place, detail);
     }
+    draft.mistake(field.place, &format!("{detail}; add `--allow {}` if that is meant", allowance.word()));
 }
 
 pub(crate) fn labels(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
@@ -393,7 +537,10 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
             draft.note(NoteKind::NotHonoured, label.place, detail);
             continue;
         }
-        let value = if label.value.is_null() { label.value.with_text("") } else { label.value.clone() };
+        let value = match label.value.is_null() {
+            true => label.value.with_text(""),
+            false => environment::as_text(label, "labels", draft),
+        };
         labels.set(label.name, label.place, value);
     }
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
@@ -422,6 +569,8 @@ pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
         let condition =
             condition.unwrap_or_else(|| DocumentNode::null(needed.place).with_text("service_started"));
         let name = format!("{}-{}", draft.declared.app, label(needed.name));
+        let written = format!("depends_on.{}.condition", needed.name);
+        draft.renamed.push((format!("depends_on.{name}"), written));
         needs.set(&name, needed.place, condition);
     }
     draft.set("depends_on", field, needs);
@@ -431,7 +580,12 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
-        if !ALWAYS_ON.contains(&text.as_ref()) {
+        // What confines a container further is only there on some machines.
+        if text.starts_with("label:") || text.starts_with("label=") {
+            let detail =
+                format!("security_opt {text:?} is not honoured: kubeleet leaves labels to the engine");
+            draft.note(NoteKind::NotHonoured, option.place(), detail);
+        } else if !ALWAYS_ON.contains(&text.as_ref()) {
             let detail = format!(
                 "security_opt {text:?} is not allowed: no-new-privileges is always on; remove others"
             );
@@ -447,6 +601,10 @@ pub(crate) fn network_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
                 "network_mode: {mode} is not allowed: containers share no namespace with the machine; publish ports"
             );
             draft.mistake(field.value.place(), &detail);
+        }
+        Some("none") if !draft.declared.allowed.contains(&Allowance::NoIsolation) => {
+            let detail = networks::not_isolated(draft.service, "network_mode is none");
+            draft.report.mistake(field.value.place(), detail);
         }
         Some("bridge" | "default") | None => {}
         Some(mode) => {

@@ -11,8 +11,8 @@ use crate::fields::{self, Support};
 use crate::names::text_at;
 use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
-use crate::translate::files_beside;
-use crate::{EXTENSION, load::Variables};
+use crate::translate::files_beside::{self, FileBeside};
+use crate::{Allowance, EXTENSION, load::Variables};
 
 /// The fields of a declaration that say where the content is.
 const ORIGINS: [&str; 3] = ["file", "environment", "content"];
@@ -34,9 +34,24 @@ pub(crate) struct Declared<'a> {
     pub(crate) app: &'a AppName,
     pub(crate) variables: &'a Variables,
     pub(crate) sources: &'a dyn FileSources,
+    /// What is not refused.
+    pub(crate) allowed: &'a BTreeSet<Allowance>,
     /// What services use: none stands for one that the app does not make.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     made: Vec<AppValue>,
+    sent_files: BTreeSet<(String, String)>,
+    /// The directories that have become volumes, with the service.
+    directories: BTreeMap<String, String>,
+}
+
+/// The secrets and configs of an app.
+pub(crate) struct MadeValues {
+    /// Those that services use and the app makes.
+    pub(crate) values: Vec<AppValue>,
+    /// The names of all that the files would make.
+    pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
+    /// The files whose content goes to the cluster, and as what.
+    pub(crate) sent_files: BTreeSet<(String, String)>,
 }
 
 impl<'a> Declared<'a> {
@@ -45,57 +60,89 @@ impl<'a> Declared<'a> {
         app: &'a AppName,
         variables: &'a Variables,
         sources: &'a dyn FileSources,
+        allowed: &'a BTreeSet<Allowance>,
     ) -> Self {
-        Self { root, app, variables, sources, used: BTreeMap::new(), made: Vec::new() }
+        Self {
+            root,
+            app,
+            variables,
+            sources,
+            allowed,
+            used: BTreeMap::new(),
+            made: Vec::new(),
+            sent_files: BTreeSet::new(),
+            directories: BTreeMap::new(),
+        }
     }
 
-    /// Returns what the services use and the app makes, and the names of all that the files would make.
-    pub(crate) fn finish(self) -> (Vec<AppValue>, BTreeSet<(ValueKind, ValueName)>) {
+    /// Returns what the services use and the app makes.
+    pub(crate) fn finish(self) -> MadeValues {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
             let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);
             group.map(move |field| (kind, field))
         });
         let all = declared.filter(|(_, field)| !is_external(field.value));
         let named = all.map(|(kind, field)| (kind, self.name_of(field)));
-        let beside = self.files_beside().into_iter().map(|name| (ValueKind::Config, name));
+        let all_names: Vec<String> = self
+            .root
+            .get("services")
+            .into_iter()
+            .flat_map(|services| services.fields().map(|service| service.name.to_owned()))
+            .collect();
+        let beside = all_names.iter().flat_map(|service| self.mounted_files(service));
+        let beside = beside.map(|file| (files_beside::kind_of(&file.path, self.sources), file.name));
         let all = named.chain(beside).filter_map(|(kind, name)| Some((kind, ValueName::new(name).ok()?)));
-        let all = all.collect();
-        (self.made, all)
+        let all_values = all.collect();
+        MadeValues { values: self.made, all_values, sent_files: self.sent_files }
     }
 
-    /// Returns the names of the configs for files beside the Compose file, also of services that are not
-    /// active.
-    fn files_beside(&self) -> Vec<String> {
-        let services = self.root.get("services").into_iter().flat_map(DocumentNode::fields);
-        let of_service = |service: Field<'_>| {
-            let mounts = service.value.get("volumes").map(files_beside::mounts).unwrap_or_default();
-            let name = |(_, target): (String, String)| {
-                files_beside::config_name(self.app.as_str(), service.name, &target)
-            };
-            mounts.into_iter().map(name).collect::<Vec<_>>()
-        };
-        services.flat_map(of_service).collect()
+    /// Returns the files beside the Compose file that a service mounts.
+    fn mounted_files(&self, service: &str) -> Vec<FileBeside> {
+        let declared = self.root.get("services").and_then(|services| services.get(service));
+        let volumes = declared.and_then(|service| service.get("volumes"));
+        volumes.map_or(Vec::new(), |volumes| files_beside::mounts(self.app.as_str(), service, volumes))
     }
 
-    /// Adds a file beside the Compose file to what the app makes, and returns its name in the cluster.
+    /// Records that the content of a file goes to the cluster.
+    pub(crate) fn send(&mut self, path: &str, becomes: String) {
+        self.sent_files.insert((path.to_owned(), becomes));
+    }
+
+    /// Records that a directory becomes a volume of a service. Returns another service that mounts it.
+    pub(crate) fn directory(&mut self, path: &str, service: &str) -> Option<String> {
+        match self.directories.get(path) {
+            Some(other) if other != service => Some(other.clone()),
+            Some(_) => None,
+            None => {
+                self.directories.insert(path.to_owned(), service.to_owned());
+                None
+            }
+        }
+    }
+
+    /// Adds a file beside the Compose file to what the app makes. Returns whether it is a secret or a config,
+    /// and its name in the cluster.
     ///
     /// # Errors
-    /// Why it cannot be a config.
+    /// Why it cannot be one.
     pub(crate) fn file_beside(
         &mut self,
         service: &str,
         path: &str,
         target: &str,
-    ) -> Result<ValueName, String> {
-        let name = files_beside::config_name(self.app.as_str(), service, target);
+    ) -> Result<(ValueKind, ValueName), String> {
+        let mounted = self.mounted_files(service);
+        let file = mounted.into_iter().find(|file| file.path == path && file.target == target);
+        let name = file.map(|file| file.name).unwrap_or_default();
         let name = ValueName::new(name).map_err(|error| error.to_string())?;
-        let kind = ValueKind::Config;
+        let kind = files_beside::kind_of(path, self.sources);
         if self.made.iter().any(|value| value.kind == kind && value.name == name) {
             return Err(format!("{service} has another file of the same name"));
         }
         let bytes = self.sources.read_bytes(path).map_err(|error| error.to_string())?;
         self.made.push(AppValue { kind, name: name.clone(), content: content_of(bytes)? });
-        Ok(name)
+        self.send(path, format!("{kind} {name}"));
+        Ok((kind, name))
     }
 
     /// Returns the name in the cluster of what the files call `source`, and adds its content to what the app
@@ -145,7 +192,12 @@ impl<'a> Declared<'a> {
         match (is_external(field.value), origins.as_slice()) {
             (true, []) => {}
             (false, [origin]) => match self.content(*origin) {
-                Ok(content) => self.made.push(AppValue { kind, name: name.clone(), content }),
+                Ok(content) => {
+                    if let Some(path) = origin.value.scalar().filter(|_| origin.name == "file") {
+                        self.send(&path, format!("{kind} {name}"));
+                    }
+                    self.made.push(AppValue { kind, name: name.clone(), content });
+                }
                 Err(problem) => report.mistake(origin.place, format!("{kind} {source}: {problem}")),
             },
             (true, [origin, ..]) => {

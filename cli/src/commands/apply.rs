@@ -1,10 +1,12 @@
 //! `apply`: creates or updates services from files. All files are parsed and checked before the first write.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use common::api::ServiceView;
 use common::spec::ServiceInput;
 
-use super::app_values;
+use super::app_values::{self, ValueChange};
 use super::batch::BatchResult;
 use super::context::Context;
 use super::desired::{self, Desired};
@@ -69,12 +71,20 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
             return Ok(batch.exit());
         }
     }
-    let mut unchanged = Vec::new();
+    let (mut unchanged, mut written) = (Vec::new(), Vec::new());
+    let mut known = BTreeMap::new();
+    if let Some(app) = &desired.app {
+        let services = client.services_of_app(app.name.as_str()).await?;
+        known = services.into_iter().map(|service| (service.name.to_string(), service)).collect();
+    }
     for input in &desired.services {
-        let Some((service, result)) = batch.accept(put(&client, &desired, input).await)? else { continue };
+        let before = known.remove(input.name().as_str());
+        let applied = put(&client, &desired, input, before).await;
+        let Some((service, result)) = batch.accept(applied)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, result)?;
         goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
+        written.push((service.name.to_string(), service.generation));
         if result == UNCHANGED {
             unchanged.push(service);
         }
@@ -82,11 +92,50 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     app_values::note_users(&changed, &unchanged);
     if let Some(app) = &desired.app {
         prune::run(app, args.prune, &mut batch, context).await?;
+        let checked = check_alone(app.name.as_str(), &written, &desired, &context.client).await;
+        batch.accept(checked)?;
     }
     if args.wait {
         batch.record(context.waiter().wait_for_all(goals).await);
     }
     Ok(batch.exit())
+}
+
+/// Checks that no other client has changed the app while it was applied: two that apply different files at
+/// once leave a mixture. The one that writes last sees what the other one has written.
+///
+/// # Errors
+/// If something of the app is not as it was written.
+async fn check_alone(
+    app: &str,
+    written: &[(String, u64)],
+    desired: &Desired,
+    client: &Client,
+) -> Result<(), CommandError> {
+    let mut changed = overwritten(written, &client.services_of_app(app).await?);
+    for value in &desired.values {
+        if let Some(app) = &desired.app
+            && app_values::compare(client, &app.name, value).await? != ValueChange::Unchanged
+        {
+            changed.push(app_values::title(value.kind, value.name.as_str()));
+        }
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(CommandError::Conflict(format!(
+        "app {app} was changed by another client while it was applied: {}; run `kubeleet apply` again, one at a time",
+        changed.join(", ")
+    )))
+}
+
+/// Returns the services that have another generation than the one that was written.
+fn overwritten(written: &[(String, u64)], now: &[ServiceView]) -> Vec<String> {
+    let is_other = |(name, generation): &&(String, u64)| {
+        let stored = now.iter().find(|service| service.name.as_str() == name);
+        stored.is_none_or(|service| service.generation != *generation)
+    };
+    written.iter().filter(is_other).map(|(name, _)| format!("service/{name}")).collect()
 }
 
 async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
@@ -116,15 +165,17 @@ async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> R
     Ok(batch.exit())
 }
 
-/// Writes a service. Also returns `created`, `configured` or `unchanged`.
+/// Writes a service. `known` is what was stored a moment ago, if it was read. Also returns `created`,
+/// `configured` or `unchanged`.
 async fn put(
     client: &Client,
     desired: &Desired,
     input: &ServiceInput,
+    mut known: Option<ServiceView>,
 ) -> Result<(ServiceView, &'static str), CommandError> {
     let mut tries = 1;
     loop {
-        match put_over_stored(client, desired, input).await {
+        match put_over_stored(client, desired, input, known.take()).await {
             // Another client has changed it after it was read: what it added is kept, too.
             Err(CommandError::Client(error)) if error.status() == Some(412) && tries < TRIES => tries += 1,
             result => return result,
@@ -136,11 +187,15 @@ async fn put_over_stored(
     client: &Client,
     desired: &Desired,
     input: &ServiceInput,
+    known: Option<ServiceView>,
 ) -> Result<(ServiceView, &'static str), CommandError> {
-    let before = match client.service(input.name().as_str()).await {
-        Ok(service) => Some(service),
-        Err(error) if error.status() == Some(404) => None,
-        Err(error) => return Err(error.into()),
+    let before = match (known, input.name().as_str()) {
+        (Some(service), _) => Some(service),
+        (None, name) => match client.service(name).await {
+            Ok(service) => Some(service),
+            Err(error) if error.status() == Some(404) => None,
+            Err(error) => return Err(error.into()),
+        },
     };
     let stored = before.as_ref().map(service_form::stored);
     let input = desired.over(input, stored.as_ref());
@@ -157,4 +212,21 @@ async fn put_over_stored(
         Some(_) => "configured",
     };
     Ok((after, result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fixtures;
+
+    #[test]
+    fn what_another_client_has_written_meanwhile_is_found() {
+        let now: Vec<ServiceView> = ["a", "b"].map(fixtures::service).into();
+        let generation = now[0].generation;
+        let written = |others: u64| [("a".to_owned(), generation), ("b".to_owned(), others)];
+        assert_eq!(overwritten(&written(now[1].generation), &now), [""; 0]);
+        assert_eq!(overwritten(&written(now[1].generation + 1), &now), ["service/b"]);
+        let gone = [("c".to_owned(), 1)];
+        assert_eq!(overwritten(&gone, &now), ["service/c"]);
+    }
 }

@@ -7,15 +7,19 @@ use std::path::Path;
 use common::document;
 use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
-use common::value::{MAX_VALUE_BYTES, ValueKind};
-use compose::{AppValue, ComposeFinding, FileSources, NoteKind, Project, SourceError};
+use common::value::ValueKind;
+use compose::{AppValue, ComposeFinding, NoteKind};
 
+use super::compose_sources::ComposeSources;
 use super::error::CommandError;
 use super::service_file::{self, display_name};
 use super::service_files::{self, ComposeArgs, FileArgs};
 use crate::client::Client;
 use crate::output::humanize;
 use crate::stderr;
+
+/// The most bytes of a file: an endless one ends.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The services of all files.
 #[derive(Default)]
@@ -27,6 +31,8 @@ pub(super) struct Desired {
     /// The secrets and configs of the app that its services use.
     pub(super) values: Vec<AppValue>,
     notes: Vec<compose::Note>,
+    /// The files of this machine that go to the cluster, and as what.
+    sent_files: BTreeSet<(String, String)>,
     /// The services of Compose files that do not say what is reached from outside.
     without_ingress: BTreeSet<ServiceName>,
 }
@@ -62,6 +68,11 @@ impl Desired {
         for note in &self.notes {
             stderr::note(&format!("note: {}", note.finding));
         }
+        if !self.sent_files.is_empty() {
+            let sent = self.sent_files.iter().map(|(path, becomes)| format!("{path} ({becomes})"));
+            let sent: Vec<String> = sent.collect();
+            stderr::note(&format!("files that go to the cluster: {}", sent.join(", ")));
+        }
     }
 }
 
@@ -70,7 +81,7 @@ pub(super) async fn read(args: &FileArgs, client: &Client) -> Result<Desired, Co
     if !args.files.is_empty() {
         return read_files(&args.files, &args.compose, Some(client)).await;
     }
-    let files = service_files::of_this_folder()?;
+    let files = service_files::of_this_folder(&args.compose)?;
     stderr::note(&format!("reading {}", files.join(" and ")));
     read_files(&files, &args.compose, Some(client)).await
 }
@@ -82,13 +93,21 @@ pub(super) async fn read_files(
     client: Option<&Client>,
 ) -> Result<Desired, CommandError> {
     let (mut services, mut mistakes) = (Vec::new(), Vec::new());
-    let mut texts = ReadTexts::default();
+    let mut texts = BTreeMap::new();
     let mut compose_files = Vec::new();
     for file in service_files::expand(files)? {
         let text = read_text(&file)?;
-        if document::yaml(&text).0.first().is_some_and(compose::is_compose) {
+        let documents = document::yaml(&text).0;
+        if documents.first().is_some_and(compose::is_version_1) {
+            mistakes.push(format!(
+                "{}:1:1: this is a Compose file of version 1: write `services:` above its services, and indent them",
+                display_name(&file)
+            ));
+            continue;
+        }
+        if documents.first().is_some_and(compose::is_compose) {
             compose_files.push(file.clone());
-            texts.0.insert(file, text);
+            texts.insert(file, text);
             continue;
         }
         match service_file::parse(&file, &text) {
@@ -96,9 +115,10 @@ pub(super) async fn read_files(
             Err(found) => mistakes.extend(found),
         }
     }
-    if compose_files.is_empty() && compose.is_set() {
-        let detail =
-            "--profile, --env-file and --project-name are for Compose files, and none of these is one";
+    // What cannot be parsed may well be one.
+    if compose_files.is_empty() && compose.is_set() && mistakes.is_empty() {
+        let detail = "--profile, --env-file, --project-name, --project-directory and --allow are for Compose files, and \
+                      none of these is one";
         return Err(CommandError::Usage(detail.to_owned()));
     }
     for folder in files.iter().filter(|file| *file != "-" && Path::new(file).is_dir()) {
@@ -106,7 +126,8 @@ pub(super) async fn read_files(
     }
     let mut desired = Desired { services, ..Desired::default() };
     if !compose_files.is_empty() {
-        let mut project = project(compose_files, compose);
+        let mut project = compose.project(compose_files);
+        let texts = ComposeSources::new(&project, compose.allows_outside_files(), texts);
         let mut loaded = compose::load(&project, &texts);
         if let (Ok(app), Some(client)) = (&loaded, client)
             && app.has_common_volumes
@@ -121,7 +142,7 @@ pub(super) async fn read_files(
         }
     }
     if compose.strict {
-        mistakes.extend(desired.not_honoured());
+        mistakes.extend(desired.differences());
     }
     if !mistakes.is_empty() {
         return Err(CommandError::Usage(mistakes.join("\n")));
@@ -142,7 +163,7 @@ fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandErro
     let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
     let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();
     let path = |name: &str| Path::new(folder).join(name).display().to_string();
-    let usual = service_files::default_files(&|name| found.contains(&path(name)));
+    let usual = service_files::default_files("", &|name| found.contains(&path(name)));
     let usual: Vec<String> = usual.iter().flatten().map(|name| path(name)).collect();
     if found.len() > 1 && usual.len() != found.len() {
         let names = found.join(", ");
@@ -164,69 +185,32 @@ impl Desired {
         self.app = Some(DesiredApp { name: app.name, all_names: app.all_names, all_values: app.all_values });
         self.values = app.values;
         self.notes = app.notes;
+        self.sent_files = app.sent_files;
     }
 
-    fn not_honoured(&self) -> impl Iterator<Item = String> {
-        let notes = self.notes.iter().filter(|note| note.kind == NoteKind::NotHonoured);
+    /// Returns all that is otherwise than with Compose.
+    fn differences(&self) -> impl Iterator<Item = String> {
+        let is_difference =
+            |note: &&compose::Note| matches!(note.kind, NoteKind::NotHonoured | NoteKind::Different);
+        let notes = self.notes.iter().filter(is_difference);
         notes.map(|note| note.finding.to_string())
-    }
-}
-
-fn project(files: Vec<String>, args: &ComposeArgs) -> Project {
-    let folder = Path::new(files.first().map_or("", String::as_str)).parent();
-    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let whole = folder.canonicalize().ok();
-    let name = whole.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    Project {
-        files,
-        folder_name: name.unwrap_or_default(),
-        name: args.project_name.clone(),
-        env_files: args.env_file.clone(),
-        profiles: args.profile.clone(),
-        environment: std::env::vars_os().filter_map(variable).collect(),
-        shares_volumes: false,
-    }
-}
-
-/// The files that were read already: standard input can be read once.
-#[derive(Default)]
-struct ReadTexts(BTreeMap<String, String>);
-
-impl FileSources for ReadTexts {
-    fn read(&self, path: &str) -> Result<String, SourceError> {
-        match self.0.get(path) {
-            Some(text) => Ok(text.clone()),
-            None => std::fs::read_to_string(path).map_err(|error| source_error(&error)),
-        }
-    }
-
-    fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
-        // One byte more than is allowed: an endless file ends.
-        let limit = MAX_VALUE_BYTES as u64 + 1;
-        let mut bytes = Vec::new();
-        let read = std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
-        read.map(|_| bytes).map_err(|error| source_error(&error))
-    }
-}
-
-fn source_error(error: &std::io::Error) -> SourceError {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => SourceError::NotFound,
-        _ => SourceError::Unreadable(humanize::system_error(error)),
     }
 }
 
 fn read_text(file: &str) -> Result<String, CommandError> {
     let mut text = String::new();
     let result = match file {
-        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        path => std::fs::read_to_string(path).map(|content| text = content),
+        "-" => std::io::stdin().take(MAX_FILE_BYTES + 1).read_to_string(&mut text),
+        path => {
+            std::fs::File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
+        }
     };
     match result {
-        Ok(()) => Ok(text),
+        Ok(read) if read as u64 > MAX_FILE_BYTES => {
+            let detail = format!("{} has more than {} MiB", display_name(file), MAX_FILE_BYTES >> 20);
+            Err(CommandError::Usage(detail))
+        }
+        Ok(_) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(CommandError::NotFound(format!("{file}: no such file")))
         }
@@ -250,8 +234,10 @@ fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
 
 /// Returns the name of the app of the Compose file of this folder.
 pub(super) fn app_of_this_folder() -> Option<AppName> {
-    let files = service_files::of_this_folder().ok()?;
-    compose::app_name(&project(files, &ComposeArgs::default()), &ReadTexts::default())
+    let args = ComposeArgs::default();
+    let project = args.project(service_files::of_this_folder(&args).ok()?);
+    let sources = ComposeSources::new(&project, args.allows_outside_files(), BTreeMap::new());
+    compose::app_name(&project, &sources)
 }
 
 #[cfg(test)]
@@ -300,5 +286,32 @@ mod tests {
         let strict = ComposeArgs { strict: true, ..ComposeArgs::default() };
         let error = read_files(&files, &strict, None).await.err().unwrap().to_string();
         assert!(error.contains("compose.yaml:3:19: web: tty is not honoured"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn strict_refuses_every_difference_and_no_hint() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("hint.yaml"), "name: a\nservices: {web: {image: x, command: a; b}}\n").unwrap();
+        std::fs::write(path("port.yaml"), "name: a\nservices: {web: {image: x, ports: ['80']}}\n").unwrap();
+        let strict = ComposeArgs { strict: true, ..ComposeArgs::default() };
+        assert!(read_files(&[path("hint.yaml")], &strict, None).await.is_ok());
+        let error = read_files(&[path("port.yaml")], &strict, None).await.err().unwrap().to_string();
+        assert!(error.contains("loopback only"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_parsed_is_said_first_and_version_1_has_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let named = ComposeArgs { project_name: Some("shop".to_owned()), ..ComposeArgs::default() };
+        for (text, expected) in [
+            ("services:\n\tweb: {}\n", ":2:1: a tab indents this line"),
+            ("web:\n  image: x\ndb: {build: .}\n", ":1:1: this is a Compose file of version 1"),
+        ] {
+            std::fs::write(path("compose.yaml"), text).unwrap();
+            let error = read_files(&[path("compose.yaml")], &named, None).await.err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

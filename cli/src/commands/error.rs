@@ -21,6 +21,9 @@ pub(crate) enum CommandError {
     /// Something took longer than `--timeout`.
     #[error("{0}")]
     TimedOut(String),
+    /// Another client has changed the same.
+    #[error("{0}")]
+    Conflict(String),
     /// Any other error.
     #[error("{0}")]
     Other(String),
@@ -34,6 +37,7 @@ impl CommandError {
             Self::Usage(_) => Exit::Usage,
             Self::NotFound(_) => Exit::NotFound,
             Self::TimedOut(_) => Exit::TimedOut,
+            Self::Conflict(_) => Exit::Conflict,
             Self::Output(_) | Self::Other(_) => Exit::Error,
         }
     }

@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod cluster;
 mod complete;
+mod compose_sources;
 mod container_args;
 mod context;
 mod copy;

@@ -46,6 +46,17 @@ impl DocumentNode {
         self.tag.as_deref()
     }
 
+    /// Returns the node without its tag.
+    #[must_use]
+    pub fn untagged(&self) -> Self {
+        Self { tag: None, ..self.clone() }
+    }
+
+    /// Returns whether the node is a text, number or boolean that stands in YAML without quotation marks.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
     /// Returns true if the node is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null | Value::Removed)
@@ -187,6 +198,7 @@ impl DocumentNode {
             Value::Text(text) | Value::Plain(_, text) => {
                 if let Some(new) = replace(text, self.place) {
                     self.value = Value::Text(new);
+                    self.is_plain = false;
                 }
             }
             Value::List(items) => items.iter_mut().for_each(|item| item.replace_scalars(replace)),
@@ -214,6 +226,24 @@ mod tests {
         let place = node.get("c").unwrap().field("d").unwrap().place.unwrap();
         assert_eq!((place.line, place.column), (3, 5));
         assert_eq!(node.get("c").unwrap().get("d").unwrap().unquoted().kind(), "a number");
+    }
+
+    #[test]
+    fn plain_scalars_are_told_from_those_in_quotation_marks() {
+        let text =
+            "a: TRUE\nb: 'TRUE'\nc: \"TRUE\"\nd: 0644\ne: |\n  TRUE\nf: &x yes\ng: *x\nh: &y 'no'\ni: *y\n";
+        let (documents, mistakes) = yaml(text);
+        assert_eq!(mistakes, []);
+        let plain = documents[0].fields().filter(|field| field.value.is_plain()).map(|field| field.name);
+        assert_eq!(plain.collect::<Vec<_>>(), ["a", "d", "f", "g"]);
+    }
+
+    #[test]
+    fn many_aliases_of_one_anchor_are_read() {
+        let services: String = (0..500).map(|number| format!("  s{number}: {{restart: *r}}\n")).collect();
+        let (documents, mistakes) = yaml(&format!("x-r: &r always\nservices:\n{services}"));
+        assert_eq!(mistakes, []);
+        assert_eq!(documents[0].get("services").unwrap().fields().count(), 500);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct DocumentNode {
     pub(super) place: Option<TextPosition>,
     /// The tag of YAML that the format itself does not define, such as `!reset`.
     pub(super) tag: Option<String>,
+    /// Whether it is a text, number or boolean that stands in YAML without quotation marks.
+    pub(super) is_plain: bool,
 }
 
 #[derive(Clone)]
@@ -64,7 +66,7 @@ pub(super) enum Step {
 
 impl DocumentNode {
     pub(super) fn new(value: Value, place: Option<TextPosition>) -> Self {
-        Self { value, place, tag: None }
+        Self { value, place, tag: None, is_plain: false }
     }
 
     /// Returns a map of texts without quotation marks, such as the parameters of a query.

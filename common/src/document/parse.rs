@@ -46,7 +46,8 @@ fn yaml_documents(
         // An excerpt would repeat secrets of the environment.
         with_snippet: false,
         duplicate_keys: duplicates,
-        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        // Files with many aliases of few anchors are usual: what aliases repeat has a limit of its own.
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, enforce_alias_anchor_ratio: false },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
     };
     let documents: Vec<SpannedTag> = serde_saphyr::from_multiple_with_options(text, options)?;
@@ -67,11 +68,18 @@ fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     };
     let Tagged(value, tag) = parsed.value;
     let tag = tag.filter(|tag| tag.starts_with('!'));
+    let mut is_plain = false;
     let value = match value {
-        Parsed::Scalar(Value::Text(text)) => Value::Text(text),
+        Parsed::Scalar(Value::Text(text)) => {
+            is_plain = written().is_some_and(|written| written == text);
+            Value::Text(text)
+        }
         Parsed::Scalar(Value::Null) => Value::Null,
         Parsed::Scalar(value) => match written() {
-            Some(written) => Value::Plain(Box::new(value), written),
+            Some(written) => {
+                is_plain = true;
+                Value::Plain(Box::new(value), written)
+            }
             None => value,
         },
         Parsed::List(items) => Value::List(items.into_iter().map(|item| node(item, text)).collect()),
@@ -84,7 +92,7 @@ fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
             Value::Map(entries.into_iter().map(entry).collect())
         }
     };
-    DocumentNode { tag, ..DocumentNode::new(value, place) }
+    DocumentNode { tag, is_plain, ..DocumentNode::new(value, place) }
 }
 
 /// A YAML value with the positions of its parts.

@@ -1,6 +1,9 @@
 //! What is wrong in files: all of it at once, each at its place, in words for the user.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::{Allowance, NoteKind};
 
 #[test]
 fn every_mistake_is_found_at_its_line() {
@@ -100,6 +103,97 @@ fn each_mistake_says_what_to_do() {
         let first = found.first().cloned().unwrap_or_default();
         assert!(first.starts_with(&format!("compose.yaml:{expected}")), "{text}: {found:?}");
     }
+}
+
+/// What Compose would do, and nodes do not, is refused unless it is allowed.
+#[test]
+fn what_would_silently_be_less_is_refused_unless_allowed() {
+    for (text, expected, allowance) in [
+        (
+            "services:\n  web: {image: x, network_mode: none}",
+            "web: network_mode is none, and kubeleet cannot keep containers from what is outside",
+            Allowance::NoIsolation,
+        ),
+        (
+            "services:\n  web: {image: x, networks: [n]}\nnetworks: {n: {internal: yes}}",
+            "web: network n is internal, and kubeleet cannot keep",
+            Allowance::NoIsolation,
+        ),
+        (
+            "services:\n  web: {image: x}\nnetworks: {default: {internal: true}}",
+            "web: network default is internal, and kubeleet cannot keep",
+            Allowance::NoIsolation,
+        ),
+        (
+            "services:\n  web: {image: x, deploy: {mode: global}}",
+            "web: deploy.mode: global is not honoured",
+            Allowance::OneForAll,
+        ),
+    ] {
+        let found = mistakes(text);
+        assert!(found.len() == 1 && found[0].contains(expected), "{text}: {found:?}");
+        assert!(found[0].contains(&format!("--allow {}", allowance.word())), "{found:?}");
+        let project = Project { allowed: [allowance].into(), ..project(&["compose.yaml"]) };
+        let app = load(&project, &files(&[("compose.yaml", text)])).unwrap();
+        let kinds: Vec<_> = app.notes.iter().map(|note| note.kind).collect();
+        assert_eq!(kinds, [NoteKind::NotHonoured], "{text}");
+    }
+}
+
+#[test]
+fn values_that_take_privileges_away_are_no_mistakes() {
+    let notes = notes(&app(
+        "services:\n  web: {image: x, ipc: private, cgroup: private, security_opt: ['label=disable'], oom_score_adj: 500, \
+         hostname: my_host}\n",
+    ));
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    for refused in ["ipc: host", "cgroup: host", "oom_score_adj: -1", "security_opt: [apparmor=unconfined]"] {
+        let found = mistakes(&format!("services:\n  web: {{image: x, {refused}}}\n"));
+        assert!(found.len() == 1 && found[0].contains("not allowed"), "{refused}: {found:?}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_set_is_named_beside_the_mistake_that_it_makes() {
+    let found = mistakes("services:\n  web: {image: 'x:${TAG}'}\n");
+    let expected = "compose.yaml:2:16: variable TAG is not set; nothing stands in its place";
+    assert!(found.len() == 2 && found.iter().any(|found| found == expected), "{found:?}");
+}
+
+#[test]
+fn messages_name_what_is_in_the_file() {
+    let text = "services:\n  a: {image: x, scale: 2, deploy: {replicas: 3}}\n  b: {image: x, depends_on: {a: {condition: c}}}\n";
+    let found = mistakes(text);
+    assert!(found[0].contains("a: scale and the field below `deploy`"), "{found:?}");
+    assert!(found[1].contains("b: depends_on.a.condition must be"), "{found:?}");
+    let found = mistakes(&format!("services:\n  {}: {{image: x}}\n", "a".repeat(60)));
+    assert!(found[0].contains("--project-name"), "{found:?}");
+    let found = mistakes("services:\n  a: {image: x, ports: ['80:80/sctp']}\n");
+    assert!(found[0].contains("the protocol is tcp or udp, not sctp"), "{found:?}");
+}
+
+/// A few lines that would take all time or memory.
+#[test]
+fn hostile_files_have_budgets() {
+    let mut texts = Vec::new();
+    for level in 0..22 {
+        let next = format!("{}.yaml", level + 1);
+        texts.push((format!("{level}.yaml"), format!("include: [{next}, ./{next}]\n")));
+    }
+    texts.push(("22.yaml".to_owned(), "services: {a: {image: x}}\n".to_owned()));
+    let found = load(&project(&["0.yaml"]), &BTreeMap::from_iter(texts)).unwrap_err();
+    assert!(
+        found.iter().any(|found| found.detail.starts_with("more than 500 files are included")),
+        "{found:?}"
+    );
+
+    let doubling: String = (0..40).map(|n| format!("V{}=$V{n}$V{n}\n", n + 1)).collect();
+    let texts = [
+        (".env".to_owned(), format!("V0=xx\n{doubling}")),
+        ("compose.yaml".to_owned(), "services: {a: {image: x}}\n".to_owned()),
+    ];
+    let found = load(&project(&["compose.yaml"]), &BTreeMap::from(texts)).unwrap_err();
+    assert!(found[0].detail.contains("longer than 1 MiB"), "{found:?}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! The further names of services: the `aliases` of their networks, and `container_name`, by which Compose
-//! files reach them as well. Here an alias is one of the app, and leads to one service.
+//! The further names of services: the `aliases` of their networks, those of `links`, and `container_name`, by
+//! which Compose files reach them as well. Here an alias is one of the app, and leads to one service.
 
 use std::collections::BTreeMap;
 
 use common::document::{DocumentNode, TextPosition};
 use common::spec::asked_for;
 
+use crate::implied::link_names;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 
@@ -30,6 +31,10 @@ pub(crate) fn name_services(
     let written = documents.iter().filter_map(|(name, _)| Some((*name, written(services?.get(name)?))));
     let mut written: Vec<(&str, Alias)> =
         written.flat_map(|(name, aliases)| aliases.into_iter().map(move |alias| (name, alias))).collect();
+    for (service, name, place) in link_names(root) {
+        let linked = documents.iter().find(|(known, _)| **known == service).map(|(known, _)| *known);
+        written.extend(linked.map(|known| (known, Alias { name, place, is_container_name: false })));
+    }
     // Those of networks come first: what a container is called was perhaps never a host name.
     written.sort_by_key(|(_, alias)| alias.is_container_name);
     for (service, alias) in written {
@@ -37,7 +42,10 @@ pub(crate) fn name_services(
         let holder = holders.entry(asked.clone()).or_insert_with(|| service.to_owned());
         let is_own_name = asked == label(service) || names.get(service) == Some(&asked);
         if holder == service && !is_own_name {
-            aliases.entry(service).or_default().push(text_at(&alias.name, alias.place));
+            let names = aliases.entry(service).or_default();
+            if !names.iter().any(|known| known.scalar().is_some_and(|known| known == alias.name)) {
+                names.push(text_at(&alias.name, alias.place));
+            }
         } else if holder != service && alias.is_container_name {
             let detail = format!("the name {} leads to service {holder}, which is called so", alias.name);
             report.note(NoteKind::Different, alias.place, service, detail);

@@ -4,6 +4,9 @@ use common::document::{DocumentNode, Field, TextPosition};
 
 use super::ServiceDraft;
 use crate::env_file::{self as file, EnvFileFormat};
+use crate::load::note_unset;
+use crate::report::NoteKind;
+use crate::scalars;
 use crate::source::SourceError;
 
 /// The field of the service.
@@ -47,14 +50,21 @@ fn add_file(
         Err(SourceError::NotFound) if !is_required => return,
         Err(error) => return draft.mistake(place, &format!("env_file {path}: {error}")),
     };
-    match file::parse(&content, format, draft.lookup) {
+    // A file may use what those above it say.
+    let above = draft.document.get(ENVIRONMENT).cloned();
+    let of_files = |name: &str| above.as_ref()?.get(name)?.scalar().map(|value| value.into_owned());
+    let lookup = |name: &str| (draft.lookup)(name).or_else(|| of_files(name));
+    match file::parse(&content, format, &lookup) {
         Err((line, problem)) => {
             let number = draft.report.add_file(path);
             let place = TextPosition { file: number, line, column: 1 };
             draft.report.mistake(Some(place), problem);
         }
-        Ok(variables) => {
-            for (name, value) in variables {
+        Ok(found) => {
+            note_unset(path, found.unset, draft.report);
+            let becomes = format!("environment of {}", draft.service);
+            draft.declared.send(path, becomes);
+            for (name, value) in found.variables {
                 let at = DocumentNode::null(place);
                 let value = value.or_else(|| (draft.lookup)(&name));
                 if let Some(value) = value {
@@ -74,14 +84,27 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     for variable in field.value.fields() {
         let value = match (variable.value.is_null(), variable.value.scalar()) {
             (true, _) => (draft.lookup)(variable.name).map(|value| variable.value.with_text(value)),
-            // As it was written: a version such as 1.10 is no number.
-            (false, Some(text)) => Some(variable.value.with_text(text)),
+            (false, Some(_)) => Some(as_text(variable, field.name, draft)),
             (false, None) => Some(variable.value.clone()),
         };
         if let Some(value) = value {
             set(variable.name, variable.place, value, field.place, draft);
         }
     }
+}
+
+/// Returns the value of a map of texts as Compose has it. A number that it writes otherwise is pointed out.
+pub(super) fn as_text(entry: Field<'_>, field: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
+    let Some(text) = scalars::as_text(entry.value) else { return entry.value.clone() };
+    let written = entry.value.scalar().unwrap_or_default();
+    if !text.eq_ignore_ascii_case(&written) {
+        let detail = format!(
+            "{field}.{}: {written} is a number, and becomes {text}, as with Compose; a text stands in quotation marks",
+            entry.name
+        );
+        draft.note(NoteKind::Hint, entry.value.place(), detail);
+    }
+    entry.value.with_text(text)
 }
 
 fn set(

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::document::DocumentNode;
 
-use crate::EXTENSION;
 use crate::names::text_at;
 use crate::report::{NoteKind, Report};
+use crate::{Allowance, EXTENSION};
 
 /// The network of a service that names none.
 const DEFAULT: &str = "default";
@@ -19,11 +19,13 @@ pub(crate) fn allow_networks(
     root: &DocumentNode,
     documents: &mut [(&str, &mut DocumentNode)],
     names: &BTreeMap<String, String>,
+    allowed: &BTreeSet<Allowance>,
     report: &mut Report,
 ) {
     let Some(services) = root.get("services") else { return };
     let of_service = |name: &str| services.get(name).and_then(|service| service.field("networks"));
-    if !documents.iter().any(|(name, _)| of_service(name).is_some()) {
+    let has_default = declared(root, DEFAULT).is_some_and(|network| !network.is_blank());
+    if !has_default && !documents.iter().any(|(name, _)| of_service(name).is_some()) {
         return;
     }
     let networks: BTreeMap<String, BTreeSet<String>> = documents
@@ -39,7 +41,7 @@ pub(crate) fn allow_networks(
         .collect();
     for (name, document) in documents {
         let own = &networks[*name];
-        note_uses(root, name, own, report);
+        note_uses(root, name, own, allowed, report);
         if own.iter().any(|network| is_external(root, network)) {
             continue;
         }
@@ -48,6 +50,15 @@ pub(crate) fn allow_networks(
         let reach = reach.filter_map(|(other, _)| Some(text_at(names.get(other)?, place)));
         document.set("allow_from", place, DocumentNode::list(reach.collect(), place));
     }
+}
+
+/// Returns why isolation that a file asks for is refused.
+pub(super) fn not_isolated(service: &str, asked: &str) -> String {
+    format!(
+        "{service}: {asked}, and kubeleet cannot keep containers from what is outside: take it out, or add `--allow {}` to \
+         run it without that",
+        Allowance::NoIsolation.word()
+    )
 }
 
 fn declared<'a>(root: &'a DocumentNode, network: &str) -> Option<&'a DocumentNode> {
@@ -60,7 +71,13 @@ fn is_external(root: &DocumentNode, network: &str) -> bool {
 }
 
 /// Notes what networks are not, and finds those that the file does not declare.
-fn note_uses(root: &DocumentNode, service: &str, networks: &BTreeSet<String>, report: &mut Report) {
+fn note_uses(
+    root: &DocumentNode,
+    service: &str,
+    networks: &BTreeSet<String>,
+    allowed: &BTreeSet<Allowance>,
+    report: &mut Report,
+) {
     let field = |network: &str| root.get("services")?.get(service)?.get("networks")?.field(network);
     for network in networks {
         let place = field(network).and_then(|field| field.place);
@@ -77,6 +94,13 @@ fn note_uses(root: &DocumentNode, service: &str, networks: &BTreeSet<String>, re
             Some(declared) => {
                 let is_option = |name: &str| !name.starts_with(EXTENSION) && !HONOURED.contains(&name);
                 for option in declared.fields().filter(|one| is_option(one.name) && !one.value.is_blank()) {
+                    if option.name == "internal" && !allowed.contains(&Allowance::NoIsolation) {
+                        report.mistake(
+                            option.place,
+                            not_isolated(service, &format!("network {network} is internal")),
+                        );
+                        continue;
+                    }
                     let detail = format!(
                         "networks.{network}.{} is not honoured: a network says which services reach each other by name",
                         option.name

@@ -32,6 +32,26 @@ pub(crate) fn ports(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ports", field, DocumentNode::list(ports, field.value.place()));
 }
 
+/// Returns the single ports that a port in short form stands for; the item itself if it is not understood.
+pub(crate) fn one_by_one(item: &DocumentNode) -> Vec<DocumentNode> {
+    let ports = match item.scalar().as_deref().map(parse) {
+        Some(Ok(port)) => port.each(),
+        _ => Vec::new(),
+    };
+    match ports.len() {
+        0 | 1 => vec![item.clone()],
+        _ => ports.into_iter().map(|text| item.with_text(text)).collect(),
+    }
+}
+
+/// Returns what identifies a port, whatever its form.
+pub(crate) fn key(item: &DocumentNode) -> Option<String> {
+    let text = if item.is_map() { long(item)? } else { item.scalar()?.into_owned() };
+    let port = parse(&text).ok()?;
+    let address = port.address.unwrap_or("0.0.0.0");
+    Some(format!("{address} {}", PortRange { address: None, ..port }.each().join(" ")))
+}
+
 /// A published port, or a range of them.
 struct PortRange<'a> {
     address: Option<&'a str>,
@@ -72,12 +92,16 @@ fn parse(text: &str) -> Result<PortRange<'_>, String> {
     let (address, host) = match before {
         None => (None, ""),
         Some(before) => match before.rsplit_once(':') {
-            Some((address, host)) => (Some(address), host),
+            // A variable may stand in the place of the address, and be empty.
+            Some((address, host)) => (Some(address).filter(|address| !address.is_empty()), host),
             // `127.0.0.1::80` without its last colon, or an address where the host's port belongs.
             None if before.contains('.') => (Some(before), ""),
             None => (None, before),
         },
     };
+    if !matches!(protocol, "tcp" | "udp") {
+        return Err(format!("{text:?}: the protocol is tcp or udp, not {protocol}"));
+    }
     let port = PortRange { address, host: range(host), container: range(container), protocol };
     match (&port.host, &port.container) {
         (Range::Several(..), Range::One(_)) => {
@@ -143,6 +167,8 @@ mod tests {
             ("6060:6060/udp", vec!["6060:6060/udp"]),
             ("127.0.0.1:8001:8001", vec!["127.0.0.1:8001:8001/tcp"]),
             ("127.0.0.1::80", vec!["127.0.0.1::80/tcp"]),
+            (":443:443", vec!["443:443/tcp"]),
+            (":80", vec!["80/tcp"]),
             ("[::1]:8080:80", vec!["[::1]:8080:80/tcp"]),
             ("3000-3001", vec!["3000/tcp", "3001/tcp"]),
             ("9090-9091:8080-8081", vec!["9090:8080/tcp", "9091:8081/tcp"]),
@@ -151,7 +177,7 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap().each(), ports, "{text}");
         }
-        for bad in ["8000-9000:80", "80:8000-9000", "1-3:1-2"] {
+        for bad in ["8000-9000:80", "80:8000-9000", "1-3:1-2", "80:80/sctp"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

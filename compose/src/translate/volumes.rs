@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{DocumentNode, Field};
+use common::document::{DocumentNode, Field, nearest};
 
+use super::files_beside::LocalMount;
 use super::{ServiceDraft, binary_amount, files_beside};
 use crate::EXTENSION;
 use crate::report::{NoteKind, Report};
@@ -24,27 +25,54 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
 /// Returns the short form with those options that have an effect.
 fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let parts: Vec<&str> = text.split(':').collect();
+    let options: Vec<&str> = parts.get(2).map_or(Vec::new(), |options| options.split(',').collect());
     match parts[..] {
-        [path, target, ..] if files_beside::is_beside(path) => {
-            files_beside::add(path, target, item, draft);
-            None
+        [path, target, ..] if files_beside::is_local(path) => {
+            let is_read_only = options.contains(&"ro");
+            files_beside::add(&LocalMount { path, target, is_read_only, item }, draft)
         }
-        [path, _, ..] if path.starts_with('~') => {
-            not_honoured(item, &of_home(path), draft);
-            None
-        }
-        [source, target, options] => {
-            let (known, others): (Vec<&str>, Vec<&str>) =
-                options.split(',').partition(|option| matches!(*option, "" | "ro" | "rw"));
+        [source, target] | [source, target, _] => {
+            check_declared(source, item, draft);
+            note_bind(source, item, draft);
+            let others = options.iter().filter(|option| !matches!(**option, "" | "ro" | "rw"));
             for other in others {
                 not_honoured(item, &format!("the option {other} has no effect"), draft);
             }
-            let end = if known.contains(&"ro") { ":ro" } else { "" };
+            let end = if options.contains(&"ro") { ":ro" } else { "" };
             Some(item.with_text(format!("{source}:{target}{end}")))
         }
         // What is wrong is said where volumes are read.
         _ => Some(item.clone()),
     }
+}
+
+/// Notes which nodes run a service that mounts a path of theirs. By default no node does.
+fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
+    if source.starts_with('/') {
+        let detail = format!(
+            "{source} is a path of the node: only nodes run the service whose KUBELEET_BIND_PREFIXES has that path"
+        );
+        draft.note(NoteKind::Different, item.place(), detail);
+    }
+}
+
+/// A name that the file does not declare is a mistake: a mistyped one would be a new, empty volume.
+fn check_declared(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
+    let declared = draft.declared.root.get("volumes");
+    if source.is_empty()
+        || source.starts_with('/')
+        || declared.is_some_and(|declared| declared.has_field(source))
+    {
+        return;
+    }
+    let names: Vec<&str> =
+        declared.into_iter().flat_map(|declared| declared.fields().map(|f| f.name)).collect();
+    let advice = match nearest(source, &names) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None if source.contains(['.', '/']) => format!("write ./{source} for what is beside the file"),
+        None => format!("add `{source}:` to `volumes` at the top of the file"),
+    };
+    draft.mistake(item.place(), &format!("volume {source:?} is not declared; {advice}"));
 }
 
 /// Returns the long form without what has no effect.
@@ -54,25 +82,36 @@ fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<Documen
     }
     let text = |name: &str| item.get(name).and_then(DocumentNode::scalar).unwrap_or_default();
     match &*text("type") {
-        "bind" if files_beside::is_beside(&text("source")) => {
-            files_beside::add(&text("source"), &text("target"), item, draft);
-            return None;
-        }
-        "bind" if text("source").starts_with('~') => {
-            not_honoured(item, &of_home(&text("source")), draft);
-            return None;
+        "bind" if files_beside::is_local(&text("source")) => {
+            let (path, target) = (text("source"), text("target"));
+            let is_read_only = text("read_only") == "true";
+            let mount = LocalMount { path: &path, target: &target, is_read_only, item };
+            return files_beside::add(&mount, draft);
         }
         other @ ("npipe" | "cluster" | "image") => {
             not_honoured(item, &format!("the type {other} is not supported"), draft);
             return None;
         }
+        "volume" => check_declared(&text("source"), item, draft),
+        "bind" => note_bind(&text("source"), item, draft),
         _ => {}
     }
     let mut volume = DocumentNode::empty_map(item.place());
     for part in item.fields().filter(|part| !part.name.starts_with(EXTENSION)) {
         match part.name {
-            "bind" | "volume" | "image" | "consistency" => {
-                not_honoured(part.value, &format!("{} has no effect", part.name), draft);
+            "bind" | "volume" => {
+                let has_effect = part.value.fields().any(|option| {
+                    // The directory of a node is there already.
+                    option.name != "create_host_path"
+                        && !option.name.starts_with(EXTENSION)
+                        && !option.value.is_blank()
+                });
+                if has_effect || !part.value.is_map() {
+                    not_honoured(part.value, &format!("{} has no effect", part.name), draft);
+                }
+            }
+            "image" | "consistency" => {
+                not_honoured(part.value, &format!("{} has no effect", part.name), draft)
             }
             "read_only" => volume.set(part.name, part.place, part.value.unquoted()),
             "tmpfs" if part.value.is_map() => volume.set(part.name, part.place, in_memory(part.value, draft)),
@@ -94,10 +133,6 @@ fn in_memory(options: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Docume
         }
     }
     known
-}
-
-fn of_home(path: &str) -> String {
-    format!("{path} is in your home, which is not on the nodes: write an absolute path of theirs")
 }
 
 fn not_honoured(node: &DocumentNode, why: &str, draft: &mut ServiceDraft<'_, '_>) {
@@ -180,9 +215,13 @@ pub(crate) fn note_uses(
             } else {
                 "a plain volume of the replica's node"
             };
-            for option in
-                options.filter(|option| !option.name.starts_with(EXTENSION) && !option.value.is_blank())
-            {
+            // `local` is the driver of Compose, too.
+            let is_default = |option: &Field<'_>| {
+                option.name == "driver" && option.value.scalar().is_some_and(|driver| driver == "local")
+            };
+            for option in options.filter(|option| {
+                !option.name.starts_with(EXTENSION) && !option.value.is_blank() && !is_default(option)
+            }) {
                 let detail = format!("volumes.{name}.{} is not honoured: it is {what}", option.name);
                 report.note(NoteKind::NotHonoured, option.place, service, detail);
             }
