@@ -40,6 +40,7 @@ use common::spec::ServiceInput;
 use common::value::ValueKind;
 
 use load::{Loader, Surroundings};
+use names::NamedApp;
 pub use page::markdown;
 use report::Report;
 pub use report::{ComposeFinding, Note, NoteKind};
@@ -182,7 +183,9 @@ pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName>
     let mut loader = Loader::new(sources, &mut report);
     let documents = loader.parse(&project.files);
     let variables = loader.variables(&project.env_files, &folder, &project.environment);
-    names::of_app(project.name.as_deref(), &project.folder_name, &documents, &variables, loader.report)
+    let flag = project.name.as_deref();
+    let named = names::of_app(flag, &project.folder_name, &documents, &variables, loader.report);
+    named.map(|named| named.name)
 }
 
 /// Returns the app without what there is to say about it.
@@ -192,8 +195,9 @@ fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Op
     let documents = loader.parse(&project.files);
     let mut variables = loader.variables(&project.env_files, &folder, &project.environment);
     let flag = project.name.as_deref();
-    let name = names::of_app(flag, &project.folder_name, &documents, &variables, loader.report)?;
-    variables.insert(names::NAME_VARIABLE.to_owned(), name.to_string());
+    let named = names::of_app(flag, &project.folder_name, &documents, &variables, loader.report)?;
+    let NamedApp { name, written } = named;
+    variables.insert(names::NAME_VARIABLE.to_owned(), written);
     let mut root = loader.assemble(documents, Surroundings { folder: &folder, variables: &variables }, &[]);
     scalars::write_booleans(&mut root);
     check::names(&root, report);

@@ -10,6 +10,13 @@ use crate::report::Report;
 /// The variable that names the app, and that files may use.
 pub(crate) const NAME_VARIABLE: &str = "COMPOSE_PROJECT_NAME";
 
+/// The name of an app.
+pub(crate) struct NamedApp {
+    pub(crate) name: AppName,
+    /// The name as it is written, which may have a `_`.
+    pub(crate) written: String,
+}
+
 /// Returns the name of the app: that of the command line, of the environment, of the last file that has one,
 /// or of the folder.
 pub(crate) fn of_app(
@@ -18,7 +25,7 @@ pub(crate) fn of_app(
     documents: &[ComposeDocument],
     variables: &Variables,
     report: &mut Report,
-) -> Option<AppName> {
+) -> Option<NamedApp> {
     if let Some(name) =
         flag.or(variables.get(NAME_VARIABLE).map(String::as_str)).filter(|name| !name.is_empty())
     {
@@ -42,7 +49,7 @@ pub(crate) fn of_app(
         };
     }
     match AppName::new(label(folder)) {
-        Ok(name) => Some(name),
+        Ok(name) => Some(NamedApp { written: name.to_string(), name }),
         Err(_) => {
             let detail =
                 format!("the folder {folder:?} names no app: write `name:` in the file, or --project-name");
@@ -52,7 +59,7 @@ pub(crate) fn of_app(
     }
 }
 
-fn checked(name: &str) -> Result<AppName, String> {
+fn checked(name: &str) -> Result<NamedApp, String> {
     let is_valid = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
     let rule = || {
@@ -61,7 +68,8 @@ fn checked(name: &str) -> Result<AppName, String> {
     if !is_valid {
         return Err(rule());
     }
-    AppName::new(label(name)).map_err(|_| rule())
+    let app = AppName::new(label(name)).map_err(|_| rule())?;
+    Ok(NamedApp { name: app, written: name.to_owned() })
 }
 
 /// Returns a name with what a label of DNS allows: `My_App.1` becomes `my-app-1`.
@@ -109,7 +117,8 @@ mod tests {
                 [ComposeDocument { file: "x.yml".to_owned(), root: crate::testing::service_of(yaml) }];
             let mut report = Report::default();
             let name = of_app(flag, "My Folder", &documents, &variables, &mut report);
-            name.map(|name| name.to_string()).ok_or_else(|| report.into_mistakes().remove(0).to_string())
+            name.map(|named| named.name.to_string())
+                .ok_or_else(|| report.into_mistakes().remove(0).to_string())
         };
         assert_eq!(app(Some("a"), &[(NAME_VARIABLE, "b")], "name: c").unwrap(), "a");
         assert_eq!(app(None, &[(NAME_VARIABLE, "b")], "name: c").unwrap(), "b");

@@ -101,7 +101,8 @@ fn number(text: &str) -> Option<String> {
         return None;
     }
     let digits = digits.replace('_', "");
-    if let Some(whole) = whole_number(&digits) {
+    let is_in_range = |whole: &u64| !is_negative || *whole <= i64::MIN.unsigned_abs();
+    if let Some(whole) = whole_number(&digits).filter(is_in_range) {
         let sign = if is_negative && whole != 0 { "-" } else { "" };
         return Some(format!("{sign}{whole}"));
     }
@@ -187,6 +188,7 @@ mod tests {
             ("18446744073709551615", "18446744073709551615"),
             ("18446744073709551616", "1.8446744073709552e+19"),
             ("-9223372036854775808", "-9223372036854775808"),
+            ("-9223372036854775809", "-9.223372036854776e+18"),
             ("0x", "0x"),
             ("0b2", "0b2"),
             ("0o8", "0o8"),

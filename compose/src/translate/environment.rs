@@ -87,8 +87,13 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
             (false, Some(_)) => Some(as_text(variable, field.name, draft)),
             (false, None) => Some(variable.value.clone()),
         };
-        if let Some(value) = value {
-            set(variable.name, variable.place, value, field.place, draft);
+        match value {
+            Some(value) => set(variable.name, variable.place, value, field.place, draft),
+            // Also where a file of variables has set it.
+            None => {
+                let variables = draft.document.get_mut(ENVIRONMENT);
+                variables.into_iter().for_each(|variables| variables.remove_field(variable.name));
+            }
         }
     }
 }
