@@ -104,6 +104,38 @@ async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_aft
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_of_several_pods_of_a_node_begin_with_their_last_lines_while_they_are_followed() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "process", 10));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let script = "n=0; while [ $n -lt 50 ]; do n=$((n+1)); echo line $n; done; exec sleep 1000";
+    let service = json!({
+        "name": "said", "image": "none", "command": ["/bin/sh", "-c", script], "replicas": 6,
+        "stop_grace_period": 0,
+    });
+    http.post("/service", &service).await;
+    http.runs(SOON, "said", 6).await;
+    eventually_within(SOON, "all pods have written all", || async {
+        let written = text(&http, "/log?service=said&grep=line%2050").await.lines().count();
+        check(written == 6, || format!("{written} of 6"))
+    })
+    .await;
+    let (lines, task) = follow(&http, "/log?service=said&follow=true&tail=2");
+    eventually_within(SOON, "all pods are followed", || async {
+        let seen = uuids(&lines.lock().await).len();
+        check(seen == 6, || format!("{seen} of 6"))
+    })
+    .await;
+    task.abort();
+    let lines = lines.lock().await.clone();
+    let early: Vec<&str> = lines.iter().filter_map(|line| line["text"].as_str()).collect();
+    assert!(early.iter().all(|text| ["line 49", "line 50"].contains(text)), "{early:?}");
+}
+
 async fn uuids_of(http: &Http) -> BTreeSet<String> {
     let pods = http.pods("service=talk").await;
     pods.iter().map(|pod| pod["uuid"].as_str().unwrap().to_owned()).collect()
