@@ -6,7 +6,7 @@
 //!   [`event`], [`channel`], [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`];
 //!   and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`timing`], [`secret_key`], [`clock`], [`telemetry`],
-//! [`failpoint`].
+//!   [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
 

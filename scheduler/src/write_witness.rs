@@ -16,6 +16,9 @@ use common::store::SilenceProof;
 /// every heartbeat looks older than it is.
 const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
 
+/// Longer than any silence that has to be proven.
+const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// The writes of a scheduler. Its clock counts the time for which the machine was suspended.
 #[derive(Debug)]
 pub(crate) struct WriteWitness {
@@ -86,8 +89,8 @@ impl WriteWitness {
         };
         let writable = sent.since(since);
         let calm = match self.calm {
-            Calm::Always => writable,
-            _ if gave_up => writable,
+            Calm::Always => ALWAYS,
+            _ if gave_up => ALWAYS,
             Calm::No => Duration::ZERO,
             Calm::Since(closed_at) => sent.since(closed_at),
         };
@@ -128,7 +131,7 @@ mod tests {
             }
         }
         let proof = witness.proof(gave_up);
-        (proof.writable.as_millis() as u64, proof.calm.as_millis() as u64)
+        (proof.writable.as_millis() as u64, proof.calm.min(proof.writable).as_millis() as u64)
     }
 
     #[test]

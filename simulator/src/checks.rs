@@ -13,7 +13,7 @@ use crate::expected_state::ExpectedState;
 use crate::host::{SimulatedHost, pods_that_run_twice};
 use crate::jobs::{self, KnownJobs};
 use crate::observed_state::{ObservedNode, PodIdCache, SimulatedPod, SimulatedState, short};
-use crate::process_id::ProcessId;
+use crate::process_id::{ProcessId, SCHEDULERS, WORKERS};
 use crate::world::World;
 
 /// What the next check compares, and what the checks have found.
@@ -40,6 +40,10 @@ pub(crate) struct Checks {
     pub(crate) has_assigned: bool,
     /// Whether the last script was one that stops pods.
     pub(crate) has_stopped: bool,
+    /// When Redis last refused the write with which a scheduler shows that it can write, by scheduler.
+    pub(crate) refused_beats: [u64; SCHEDULERS],
+    /// When all nodes that were alive had been silent for so long that each scheduler has seen it.
+    pub(crate) mass_loss_at: u64,
     /// The jobs of a cron.
     pub(crate) jobs: KnownJobs,
 }
@@ -60,6 +64,33 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found.extend(wrong_health(observed, &world.cluster.hosts));
     found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
     found
+}
+
+/// Notes whether all nodes are silent for longer than schedulers can overlook. A single node is no mass loss.
+pub(crate) fn note_mass_loss(world: &mut World) {
+    let is_alive = |worker: &usize| {
+        let name = ProcessId::Worker(*worker).to_string();
+        world.observed.nodes.get(&name).is_some_and(|node| node.state == "alive")
+    };
+    let alive: Vec<usize> = (0..WORKERS).filter(is_alive).collect();
+    let dead = world.timing.dead;
+    if alive.len() > 1 && alive.iter().all(|worker| world.silence(*worker) > 2 * dead) {
+        world.checks.mass_loss_at = world.clock.now;
+    }
+}
+
+/// Invariant 16: returns what is wrong with a death that this process has just declared.
+pub(crate) fn unproven_death(world: &World, declared_by: ProcessId) -> Option<String> {
+    let (now, dead) = (world.clock.now, world.timing.dead);
+    let ProcessId::Scheduler(index) = declared_by else { return None };
+    let wrong = |what: &str, since: u64| {
+        let millis = now - since;
+        format!("invariant 16: {declared_by} declares a node dead {millis} ms after {what}")
+    };
+    if world.checks.refused_beats[index] + dead > now {
+        return Some(wrong("Redis refused its write", world.checks.refused_beats[index]));
+    }
+    (world.checks.mass_loss_at + dead > now).then(|| wrong("a mass loss", world.checks.mass_loss_at))
 }
 
 /// No pod is ready before its check has passed once, and none is called unhealthy because of fewer failures

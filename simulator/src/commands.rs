@@ -1,8 +1,8 @@
 //! Executes requests on Redis: almost every command as it came, scripts with simulated time, and replies that
 //! Redis leaves unordered in a fixed order.
 
-use ::redis::Value;
-use common::store::RedisCommand;
+use ::redis::{Value, parse_redis_value};
+use common::store::{RedisCommand, Script};
 
 use crate::addresses::POOL_SIZE;
 use crate::bus::RedisRequest;
@@ -36,6 +36,10 @@ impl World {
         if let (ProcessId::Proxy(_), Some(reply)) = (process, self.replication_reply(&words[0])) {
             return reply;
         }
+        let is_write = matches!(&words[0][..], b"EVALSHA" | b"BRPOPLPUSH" | b"LMOVE" | b"LREM");
+        if is_write && self.faults.write_outage.is_refused(process, self.clock.now) {
+            return self.refuse_write(process, words);
+        }
         let reply = match &words[0][..] {
             b"PING" => return Value::SimpleString("PONG".to_owned()),
             b"ROLE" => return Value::Array(vec![Value::BulkString(b"master".to_vec())]),
@@ -50,6 +54,39 @@ impl World {
         };
         self.log_reply(process, words, &reply);
         reply
+    }
+
+    /// Executes a command as a master without the replicas that it needs: a script that only reads succeeds.
+    fn refuse_write(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
+        if words[0] != b"EVALSHA" {
+            return parse_redis_value(b"-NOREPLICAS Not enough good replicas to write.\r\n").unwrap();
+        }
+        let (script, hash) = self.script_of(words);
+        let now = self.clock.redis_now().to_string();
+        let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        changed[1] = hash.as_bytes();
+        self.redis.add(&["HSET", KEY, "now", &now]);
+        self.redis.add(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        self.redis.add(&changed);
+        self.redis.add(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+        let [mut reply, _] = self.redis.send(2);
+        if script.name() == "heartbeat" {
+            sort_nested(&mut reply);
+        }
+        if let (ProcessId::Scheduler(index), "scheduler_beat") = (process, script.name()) {
+            self.checks.refused_beats[index] = self.clock.now;
+        }
+        let shown = Self::in_short(&reply);
+        self.log(process, format_args!("{} without writes -> {shown}", script.name()));
+        reply
+    }
+
+    /// Returns the script that this command calls, and the hash to run.
+    fn script_of(&self, words: &RedisCommand) -> (&'static Script, String) {
+        let Some(found) = self.scripts.get(&words[1]).cloned() else {
+            panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
+        };
+        found
     }
 
     /// Executes commands that change nothing in one round trip.
@@ -147,9 +184,7 @@ impl World {
     }
 
     fn execute_script_elsewhere(&mut self, words: &RedisCommand) -> Value {
-        let Some((script, hash)) = self.scripts.get(&words[1]).cloned() else {
-            panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
-        };
+        let (script, hash) = self.script_of(words);
         let now = self.clock.redis_now().to_string();
         let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         changed[1] = hash.as_bytes();
@@ -170,9 +205,7 @@ impl World {
     }
 
     fn execute_script(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
-        let Some((script, hash)) = self.scripts.get(&words[1]).cloned() else {
-            panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
-        };
+        let (script, hash) = self.script_of(words);
         if self.switches.no_sweep && script.name() == "in_flight" {
             return Value::Array(Vec::new());
         }

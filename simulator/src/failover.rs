@@ -82,6 +82,8 @@ impl World {
         self.clock.redis_offset = self.draw_clock_offset();
         self.cluster.last_heartbeats = replica.last_heartbeats;
         self.faults.failed_over_at = Some(self.clock.now);
+        // The pause after a change of the master covers what was before, and heartbeats may count as now.
+        self.checks.mass_loss_at = 0;
         self.stats.failovers += 1;
         self.log("redis", "FAILOVER: the replica takes over");
         let is_confirming = self.is_api_confirming_a_write();

@@ -10,6 +10,27 @@ use crate::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::random::Random;
 use crate::world::World;
 
+/// Whose writes Redis refuses, and until when.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WriteOutage {
+    pub(crate) until: u64,
+    /// By [`ProcessId::index`].
+    pub(crate) refused: [bool; PROCESSES],
+}
+
+impl WriteOutage {
+    /// Redis refuses the writes of these processes.
+    pub(crate) fn of(processes: impl IntoIterator<Item = ProcessId>, until: u64) -> Self {
+        let mut outage = Self { until, ..Self::default() };
+        processes.into_iter().for_each(|process| outage.refused[process.index()] = true);
+        outage
+    }
+
+    pub(crate) fn is_refused(&self, process: ProcessId, now: u64) -> bool {
+        now < self.until && self.refused[process.index()]
+    }
+}
+
 /// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
 pub(crate) struct ScheduleFaults {
     /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
@@ -20,6 +41,13 @@ pub(crate) struct ScheduleFaults {
     pub(crate) are_over: bool,
     /// Redis answers no request before this time.
     pub(crate) redis_stalled_until: u64,
+    /// Redis takes no writes of some processes.
+    pub(crate) write_outage: WriteOutage,
+    /// Draws outages of writes; a run without this fault is the same as before there was one.
+    outage_random: Random,
+    has_write_outages: bool,
+    /// The worker whose times of failure detection are twice as long as those of the others.
+    pub(crate) longer_times_of: Option<ProcessId>,
     /// By host.
     pub(crate) engine_hangs_until: [u64; HOSTS],
     /// What a replica that has fallen behind will have when it becomes the master.
@@ -48,12 +76,19 @@ pub(crate) struct ScheduleFaults {
 impl ScheduleFaults {
     pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let mut database_random = Random::new(!seed);
+        let mut outage_random = Random::new(seed ^ 0x5a5a);
         let rate = random.below(4) as u64;
         Self {
             rate,
             has_failovers: rate > 0 && random.per_mille(600),
             are_over: false,
             redis_stalled_until: 0,
+            write_outage: WriteOutage::default(),
+            has_write_outages: rate > 0 && outage_random.per_mille(500),
+            longer_times_of: outage_random
+                .per_mille(200)
+                .then(|| ProcessId::Worker(outage_random.below(WORKERS))),
+            outage_random,
             engine_hangs_until: [0; HOSTS],
             replica: None,
             backup: None,
@@ -72,6 +107,7 @@ impl ScheduleFaults {
         self.are_over = true;
         self.replica = None;
         self.redis_stalled_until = 0;
+        self.write_outage = WriteOutage::default();
         self.engine_hangs_until = [0; HOSTS];
     }
 }
@@ -94,6 +130,7 @@ impl World {
         }
         self.progress_second_worker(elapsed);
         self.progress_other_database(elapsed);
+        self.progress_write_outage(elapsed);
         // No operator has a backup from before the cluster had an id.
         if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) && self.do_all_know_cluster()
         {
@@ -190,6 +227,32 @@ impl World {
         self.log(worker, format_args!("ANOTHER DATABASE until {}", self.clock.since_start(until)));
         self.kill(worker, now);
         self.cluster.slot_mut(worker).elsewhere = Some((now, until));
+    }
+
+    /// Lets Redis refuse the writes of all processes, or of some of them, for a while.
+    fn progress_write_outage(&mut self, elapsed: u64) {
+        let (now, rate) = (self.clock.now, 6 * self.faults.rate);
+        if !self.faults.has_write_outages || now < self.faults.write_outage.until {
+            return;
+        }
+        let random = &mut self.faults.outage_random;
+        if random.next() % 1_000_000 >= elapsed * rate {
+            return;
+        }
+        let until = now + random.between(1, 3 * self.timing.dead);
+        let (is_for_all, mask) = (random.per_mille(500), random.next());
+        let is_hit = |index: &usize| is_for_all || mask >> index & 1 == 1;
+        let hit = (0..PROCESSES).filter(is_hit).map(ProcessId::from_index);
+        self.begin_write_outage(WriteOutage::of(hit, until));
+    }
+
+    pub(crate) fn begin_write_outage(&mut self, outage: WriteOutage) {
+        self.stats.write_outages += 1;
+        let processes = (0..PROCESSES).filter(|index| outage.refused[*index]).map(ProcessId::from_index);
+        let names: Vec<String> = processes.map(|process| process.to_string()).collect();
+        let until = self.clock.since_start(outage.until);
+        self.log("redis", format_args!("REFUSES WRITES of {} until {until}", names.join(" ")));
+        self.faults.write_outage = outage;
     }
 
     /// Starts the workers again whose time in another database is over by `now`.

@@ -47,6 +47,13 @@ impl World {
         let database = u8::from(is_elsewhere);
         let url = format!("redis://simulated/{database}").parse().unwrap();
         let mut config = config(id, self.timing, self.switches.fence_longer_than_dead);
+        if self.faults.rate > 0 && self.faults.longer_times_of == Some(id) {
+            config.timing = Timing {
+                heartbeat: config.timing.heartbeat * 2,
+                fence_after: config.timing.fence_after * 2,
+                dead_after: config.timing.dead_after * 2,
+            };
+        }
         // Otherwise the master changes only when lost data are restored: a single Redis, started again.
         // Directed scenarios (rate 0) have failovers.
         if self.faults.has_failovers || self.faults.rate == 0 {

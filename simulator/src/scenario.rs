@@ -4,6 +4,7 @@
 use crate::bus::{EngineRequest, HostCall};
 use crate::clients::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check};
 use crate::expected_state::ExpectedService;
+use crate::faults::WriteOutage;
 use crate::observed_state::SimulatedPod;
 use crate::process_id::{HOSTS, ProcessId, SCHEDULERS, WORKERS};
 use crate::world::World;
@@ -49,6 +50,9 @@ pub enum Scenario {
     /// Faults occur at random times on hosts that have proxies: requests enter the gates of pods, and proxies
     /// die and stand still as well.
     HandOver,
+    /// Redis refuses the writes of the schedulers and of one worker for so long that the node is overdue; or no
+    /// worker reaches Redis for so long, and they return one after the other.
+    Outage,
     /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still,
     /// failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
@@ -56,7 +60,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 10] = [
+    pub const ALL: [Scenario; 11] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -66,6 +70,7 @@ impl Scenario {
         Scenario::StartFirst,
         Scenario::Health,
         Scenario::HandOver,
+        Scenario::Outage,
         Scenario::Jobs,
     ];
 }
@@ -154,6 +159,7 @@ impl Director {
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),
             Scenario::LateReport => self.late_report(world),
+            Scenario::Outage => self.outage(world),
             Scenario::BrokenUpdate => self.broken_update(world, &STOP_FIRST),
             Scenario::StartFirst if self.breaks => self.broken_update(world, &START_FIRST),
             Scenario::StartFirst => self.start_first(world, &START_FIRST),
@@ -232,6 +238,26 @@ impl Director {
                     world.cluster.slot_mut(self.victim()).partitioned_until = now;
                     self.deadline = now + fence;
                 }
+            }
+        }
+    }
+
+    fn outage(&mut self, world: &mut World) {
+        let (now, dead) = (world.clock.now, world.timing.dead);
+        if self.stage != Stage::Pod {
+            return;
+        }
+        let Some(host) = leased_host_of_pod(world) else { return };
+        self.stage = Stage::Done;
+        if world.random.per_mille(500) {
+            let schedulers = (0..SCHEDULERS).map(ProcessId::Scheduler);
+            let until = now + world.random.between(dead + dead / 2, 3 * dead);
+            world.begin_write_outage(WriteOutage::of(schedulers.chain([ProcessId::Worker(host)]), until));
+        } else {
+            let first = now + 3 * dead;
+            for worker in 0..WORKERS {
+                let until = first + world.random.between(0, dead / 2);
+                world.partition(ProcessId::Worker(worker), until);
             }
         }
     }

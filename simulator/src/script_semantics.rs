@@ -3,6 +3,7 @@
 use ::redis::Value;
 use common::store::{NamedArguments, Script};
 
+use crate::checks;
 use crate::observed_state::short;
 use crate::process_id::ProcessId;
 use crate::world::World;
@@ -64,7 +65,10 @@ impl World {
             self.cluster.last_heartbeats[node] = self.clock.now;
         }
         self.stats.refused_names += u64::from(verdict == "TAKEN");
-        self.stats.deaths += u64::from(verdict == "DECLARED");
+        if verdict == "DECLARED" {
+            self.stats.deaths += 1;
+            self.checks.violations.extend(checks::unproven_death(self, who));
+        }
         self.stats.requeued += u64::from(verdict == "QUEUED");
     }
 

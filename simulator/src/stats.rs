@@ -45,6 +45,8 @@ stats! {
     partitions,
     /// Times in which Redis answered no request.
     stalls,
+    /// Times in which Redis refused the writes of some processes, or of all.
+    write_outages,
     /// Times in which a container engine hung.
     engine_hangs,
     /// Failovers that lost writes.

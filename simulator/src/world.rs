@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 
 use crate::bus::{RedisRequest, SharedBus};
-use crate::checks::Checks;
+use crate::checks::{self, Checks};
 use crate::clients::SimulatedClients;
 use crate::clock::{SimulatedClock, TimingMillis};
 use crate::cluster::SimulatedCluster;
@@ -140,6 +140,7 @@ impl World {
             self.inject_faults(elapsed);
             self.push_by_hand(elapsed);
         }
+        checks::note_mass_loss(self);
         self.restart_processes();
         self.progress_proxies(elapsed);
         self.deliver_hints();

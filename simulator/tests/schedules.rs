@@ -252,6 +252,7 @@ scenarios! {
     an_expired_lease_is_not_revived: LeaseRevival, SEEDS_PER_SCENARIO;
     a_start_in_progress_when_the_lease_expires_is_waited_for: LateStart, SEEDS_PER_SCENARIO;
     a_pod_that_is_reported_lost_during_a_restart_runs_once: LateReport, SEEDS_PER_SCENARIO;
+    no_node_dies_because_of_an_outage_of_writes_or_right_after_a_mass_loss: Outage, SEEDS_PER_SCENARIO;
     a_broken_update_is_rolled_back_whichever_scheduler_dies: BrokenUpdate, SEEDS_PER_SCENARIO;
     an_update_that_starts_first_keeps_what_was_promised: StartFirst, 3 * SEEDS_PER_SCENARIO;
     a_pod_is_ready_once_its_check_has_passed_and_unhealthy_when_it_says_so: Health, 2 * SEEDS_PER_SCENARIO;
@@ -441,6 +442,14 @@ ablations! {
     with_a_stopping_pod_in_no_list, seed 1:
         "claim", "redis.call('SADD', cs, payload)" => "",
         "invariant 2";
+    }
+    Outage {
+    with_a_death_by_a_scheduler_that_could_not_write, seed 0:
+        "declare_dead", ", tonumber(writable_ms)" => "",
+        "after Redis refused its write";
+    with_no_reset_after_a_mass_loss, seed 0:
+        "declare_dead", ", tonumber(calm_ms)" => "",
+        "after a mass loss";
     }
     BrokenUpdate {
     without_a_history, seed 0:

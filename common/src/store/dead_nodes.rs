@@ -41,13 +41,6 @@ pub struct SilenceProof {
     pub calm: Duration,
 }
 
-impl SilenceProof {
-    /// Returns whether a silence of this length can be proven.
-    pub fn covers(&self, silence: Duration) -> bool {
-        self.writable.min(self.calm) > silence
-    }
-}
-
 /// The result of one [`Store::drain_step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainOutcome {

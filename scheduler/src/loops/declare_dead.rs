@@ -73,7 +73,8 @@ impl Loop for DeclareDeadLoop {
         for (name, error) in unreadable {
             self.report_broken(&name, &error);
         }
-        let overdue = silent.iter().filter(|node| self.is_overdue(node));
+        // Whether all of the silence counts is up to the script.
+        let overdue = silent.iter().filter(|node| node.beat < earlier(now, self.dead_after(node)));
         let overdue: Vec<&Node> = overdue.filter(|node| !breaker.is_open() || node.cordoned).collect();
         self.declare_first(&overdue).await?;
         Ok(Next::Rest)
@@ -113,12 +114,6 @@ impl DeclareDeadLoop {
 
     fn dead_after(&self, node: &Node) -> Duration {
         self.timings.detection.dead_after_of(node.timing.as_ref())
-    }
-
-    /// Returns whether the silence of a node is long enough, and all of it counts.
-    fn is_overdue(&self, node: &Node) -> bool {
-        let (proof, dead_after) = (self.witness.proof(node.cordoned), self.dead_after(node));
-        proof.covers(dead_after) && node.beat < earlier(proof.until, dead_after)
     }
 
     async fn declare(&self, node: &Node, proof: SilenceProof) -> Result<DeclareOutcome, StoreError> {
