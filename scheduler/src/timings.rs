@@ -16,7 +16,7 @@ pub(crate) struct LoopTimings {
     pub(crate) dead_after: Duration,
     /// The times of failure detection, as configured.
     pub(crate) detection: Timing,
-    /// After a longer time without a successful write, the silence of nodes counts anew. 5 s.
+    /// After a longer time without a successful write, the silence of nodes counts anew. 10 s.
     pub(crate) max_write_gap: Duration,
     /// How often to check for silent nodes. 1 s.
     pub(crate) death_check_interval: Duration,
@@ -51,8 +51,9 @@ impl LoopTimings {
             queue_block,
             dead_after,
             detection: *timing,
-            // A scheduler with a short heartbeat writes less often than its workers.
-            max_write_gap: timing.heartbeat.max(death_check_interval * 3),
+            // A write that takes long fails. While this process stood still nothing is known: in the other
+            // half of the time, or in one heartbeat, a worker that lives was heard.
+            max_write_gap: timing.heartbeat.max(dead_after / 2),
             death_check_interval,
             master_change_pause: timing.master_change_pause(redis),
             min_death_interval: (dead_after / 10).min(ms(2_000)),
@@ -86,7 +87,7 @@ mod tests {
         let timings = LoopTimings::of(&Timing::default(), &sentinels());
         let expected_seconds = [
             (timings.death_check_interval, 1),
-            (timings.max_write_gap, 5),
+            (timings.max_write_gap, 10),
             (timings.master_change_pause, 30),
             (timings.min_death_interval, 2),
             (timings.drain_interval, 5),
@@ -109,6 +110,7 @@ mod tests {
         let timings = LoopTimings {
             dead_after: Timing::default().dead_after,
             detection: Timing::default(),
+            max_write_gap: Duration::from_secs(10),
             ..LoopTimings::of(&timing, &sentinels())
         };
         assert_eq!(timings, LoopTimings::of(&Timing::default(), &sentinels()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::RedisMillis;
 use common::clock::BootInstant;
-use common::store::SilenceProof;
+use common::store::{SilenceProof, StoreError};
 
 /// Redis' clock may run ahead of this scheduler's by this much between two writes. By more, it was set, and
 /// every heartbeat looks older than it is.
@@ -67,9 +67,12 @@ impl WriteWitness {
         self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
     }
 
-    /// Records a write that failed.
-    pub(crate) fn failed(&mut self) {
-        self.unbroken = None;
+    /// Records a write that failed. A connection that broke says nothing about writes: the next one comes
+    /// before too long, or counts as one after a gap.
+    pub(crate) fn failed(&mut self, error: &StoreError) {
+        if !matches!(error, StoreError::Unreachable { .. }) {
+            self.unbroken = None;
+        }
     }
 
     /// Records whether the circuit breaker is open now.
@@ -107,11 +110,12 @@ mod tests {
         /// A write that takes 2 ms.
         Write,
         Refused,
+        Unreachable,
         Breaker {
             is_open: bool,
         },
     }
-    use Step::{Breaker, Refused, Write};
+    use Step::{Breaker, Refused, Unreachable, Write};
 
     /// A write each second, from the first time to the last one.
     fn writes(from: u64, to: u64) -> Vec<(u64, Step)> {
@@ -126,7 +130,11 @@ mod tests {
                     let (sent, replied) = (BootInstant { millis: at }, BootInstant { millis: at + 2 });
                     witness.succeeded(sent, replied, at + 1);
                 }
-                Refused => witness.failed(),
+                Refused => witness.failed(&StoreError::Refused("NOREPLICAS".to_owned())),
+                Unreachable => {
+                    let (what, why) = ("SET".to_owned(), "connection reset".to_owned());
+                    witness.failed(&StoreError::Unreachable { what, why });
+                }
                 Breaker { is_open } => witness.breaker(is_open, BootInstant { millis: at }),
             }
         }
@@ -143,6 +151,7 @@ mod tests {
             (writes(0, 20_000), 19_998, "from the first reply to the last request"),
             (with(vec![(21_000, Refused)]).collect(), 0, "a refused write"),
             (with(vec![(21_000, Refused), (22_000, Write)]).collect(), 0, "the first write after an outage"),
+            (with(vec![(21_000, Unreachable), (22_000, Write)]).collect(), 21_998, "a connection that broke"),
             (with(writes(24_998, 26_998)).collect(), 26_996, "a gap that is as long as a heartbeat"),
             (with(writes(24_999, 26_999)).collect(), 1_998, "a longer one, as when the process stood still"),
         ] {

@@ -50,8 +50,8 @@ pub enum Scenario {
     /// Faults occur at random times on hosts that have proxies: requests enter the gates of pods, and proxies
     /// die and stand still as well.
     HandOver,
-    /// Redis refuses the writes of the schedulers and of one worker for so long that the node is overdue; or no
-    /// worker reaches Redis for so long, and they return one after the other.
+    /// Redis refuses the writes of the schedulers and of one worker for so long that the node is overdue; or
+    /// no worker reaches Redis for so long, and they return one after the other.
     Outage,
     /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still,
     /// failovers lose writes, and the clocks of new masters are wrong.
@@ -255,9 +255,12 @@ impl Director {
             world.begin_write_outage(WriteOutage::of(schedulers.chain([ProcessId::Worker(host)]), until));
         } else {
             let first = now + 3 * dead;
+            let returns_first = world.random.below(WORKERS);
             for worker in 0..WORKERS {
-                let until = first + world.random.between(0, dead / 2);
-                world.partition(ProcessId::Worker(worker), until);
+                let later =
+                    if worker == returns_first { 0 } else { world.random.between(dead / 2, 2 * dead) };
+                world.partition(ProcessId::Worker(worker), first + later);
+                world.cluster.slot_mut(ProcessId::Worker(worker)).is_one_way_partition = false;
             }
         }
     }

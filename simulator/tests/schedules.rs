@@ -444,10 +444,10 @@ ablations! {
         "invariant 2";
     }
     Outage {
-    with_a_death_by_a_scheduler_that_could_not_write, seed 0:
+    with_a_death_by_a_scheduler_that_could_not_write, seed 1:
         "declare_dead", ", tonumber(writable_ms)" => "",
         "after Redis refused its write";
-    with_no_reset_after_a_mass_loss, seed 0:
+    with_no_reset_after_a_mass_loss, seed 2:
         "declare_dead", ", tonumber(calm_ms)" => "",
         "after a mass loss";
     }

@@ -107,7 +107,7 @@ impl DeclareDeadLoop {
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
         match &written {
             Ok(redis_time) => self.witness.succeeded(sent, self.clock.now(), *redis_time),
-            Err(_) => self.witness.failed(),
+            Err(error) => self.witness.failed(error),
         }
         written
     }
@@ -141,8 +141,10 @@ impl DeclareDeadLoop {
         let min_death_interval = self.timings.min_death_interval;
         for node in overdue {
             let outcome = self.declare(node, self.witness.proof(node.cordoned)).await;
-            if outcome.as_ref().is_err_and(|error| !error.is_broken_key()) {
-                self.witness.failed();
+            if let Err(error) = &outcome
+                && !error.is_broken_key()
+            {
+                self.witness.failed(error);
             }
             let outcome = match outcome {
                 // A broken key of one node must not keep the others alive.
