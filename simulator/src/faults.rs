@@ -12,13 +12,13 @@ use crate::world::World;
 
 /// Whose writes Redis refuses, and until when.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct WriteOutage {
+pub(crate) struct RefusedWrites {
     pub(crate) until: u64,
     /// By [`ProcessId::index`].
     pub(crate) refused: [bool; PROCESSES],
 }
 
-impl WriteOutage {
+impl RefusedWrites {
     /// Redis refuses the writes of these processes.
     pub(crate) fn of(processes: impl IntoIterator<Item = ProcessId>, until: u64) -> Self {
         let mut outage = Self { until, ..Self::default() };
@@ -42,7 +42,7 @@ pub(crate) struct ScheduleFaults {
     /// Redis answers no request before this time.
     pub(crate) redis_stalled_until: u64,
     /// Redis takes no writes of some processes.
-    pub(crate) write_outage: WriteOutage,
+    pub(crate) write_outage: RefusedWrites,
     /// Draws outages of writes; a run without this fault is the same as before there was one.
     outage_random: Random,
     has_write_outages: bool,
@@ -83,7 +83,7 @@ impl ScheduleFaults {
             has_failovers: rate > 0 && random.per_mille(600),
             are_over: false,
             redis_stalled_until: 0,
-            write_outage: WriteOutage::default(),
+            write_outage: RefusedWrites::default(),
             has_write_outages: rate > 0 && outage_random.per_mille(500),
             longer_times_of: outage_random
                 .per_mille(200)
@@ -107,7 +107,7 @@ impl ScheduleFaults {
         self.are_over = true;
         self.replica = None;
         self.redis_stalled_until = 0;
-        self.write_outage = WriteOutage::default();
+        self.write_outage = RefusedWrites::default();
         self.engine_hangs_until = [0; HOSTS];
     }
 }
@@ -243,10 +243,10 @@ impl World {
         let (is_for_all, mask) = (random.per_mille(500), random.next());
         let is_hit = |index: &usize| is_for_all || mask >> index & 1 == 1;
         let hit = (0..PROCESSES).filter(is_hit).map(ProcessId::from_index);
-        self.begin_write_outage(WriteOutage::of(hit, until));
+        self.begin_write_outage(RefusedWrites::of(hit, until));
     }
 
-    pub(crate) fn begin_write_outage(&mut self, outage: WriteOutage) {
+    pub(crate) fn begin_write_outage(&mut self, outage: RefusedWrites) {
         self.stats.write_outages += 1;
         let processes = (0..PROCESSES).filter(|index| outage.refused[*index]).map(ProcessId::from_index);
         let names: Vec<String> = processes.map(|process| process.to_string()).collect();

@@ -4,7 +4,7 @@
 use crate::bus::{EngineRequest, HostCall};
 use crate::clients::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check};
 use crate::expected_state::ExpectedService;
-use crate::faults::WriteOutage;
+use crate::faults::RefusedWrites;
 use crate::observed_state::SimulatedPod;
 use crate::process_id::{HOSTS, ProcessId, SCHEDULERS, WORKERS};
 use crate::world::World;
@@ -252,7 +252,7 @@ impl Director {
         if world.random.per_mille(500) {
             let schedulers = (0..SCHEDULERS).map(ProcessId::Scheduler);
             let until = now + world.random.between(dead + dead / 2, 3 * dead);
-            world.begin_write_outage(WriteOutage::of(schedulers.chain([ProcessId::Worker(host)]), until));
+            world.begin_write_outage(RefusedWrites::of(schedulers.chain([ProcessId::Worker(host)]), until));
         } else {
             let first = now + 3 * dead;
             let returns_first = world.random.below(WORKERS);
