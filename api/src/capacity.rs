@@ -2,7 +2,7 @@
 //!
 //! It is an early answer for people, not a reservation: the script that assigns pods decides. Therefore only
 //! what cannot fit is refused. Nodes that are cordoned or silent count as well, because they may be back
-//! before the pods are. External workers do not: they get no pod that asks for resources or host ports.
+//! before the pods are. External workers count for pods that they can run: these ask for nothing.
 
 mod amounts;
 mod shortage;
@@ -18,12 +18,13 @@ use self::shortage::Lack;
 pub(crate) use self::shortage::Shortage;
 
 /// The order in which resources are blamed where several are short.
-const BLAMED: [Lack; 5] = [
+const BLAMED: [Lack; 6] = [
     Lack::Amount(Resource::Memory),
     Lack::Amount(Resource::Cpu),
     Lack::Amount(Resource::Pids),
     Lack::Amount(Resource::Disk),
     Lack::Ports,
+    Lack::Slots,
 ];
 
 /// Pods with equal requirements.
@@ -32,6 +33,8 @@ struct PodGroup {
     request: Resources,
     ports: HostPorts,
     replicas: u64,
+    /// Whether external workers can run them.
+    needs_only_image: bool,
 }
 
 /// What a request wants for a service, and what the service has.
@@ -46,7 +49,12 @@ pub(crate) struct Demand {
 
 impl PodGroup {
     fn new(pod: &PodSpec, replicas: u32) -> Self {
-        Self { request: pod.request(), ports: pod.host_ports(), replicas: replicas.into() }
+        Self {
+            request: pod.request(),
+            ports: pod.host_ports(),
+            replicas: replicas.into(),
+            needs_only_image: pod.needs_only_image(),
+        }
     }
 
     /// The resources that a pod asks for.
@@ -58,6 +66,7 @@ impl PodGroup {
         match lack {
             Lack::Amount(resource) => self.request.get(resource) > 0,
             Lack::Ports => !self.ports.is_empty(),
+            Lack::Slots => true,
         }
     }
 
@@ -96,16 +105,16 @@ impl Demand {
         Self { service: service.name.clone(), wanted, present: Some(present), can_wait: false }
     }
 
-    /// Returns whether it fits on any cluster: it asks for nothing, or for no more than the service has.
+    /// Returns whether it fits on any cluster: it has no pods, or asks for no more than the service has.
     pub(crate) fn is_covered(&self) -> bool {
         self.wanted.replicas == 0
-            || BLAMED.into_iter().all(|lack| !self.wanted.can_lack(lack))
             || self.present.as_ref().is_some_and(|present| self.wanted.is_within(present))
     }
 
     /// Returns why it does not fit on these nodes; none if it does, or if no node is known that is alive.
     pub(crate) fn shortage(&self, nodes: &[Node]) -> Option<Shortage> {
-        let mut nodes: Vec<&Node> = nodes.iter().filter(|node| node.kind == NodeKind::Kubeleet).collect();
+        let can_run = |node: &&Node| node.kind == NodeKind::Kubeleet || self.wanted.needs_only_image;
+        let mut nodes: Vec<&Node> = nodes.iter().filter(can_run).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         if self.is_covered() || nodes.iter().all(|node| node.state == NodeState::Dead) {
             return None;
@@ -156,6 +165,7 @@ impl Demand {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
             Lack::Ports if self.has_free_ports(node, nodes) => 1,
             Lack::Ports => 0,
+            Lack::Slots => free(node).pods,
         };
         let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
         let on_node = |node: &Node| lacks.iter().map(|lack| fits(node, *lack)).min().unwrap_or(u64::MAX);
@@ -166,7 +176,7 @@ impl Demand {
         let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
         let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
         let (required, allocatable) = match lack {
-            Lack::Ports => (count, total),
+            Lack::Ports | Lack::Slots => (count, total),
             Lack::Amount(resource) => {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
@@ -176,6 +186,7 @@ impl Demand {
             }
         };
         let reason = |node: &Node| match (self.taken_port(node), sharer(node, nodes)) {
+            _ if lack == Lack::Slots => slots_of(node),
             (Some((port, pod)), _) => format!("port {port} is taken by {pod}"),
             (None, Some(other)) if lack == Lack::Ports => {
                 format!("is on the machine of {other}, which has each port once")
@@ -208,11 +219,17 @@ impl Demand {
                     let free = nodes.iter().filter(|node| self.has_free_ports(node, nodes)).count();
                     (self.wanted.replicas, free as u64)
                 }
+                Lack::Slots => {
+                    let own = present.replicas;
+                    let slots = nodes.iter().map(|node| free(node).pods).fold(own, u64::saturating_add);
+                    (self.wanted.replicas, slots)
+                }
                 Lack::Amount(resource) => {
                     (self.wanted.request.get(resource).saturating_mul(self.wanted.replicas), sum(resource))
                 }
             };
             let reason = |node: &Node| match (lack, self.taken_port(node)) {
+                (Lack::Slots, _) => slots_of(node),
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
                 (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {
@@ -264,7 +281,10 @@ impl Demand {
     }
 }
 
-/// What no pod has reserved.
+fn slots_of(node: &Node) -> String {
+    format!("has {} of {} pods", node.used.pods, node.facts.capacity.pods)
+}
+
 /// Returns the node before this one that uses the same container engine.
 fn sharer<'a>(node: &Node, nodes: &[&'a Node]) -> Option<&'a NodeName> {
     let before = nodes.iter().take_while(|other| other.name != node.name);
@@ -276,6 +296,7 @@ fn share_engine(node: &Node, other: &Node) -> bool {
     is_alive && !node.facts.engine_id.is_empty() && node.facts.engine_id == other.facts.engine_id
 }
 
+/// What no pod has reserved.
 fn free(node: &Node) -> Resources {
     node.facts.capacity.saturating_sub(node.used)
 }

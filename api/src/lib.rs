@@ -33,6 +33,7 @@ mod server;
 mod state;
 mod streams;
 mod usage;
+mod users;
 mod views;
 
 #[cfg(test)]

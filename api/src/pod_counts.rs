@@ -209,6 +209,12 @@ pub(crate) fn status_before_creation(service: &Service) -> ServiceStatus {
     ServiceStatus { desired: u64::from(service.replicas), message, summary, ..ServiceStatus::default() }
 }
 
+/// Returns the status of a service of which many pods are being stopped in the background.
+pub(crate) fn status_while_shrinking(service: &Service) -> ServiceStatus {
+    let message = "its surplus pods are being stopped".to_owned();
+    ServiceStatus { message, summary: "scaling".to_owned(), ..status_before_creation(service) }
+}
+
 /// Returns the status of a new service after `created` of its pods were created.
 pub(crate) fn status_after_creation(service: &Service, created: usize) -> ServiceStatus {
     let mut counter = StatusCounter::new(service);

@@ -93,11 +93,13 @@ kinds! {
     InsufficientMemory = "insufficient-memory", CONFLICT, "Insufficient memory";
     InsufficientCpu = "insufficient-cpu", CONFLICT, "Insufficient CPU";
     InsufficientPids = "insufficient-pids", CONFLICT, "Insufficient processes";
+    InsufficientSlots = "insufficient-slots", CONFLICT, "Too many pods";
     InsufficientDisk = "insufficient-disk", CONFLICT, "Insufficient disk";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
     NothingToUndo = "nothing-to-undo", CONFLICT, "Nothing to undo";
     RouteTaken = "route-taken", CONFLICT, "Route is taken";
     VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";
+    ObjectInUse = "in-use", CONFLICT, "Used by services";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";

@@ -6,19 +6,40 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::RedisMillis;
 use common::api::{
-    DeadLetterView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, rfc3339,
+    DeadLetterView, GenerationOutcomeView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem,
+    QueuesOfNode, rfc3339,
 };
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
 use common::spec::PodSpec;
-use common::store::{DeadLetter, NodeQueues, PeekedPayload, UnschedulablePod};
+use common::store::{DeadLetter, GenerationOutcome, NodeQueues, PeekedPayload, UnschedulablePod};
 
 /// Returns a generation of a service; `until` is when it was replaced.
-pub(crate) fn generation(generation: u64, until: Option<RedisMillis>, pod: PodSpec) -> GenerationView {
+pub(crate) fn generation(
+    generation: u64,
+    until: Option<RedisMillis>,
+    outcome: GenerationOutcome,
+    pod: PodSpec,
+) -> GenerationView {
     let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain } = pod;
-    let until = until.map(rfc3339);
-    GenerationView { generation, until, on_disconnect, stop_grace_period, drain, containers }
+    let (outcome, message) = match outcome {
+        GenerationOutcome::Unknown => (None, String::new()),
+        GenerationOutcome::Good => (Some(GenerationOutcomeView::Good), String::new()),
+        GenerationOutcome::Failed(why) => (Some(GenerationOutcomeView::Failed), why),
+        GenerationOutcome::RolledBack(why) => (Some(GenerationOutcomeView::RolledBack), why),
+    };
+    GenerationView {
+        generation,
+        until: until.map(rfc3339),
+        outcome,
+        message,
+        undo_target: Some(false),
+        on_disconnect,
+        stop_grace_period,
+        drain,
+        containers,
+    }
 }
 
 /// Returns a pod without its refusals.

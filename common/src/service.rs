@@ -1,7 +1,5 @@
 //! The record of a service: its desired state and the version of that state.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
@@ -54,12 +52,13 @@ pub struct Service {
     pub created_at: RedisMillis,
     /// Time of the last change.
     pub updated_at: RedisMillis,
+    /// Time at which its number of pods was set by a scale, if no description of it has changed it since.
+    pub scaled_at: Option<RedisMillis>,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
-/// What is noted about the rollout of a service's generation. Only services with an [`UpdatePolicy`] are
-/// judged.
+/// What is noted about the rollout of a service's generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutMarks {
     /// Why no further pod is replaced.
@@ -80,6 +79,11 @@ pub struct RolloutMarks {
     /// Whether the service has that specification now: after a rollback or an undo. It was tried before, so
     /// no `canary` holds it up.
     pub is_known_good: bool,
+    /// Why its pods are not replaced further for now, although it is not paused: the first new ones are bad,
+    /// their image cannot be pulled, or what they depend on is not there.
+    pub held: Option<String>,
+    /// The generation from which this one goes back by an undo. Undone again, the change is back.
+    pub undone: Option<u64>,
     /// The generation before this one, if its rollout failed and this one takes it back, and why it failed.
     pub rolled_back: Option<(u64, String)>,
 }
@@ -149,6 +153,7 @@ impl Service {
             rollout: RolloutMarks::default(),
             created_at: at,
             updated_at: at,
+            scaled_at: None,
             pod,
         }
     }
@@ -164,10 +169,13 @@ impl Service {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
 
-    /// Returns how its pods are replaced now; `None` without a policy.
-    pub fn replacing_policy(&self) -> Option<Cow<'_, UpdatePolicy>> {
-        let policy = self.fields.update.as_ref()?;
-        Some(if self.goes_back() { policy.going_back() } else { Cow::Borrowed(policy) })
+    /// Returns how its pods are replaced now.
+    pub fn replacing_policy(&self) -> UpdatePolicy {
+        let policy = match &self.fields.update {
+            Some(policy) => policy.resolved(&self.pod),
+            None => UpdatePolicy::without_policy(&self.pod),
+        };
+        if self.goes_back() { policy.going_back().into_owned() } else { policy }
     }
 
     /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a

@@ -206,6 +206,17 @@ pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> Strin
     format!("0/{nodes} nodes are available: {}", reasons.join(", "))
 }
 
+/// Returns whether a message of [`unschedulable_message`] has no other reasons than resources that are used
+/// up.
+pub(crate) fn only_lacks_room(message: &str) -> bool {
+    let Some((_, reasons)) = message.split_once(" nodes are available: ") else { return false };
+    let is_room = |reason: &str| {
+        let word = reason.split_once(' ').map_or("", |(_, word)| word);
+        word == "TooManyPods" || word.starts_with("Insufficient")
+    };
+    reasons.split(", ").all(is_room)
+}
+
 fn counted(refusal: &Refusal) -> String {
     let reason = format!("{} {}", refusal.count, refusal.reason);
     let is_constant = [Reason::HOST_PORT_TAKEN, Reason::VOLUME_ELSEWHERE, Reason::VOLUME_UNREPORTED]

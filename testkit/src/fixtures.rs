@@ -46,6 +46,7 @@ pub fn service() -> Service {
         rollout: Default::default(),
         created_at: 0,
         updated_at: 0,
+        scaled_at: None,
         pod: PodSpec {
             kind: Default::default(),
             containers: vec![ContainerSpec::from_image(IMAGE)],

@@ -46,7 +46,7 @@ pub(crate) async fn beat(
     // The lease counts from before the heartbeat is sent.
     let sent = worker.now();
     let started = Instant::now();
-    let problem = worker.engine.problem();
+    let problem = worker.engine.obstacle();
     let (pressure, held) = ((worker.pressure)(), context.held.count());
     let reply = context.session.heartbeat(pressure.as_ref(), problem.as_deref(), held, checked).await;
     if let Ok(Err(fenced)) = reply {

@@ -1,7 +1,6 @@
 //! Whether the container engine works, as far as its last answers tell.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use std::time::Duration;
 
 use common::ids::NodeName;
@@ -22,7 +21,10 @@ pub(crate) enum Probe {
     List,
 }
 
-/// The health of one engine: its last answer to each kind of probe.
+/// How long the node gets no new pods after a start that failed because of it. Then it is tried again.
+const START_PROBLEM_TIME: Duration = Duration::from_secs(60);
+
+/// The health of one engine: its last answer to each kind of probe, and whether it starts pods.
 pub(crate) struct EngineHealth {
     problems: Mutex<EngineProblems>,
     outage: Mutex<Option<EngineOutage>>,
@@ -40,11 +42,18 @@ struct EngineOutage {
 struct EngineProblems {
     ping: Option<String>,
     list: Option<String>,
+    /// Why a pod could not be started, and when.
+    start: Option<(String, Instant)>,
 }
 
 impl EngineProblems {
     fn first(&self) -> Option<&String> {
         self.ping.as_ref().or(self.list.as_ref())
+    }
+
+    fn start(&self) -> Option<&String> {
+        let start = self.start.as_ref().filter(|(_, at)| at.elapsed() < START_PROBLEM_TIME);
+        start.map(|(why, _)| why)
     }
 }
 
@@ -81,6 +90,18 @@ impl EngineHealth {
         }
     }
 
+    /// Returns why the node should get no new pods: the engine's current problem, or that of a start a while
+    /// ago.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let problems = self.problems();
+        problems.first().or(problems.start()).cloned()
+    }
+
+    /// Records that a pod could not be started because of this node.
+    pub(crate) fn record_start_failure(&self, why: &str) {
+        self.problems().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
+    }
+
     /// Records an answer. Returns true if the engine became healthy or unhealthy by it.
     pub(crate) fn record<T>(&self, probe: Probe, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems();
@@ -107,6 +128,17 @@ impl EngineHealth {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_start_that_failed_because_of_the_node_it_gets_no_pods_for_a_minute() {
+        let engine = EngineHealth::new(&NodeName::new("n").unwrap());
+        assert_eq!(engine.obstacle(), None);
+        engine.record_start_failure("no space left on device");
+        assert_eq!(engine.obstacle().unwrap(), "it cannot start pods: no space left on device");
+        assert_eq!(engine.problem(), None, "what runs is looked at as before");
+        tokio::time::sleep(START_PROBLEM_TIME).await;
+        assert_eq!(engine.obstacle(), None);
+    }
 
     #[test]
     fn the_engine_is_healthy_when_all_its_last_answers_were_good() {

@@ -76,6 +76,9 @@ fn note(context: &SessionContext, change: &HealthChange) {
         (CheckChange::Health, Health::Healthy | Health::Starting) => {
             tracing::info!(%pod, container = handle, "the {check} has passed");
         }
+        (CheckChange::Failing, _) => {
+            tracing::info!(%pod, container = handle, message, "the {check} has not passed yet");
+        }
         (CheckChange::Inconclusive, _) => tracing::warn!(%pod, container = handle, "{message}"),
         (CheckChange::Conclusive, _) => {
             tracing::info!(%pod, container = handle, "probes of the {check} have results again");

@@ -16,6 +16,7 @@ use crate::garbage;
 use crate::lines;
 use crate::log_answer::LogAnswer;
 use crate::log_throttle::MAX_READERS;
+use crate::prepare;
 use crate::runtime::RuntimeError;
 
 /// The largest piece that is written at once, in bytes.
@@ -33,6 +34,7 @@ pub(crate) fn serve(context: &Arc<SessionContext>) {
             Ok(requests) => requests.into_iter().for_each(|request| match request {
                 AnyLogRequest::Output(request) => answer(&task_context, request),
                 AnyLogRequest::Garbage(request) => garbage::answer::answer(&task_context, request),
+                AnyLogRequest::Prepare(request) => prepare::answer(&task_context, request.prepare),
                 AnyLogRequest::Lines(request) => lines::answer(&task_context, request),
             }),
             // The reader asks again.

@@ -22,6 +22,7 @@ use crate::context::SessionContext;
 use crate::dependencies::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
 use crate::first_start::{self, Interrupted};
 use crate::measure;
+use crate::node_fault::is_node_fault;
 use crate::remove::{Why, remove};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, ContainerState, RuntimeError};
@@ -32,8 +33,12 @@ use crate::text::seconds;
 /// How often a start that waits for something on this machine looks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a pod is tried whose host port another program has, before it is given back.
-const MAX_PORT_FAILURES: u32 = 3;
+/// How often a pod is tried that fails because of its node, or whose host port another program has, before it
+/// is given back.
+const MAX_NODE_FAILURES: u32 = 3;
+
+/// The reason of a pod whose host port another program has.
+const HOST_PORT_TAKEN: &str = "HostPortTaken";
 
 /// The longest wait for a secret or config: its creation wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
@@ -50,8 +55,9 @@ enum StartPhase {
     Attempt(AssignmentId),
     /// Wait, then try again.
     Wait(AssignmentId, Obstacle),
-    /// Another program has host ports of the pod, for this reason: let the schedulers choose another node.
-    GiveBack(AssignmentId, String),
+    /// It cannot be started because of this node, as reason and message: let the schedulers choose another
+    /// one.
+    GiveBack(AssignmentId, &'static str, String),
     /// It cannot be a pod of this node: move it to the dead letters.
     Reject(String),
 }
@@ -73,8 +79,8 @@ struct PodStart {
     job: StartJob,
     guard: StartGuard,
     permit: Option<OwnedSemaphorePermit>,
-    /// How often another program had a host port of the pod.
-    port_failures: u32,
+    /// How often it could not be started because of this node.
+    node_failures: u32,
     /// Whether the services that its service depends on were there. They are not asked about again: what
     /// fails after that is no reason to wait for them.
     has_dependencies: bool,
@@ -97,7 +103,7 @@ pub(crate) async fn run(context: Arc<SessionContext>, admitted: AdmittedJob, cla
         pod_backoff: Backoff::new(timings.start_retry, timings.max_backoff),
         engine_backoff: Backoff::new(first_engine_wait, Duration::from_secs(10)),
         redis_backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
-        port_failures: 0,
+        node_failures: 0,
         has_dependencies: false,
         reported_missing: String::new(),
         context,
@@ -137,7 +143,9 @@ impl PodStart {
                 StartPhase::Claim => self.claim().await,
                 StartPhase::Attempt(assignment) => self.attempt(assignment).await,
                 StartPhase::Wait(assignment, obstacle) => self.wait(assignment, obstacle).await,
-                StartPhase::GiveBack(assignment, reason) => self.give_back(assignment, reason).await,
+                StartPhase::GiveBack(assignment, reason, message) => {
+                    self.give_back(assignment, reason, message).await
+                }
             };
         }
     }
@@ -319,6 +327,9 @@ impl PodStart {
             RuntimeError::Image(reason) => {
                 measure::start("image");
                 let message = format!("pulling {image} failed: {reason}");
+                if is_node_fault(&reason) {
+                    return self.after_node_fault(assignment, "ImagePullBackOff", message);
+                }
                 StartPhase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
             }
             RuntimeError::Refused(reason) => {
@@ -327,15 +338,14 @@ impl PodStart {
             }
             RuntimeError::NotFound(reason) | RuntimeError::Failed(reason) => {
                 measure::start("failed");
+                if is_node_fault(&reason) {
+                    return self.after_node_fault(assignment, "StartFailed", reason);
+                }
                 StartPhase::Wait(assignment, Obstacle::Pod("StartFailed", reason))
             }
             RuntimeError::PortTaken(reason) => {
                 measure::start("failed");
-                self.port_failures += 1;
-                if self.port_failures < MAX_PORT_FAILURES {
-                    return StartPhase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason));
-                }
-                StartPhase::GiveBack(assignment, reason)
+                self.try_again_or_give_back(assignment, HOST_PORT_TAKEN, reason)
             }
             RuntimeError::Engine(reason) => {
                 let pod = &self.job.payload.id;
@@ -348,20 +358,55 @@ impl PodStart {
         }
     }
 
+    /// The node is to get no new pods for a while, which its next heartbeat says: the schedulers know it
+    /// before the pod is given back.
+    fn after_node_fault(
+        &mut self,
+        assignment: AssignmentId,
+        reason: &'static str,
+        message: String,
+    ) -> StartPhase {
+        measure::start("node");
+        self.context.worker.engine.record_start_failure(&message);
+        self.context.wakeups.request_heartbeat();
+        self.try_again_or_give_back(assignment, reason, message)
+    }
+
+    fn try_again_or_give_back(
+        &mut self,
+        assignment: AssignmentId,
+        reason: &'static str,
+        message: String,
+    ) -> StartPhase {
+        self.node_failures += 1;
+        match self.node_failures < MAX_NODE_FAILURES {
+            true => StartPhase::Wait(assignment, Obstacle::Pod(reason, message)),
+            false => StartPhase::GiveBack(assignment, reason, message),
+        }
+    }
+
     /// If the reply is lost the pod is pending already, or still assigned here: the claim tells which.
-    async fn give_back(&mut self, assignment: AssignmentId, reason: String) -> StartPhase {
+    async fn give_back(
+        &mut self,
+        assignment: AssignmentId,
+        word: &'static str,
+        reason: String,
+    ) -> StartPhase {
         let worker = &self.context.worker;
         let Some(spec) = &self.job.spec else { return StartPhase::Done };
-        let taken = ports_named_in(&spec.host_ports(), &reason);
-        let message = format!("{} could not start it {MAX_PORT_FAILURES} times: {reason}", worker.node);
+        let taken = match word {
+            HOST_PORT_TAKEN => ports_named_in(&spec.host_ports(), &reason),
+            _ => HostPorts::default(),
+        };
+        let message = format!("{} could not start it {MAX_NODE_FAILURES} times: {reason}", worker.node);
         tracing::warn!(node = %worker.node, pod = %self.job.payload.id, message, "returning the pod to the schedulers");
         let pod = PodRef { id: &self.job.payload.id, assignment: &assignment };
-        let reply = self.context.session.give_back(pod, &self.job.payload.raw, &taken, &message).await;
+        let reply = self.context.session.give_back(pod, &self.job.payload.raw, &taken, word, &message).await;
         match self.context.classify("giving a pod back", reply) {
             RetryClass::Reply(WriteOutcome::Done) | RetryClass::Fenced => StartPhase::Done,
             RetryClass::Reply(WriteOutcome::Stale | WriteOutcome::Wanted) => StartPhase::Claim,
             RetryClass::Transient(_) | RetryClass::Permanent(_) => {
-                StartPhase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason))
+                StartPhase::Wait(assignment, Obstacle::Pod(word, reason))
             }
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum Lack {
     Amount(Resource),
     /// Nodes on which the host ports are free.
     Ports,
+    /// Places for pods, of which each node has a number.
+    Slots,
 }
 
 /// Why pods do not fit.
@@ -22,7 +24,7 @@ pub(crate) enum Lack {
 pub(crate) struct Shortage {
     /// What is short.
     pub(crate) lack: Lack,
-    /// How much is required, in the unit of the resource; of ports, the number of nodes.
+    /// How much is required, in the unit of the resource; of ports, the number of nodes; of slots, of pods.
     pub(crate) required: u64,
     /// How much of it can be allocated.
     pub(crate) allocatable: u64,
@@ -68,6 +70,12 @@ impl Shortage {
                     format!("requires {required} of disk but only {free} can be allocated"),
                 )
             }
+            Lack::Slots => (
+                ProblemKind::InsufficientSlots,
+                format!(
+                    "requires room for {required} pods but the nodes take only {allocatable} (KUBELEET_MAX_PODS of each)"
+                ),
+            ),
             Lack::Ports => {
                 let ports = self.ports.iter().collect::<Vec<_>>().join(" and ");
                 let nodes = if required == 1 { "1 node".to_owned() } else { format!("{required} nodes") };

@@ -78,8 +78,9 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
         let holder = holder.to_owned();
         with("b", |node| drop(node.host_ports.insert("80/tcp".to_owned(), holder)))
     };
-    let small =
-        with("b", |node| node.facts.capacity = Resources { memory_bytes: 20 * GIB, ..Resources::default() });
+    let small = with("b", |node| {
+        node.facts.capacity = Resources { memory_bytes: 20 * GIB, pods: 100, ..Resources::default() };
+    });
     let unknown_pids = with("b", |node| node.facts.capacity.pids = Resources::UNLIMITED);
     let (a, b) = (node("a"), node("b"));
     for (case, fields, nodes, expected) in [
@@ -136,7 +137,7 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
         ),
         (
             "a worker that does not limit them",
-            json!({"pids_limit": 400, "replicas": 500}),
+            json!({"pids_limit": 400, "replicas": 50}),
             vec![unknown_pids],
             "",
         ),
@@ -159,7 +160,19 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
             "requires 2 nodes with port 80/tcp but only 1 can be allocated",
         ),
         ("a port that the engine chooses", json!({"ports": [80], "replicas": 9}), vec![a.clone()], ""),
-        ("pods that ask for nothing", json!({"replicas": 9999}), vec![a.clone()], ""),
+        ("as many pods as the nodes take", json!({"replicas": 200}), vec![a.clone(), b.clone()], ""),
+        (
+            "more pods than the nodes take",
+            json!({"replicas": 100_000}),
+            vec![a.clone(), used(1)],
+            "requires room for 100000 pods but the nodes take only 200 (KUBELEET_MAX_PODS of each)",
+        ),
+        (
+            "an external worker takes pods that need only an image",
+            json!({"replicas": 150}),
+            vec![a.clone(), with("b", |node| node.kind = NodeKind::External)],
+            "",
+        ),
         ("no pods", json!({"memory": "12G", "replicas": 0}), vec![a.clone()], ""),
     ] {
         assert_eq!(detail(&Demand::of(&desired(&fields), None), &nodes), expected, "{case}");
@@ -234,6 +247,9 @@ fn a_change_counts_what_the_service_has_as_free() {
     }
     let scale = |replicas| detail(&Demand::of_scale(&service(&two_of_4), replicas), &full());
     assert_eq!((scale(2), scale(0)), (String::new(), String::new()));
+    let small = service(&json!({"replicas": 4}));
+    let typo = detail(&Demand::of_scale(&small, 100_000), &full());
+    assert!(typo.starts_with("requires room for 99996 pods but the nodes take only 100"), "{typo}");
     assert_eq!(scale(5), "requires 12G of memory but only 2G can be allocated");
 }
 

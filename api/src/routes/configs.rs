@@ -13,6 +13,7 @@ use crate::body::JsonOrYaml;
 use crate::params::{InPath, Paging, Params};
 use crate::problem::ApiProblem;
 use crate::state::AppState;
+use crate::users::ForceOption;
 
 /// Creates a config: its first version.
 #[utoipa::path(post, path = "/config", tag = "config", request_body(description = "The config", content(
@@ -111,13 +112,17 @@ pub(crate) async fn compare_config(
 }
 
 /// Deletes a config with all its versions. Containers that run keep their files.
-#[utoipa::path(delete, path = "/config/{name}", tag = "config", params(InPath<ValueName>), responses(
+///
+/// One that a service uses is only deleted with `force`: its next pods would wait for it.
+#[utoipa::path(delete, path = "/config/{name}", tag = "config", params(InPath<ValueName>, ForceOption), responses(
     (status = 204, description = "The config was deleted"),
     (status = 404, description = "There is no such config"),
+    (status = 409, description = "Services use the config"),
 ))]
 pub(crate) async fn delete_config(
     State(app): State<AppState>,
     InPath(name): InPath<ValueName>,
+    Params(options): Params<ForceOption>,
 ) -> Result<StatusCode, ApiProblem> {
-    values::delete(&app, ValueKind::Config, &name).await
+    values::delete(&app, ValueKind::Config, &name, &options).await
 }

@@ -15,6 +15,7 @@ use crate::growth::Growth;
 use crate::params::{InPath, Paging, Params, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
+use crate::users::{ForceOption, UsedObject, check_unused};
 
 /// Lists the registries with a login, without passwords.
 #[utoipa::path(get, path = "/registry", tag = "registry", params(Paging), responses(
@@ -92,14 +93,19 @@ pub(crate) async fn put_registry(
 }
 
 /// Deletes the user and password for a registry. Images that nodes have stay there.
-#[utoipa::path(delete, path = "/registry/{host}", tag = "registry", params(InPath<RegistryHost>), responses(
+///
+/// A login that services pull with is only deleted with `force`.
+#[utoipa::path(delete, path = "/registry/{host}", tag = "registry", params(InPath<RegistryHost>, ForceOption), responses(
     (status = 204, description = "The login was deleted"),
     (status = 404, description = "There is no login for this registry"),
+    (status = 409, description = "Services have images of this registry"),
 ))]
 pub(crate) async fn delete_registry(
     State(app): State<AppState>,
     InPath(host): InPath<RegistryHost>,
+    Params(options): Params<ForceOption>,
 ) -> Result<StatusCode, ApiProblem> {
+    check_unused(&app, UsedObject::Login(&host), &options).await?;
     match app.store.delete_login(&host).await? {
         (true, _) => Ok(StatusCode::NO_CONTENT),
         (false, _) => Err(not_found(&host)),

@@ -13,6 +13,7 @@ use crate::body::JsonOrYaml;
 use crate::params::{InPath, Paging, Params};
 use crate::problem::ApiProblem;
 use crate::state::AppState;
+use crate::users::ForceOption;
 
 /// Creates a secret: its first version.
 #[utoipa::path(post, path = "/secret", tag = "secret", request_body(description = "The secret", content(
@@ -112,13 +113,17 @@ pub(crate) async fn compare_secret(
 }
 
 /// Deletes a secret with all its versions. Containers that run keep their files.
-#[utoipa::path(delete, path = "/secret/{name}", tag = "secret", params(InPath<ValueName>), responses(
+///
+/// One that a service uses is only deleted with `force`: its next pods would wait for it.
+#[utoipa::path(delete, path = "/secret/{name}", tag = "secret", params(InPath<ValueName>, ForceOption), responses(
     (status = 204, description = "The secret was deleted"),
     (status = 404, description = "There is no such secret"),
+    (status = 409, description = "Services use the secret"),
 ))]
 pub(crate) async fn delete_secret(
     State(app): State<AppState>,
     InPath(name): InPath<ValueName>,
+    Params(options): Params<ForceOption>,
 ) -> Result<StatusCode, ApiProblem> {
-    values::delete(&app, ValueKind::Secret, &name).await
+    values::delete(&app, ValueKind::Secret, &name, &options).await
 }

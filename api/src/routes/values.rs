@@ -15,6 +15,7 @@ use crate::growth::Growth;
 use crate::params::{Paging, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
+use crate::users::{ForceOption, UsedObject, check_unused};
 
 /// Attempts to rotate a value that others rotate at the same time.
 const MAX_ATTEMPTS: usize = 5;
@@ -122,7 +123,9 @@ pub(super) async fn delete(
     app: &AppState,
     kind: ValueKind,
     name: &ValueName,
+    options: &ForceOption,
 ) -> Result<StatusCode, ApiProblem> {
+    check_unused(app, UsedObject::Value(kind, name), options).await?;
     match app.store.delete_value(kind, name).await? {
         (true, _) => Ok(StatusCode::NO_CONTENT),
         (false, _) => Err(not_found(kind, name)),
@@ -193,8 +196,8 @@ fn content_of(kind: ValueKind, input: ValueInput) -> Result<ValueBytes, ApiProbl
     match content.expose().len() {
         0 => Err(invalid(format!("the {kind} is empty"))),
         bytes if bytes > MAX_VALUE_BYTES => Err(invalid(format!(
-            "the {kind} has {}, and at most {} are allowed: give pods large files as a volume or in their image",
-            ByteSize(bytes as u64).display().iec(),
+            "the {kind} has {bytes} bytes, and at most {MAX_VALUE_BYTES} ({}) are allowed: give pods large files as a \
+             volume or in their image",
             ByteSize(MAX_VALUE_BYTES as u64).display().iec(),
         ))),
         _ => Ok(content),

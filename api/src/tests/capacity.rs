@@ -85,9 +85,10 @@ async fn every_write_that_asks_for_more_is_checked_and_no_other() {
         let path = format!("{path}?allow_partial=true");
         call(&router, method, &path, &[], body).await.expect(200);
     }
-    // Services that ask for nothing wait as before.
+    // A typo in a number of replicas is no reason to create them all.
     let many = r#"{"name":"many","image":"nginx","replicas":50}"#;
-    call(&router, "POST", "/service", &[], many).await.expect(201);
+    call(&router, "POST", "/service", &[], many).await.problem(409, "insufficient-slots");
+    call(&router, "POST", "/service?allow_partial=true", &[], many).await.expect(201);
 }
 
 #[tokio::test]

@@ -131,6 +131,26 @@ async fn a_login_is_stored_listed_and_deleted_and_its_password_never_shown() {
     keyless.send("PUT", path, &[], login).await.problem(409, "secret-key-missing");
 }
 
+#[tokio::test]
+async fn what_services_use_is_only_deleted_by_force() {
+    let Some(api) = start_with_key() else { return };
+    api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await.expect(201);
+    api.post("/config", r#"{"name":"db","value":"x"}"#).await.expect(201);
+    let login = r#"{"user":"bob","password":"hunter2"}"#;
+    api.send("PUT", "/registry/registry.example", &[], login).await.expect(200);
+    let service = r#"{"name":"web","image":"registry.example/web:1","secrets":["db"]}"#;
+    api.post("/service", service).await.expect(201);
+    for path in ["/secret/db", "/registry/registry.example"] {
+        let detail = api.delete(path).await.problem(409, "in-use")["detail"].to_string();
+        assert!(detail.contains("service web") && detail.contains("--force"), "{detail}");
+    }
+    assert_eq!(api.delete("/config/db").await.status, 204, "a config of the same name is another one");
+    assert_eq!(api.delete("/secret/db?force=true").await.status, 204);
+    // What is being deleted needs nothing any more.
+    api.delete("/service/web").await;
+    assert_eq!(api.delete("/registry/registry.example").await.status, 204);
+}
+
 /// The lines of a section of a backup, with a first and a last line of its own.
 fn section(backup: &str, second: bool) -> String {
     let lines: Vec<&str> = backup.lines().collect();

@@ -302,8 +302,13 @@ impl Client {
     }
 
     /// Deletes a secret or config.
-    pub(crate) async fn delete_value(&self, kind: ValueKind, name: &str) -> Result<(), ClientError> {
-        let request = self.request(Method::DELETE, &[kind.as_str(), name], &[]);
+    pub(crate) async fn delete_value(
+        &self,
+        kind: ValueKind,
+        name: &str,
+        force: bool,
+    ) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &[kind.as_str(), name], &forced(force));
         self.send_for_success(&format!("deleting {kind} {name}"), request).await
     }
 
@@ -334,8 +339,8 @@ impl Client {
     }
 
     /// Deletes the login for a registry.
-    pub(crate) async fn delete_registry(&self, host: &RegistryHost) -> Result<(), ClientError> {
-        let request = self.request(Method::DELETE, &["registry", host.as_str()], &[]);
+    pub(crate) async fn delete_registry(&self, host: &RegistryHost, force: bool) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["registry", host.as_str()], &forced(force));
         self.send_for_success(&format!("deleting the login for {host}"), request).await
     }
 
@@ -489,4 +494,9 @@ impl Client {
 fn entity_tag(service: &ServiceView) -> String {
     let revision = if service.revision > 0 { service.revision } else { service.generation };
     format!("\"{revision}\"")
+}
+
+/// Returns the query that deletes also what services use.
+fn forced(force: bool) -> Vec<(&'static str, String)> {
+    if force { vec![("force", "true".to_owned())] } else { Vec::new() }
 }

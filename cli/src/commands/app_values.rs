@@ -143,7 +143,7 @@ pub(super) async fn remove(
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     for (kind, name) in values {
-        let result = context.client.delete_value(kind, &name).await.map_err(CommandError::from);
+        let result = context.client.delete_value(kind, &name, false).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
             let title = title(kind, &name);
             context.output.print_named_result(&title, &format!("{title} removed"), "removed")?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use common::api::ServiceView;
 use common::spec::ServiceInput;
+use jiff::Timestamp;
 
 use super::app_values::{self, ValueChange};
 use super::batch::BatchResult;
@@ -18,6 +19,7 @@ use super::wait::Goal;
 use super::{effect, prune, service_form};
 use crate::client::Client;
 use crate::exit::Exit;
+use crate::output::humanize;
 use crate::stderr;
 
 const HELP: &str = "\
@@ -202,7 +204,10 @@ async fn put_over_stored(
     if let (Some(stored), Ok(after)) = (&stored, service_form::normal(&input))
         && *stored != after
     {
-        stderr::note(&format!("service/{}: {}", after.name(), effect::of_change(stored, &after)));
+        let scaled = before.as_ref().and_then(|before| before.scaled_at.as_deref());
+        let scaled = scaled.map(|at| humanize::age(at, Timestamp::now()));
+        let effect = effect::of_change(stored, &after, scaled.as_deref());
+        stderr::note(&format!("service/{}: {effect}", after.name()));
     }
     let after = client.put_service(&input, before.as_ref()).await?;
     let result = match before {

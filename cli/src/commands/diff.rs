@@ -2,6 +2,7 @@
 
 use clap::Args;
 use common::spec::ServiceInput;
+use jiff::Timestamp;
 
 use super::app_values::{self, ValueChange};
 use super::context::Context;
@@ -11,6 +12,7 @@ use super::service_files::FileArgs;
 use super::{effect, service_form};
 use crate::client::Client;
 use crate::exit::Exit;
+use crate::output::humanize;
 use crate::output::line_diff::line_diff;
 
 /// Arguments of `diff`.
@@ -29,6 +31,8 @@ pub(super) struct Comparison {
     /// The stored service; none if it does not exist.
     before: Option<ServiceInput>,
     after: ServiceInput,
+    /// How long ago its number of pods was set by hand, if it was.
+    scaled: Option<String>,
 }
 
 impl Comparison {
@@ -38,17 +42,19 @@ impl Comparison {
         desired: &Desired,
         input: &ServiceInput,
     ) -> Result<Self, CommandError> {
-        let before = match client.service(input.name().as_str()).await {
-            Ok(view) => Some(service_form::stored(&view)),
+        let view = match client.service(input.name().as_str()).await {
+            Ok(view) => Some(view),
             Err(error) if error.status() == Some(404) => None,
             Err(error) => return Err(error.into()),
         };
+        let before = view.as_ref().map(service_form::stored);
+        let scaled = view.and_then(|view| view.scaled_at).map(|at| humanize::age(&at, Timestamp::now()));
         let input = desired.over(input, before.as_ref());
         let after = service_form::normal(&input).map_err(|violations| {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
             CommandError::Usage(format!("service {}: {}", input.name(), violations.join("; ")))
         })?;
-        Ok(Self { before, after })
+        Ok(Self { before, after, scaled })
     }
 
     /// Returns what `apply` would print: `created`, `configured` or `unchanged`.
@@ -75,7 +81,7 @@ impl Comparison {
     /// Returns what becomes of the pods of a service that exists; none if nothing would change.
     pub(super) fn effect(&self) -> Option<String> {
         let before = self.before.as_ref().filter(|before| **before != self.after)?;
-        Some(effect::of_change(before, &self.after))
+        Some(effect::of_change(before, &self.after, self.scaled.as_deref()))
     }
 }
 

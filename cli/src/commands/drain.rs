@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use common::api::PodView;
+use common::api::{NodeView, PodView};
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
-use common::node::NodeState;
+use common::node::{NodeState, Resource};
+use common::spec::Kind;
 
 use super::context::Context;
 use super::error::CommandError;
@@ -17,13 +18,17 @@ use crate::exit::Exit;
 use crate::output::{humanize, pods};
 use crate::stderr;
 
+/// How many nodes are named of those that do not take a pod.
+const MAX_REASONS: usize = 5;
+
 /// Arguments of `drain`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "A node that was drained gets no new pods: `kubeleet uncordon NODE` changes that. If a \
                         replacement is not ready within --timeout, the rest stays where it is; begin again \
                         any time.\n\nPods whose persistent volume is on the node stay and are named: no other \
-                        node could start them."
+                        node could start them. So do pods for which no other node has room: nothing is stopped \
+                        that would be down then."
 )]
 pub(crate) struct DrainArgs {
     /// Name of the node.
@@ -40,9 +45,17 @@ pub(super) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<E
     loop {
         let pods = pods_on(&args.node, context).await?;
         let (staying, moving): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| is_bound(pod, &bound));
+        let needs_place = moving.iter().any(|pod| is_here(pod) && pod.service.is_some());
+        let nodes = if needs_place { context.client.nodes().await? } else { Vec::new() };
+        let (moving, stuck): (Vec<_>, Vec<_>) = moving
+            .into_iter()
+            .partition(|pod| !is_here(pod) || pod.service.is_none() || has_place(pod, &nodes));
         let round = next_round(&moving, &BTreeSet::new());
         if round.is_empty() {
             note_bound(&staying, &args.node);
+            if note_stuck(&stuck, &args.node, &nodes) {
+                return Ok(Exit::Unschedulable);
+            }
             return finish(&moving, &node, context);
         }
         let replaced = replace(&round, context).await?;
@@ -99,6 +112,54 @@ fn note_bound(pods: &[PodView], node: &str) {
     }
 }
 
+/// Returns whether another node has room for a pod, as far as it can be seen from here. It is stopped only
+/// then: one that fits nowhere would be down.
+fn has_place(pod: &PodView, nodes: &[NodeView]) -> bool {
+    nodes.iter().any(|node| why_not(pod, node).is_none())
+}
+
+/// Returns why a node does not take a pod, in a word or two.
+fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
+    let lacks = |resource: Resource| {
+        let needed = match resource {
+            Resource::Cpu => pod.cpu_millis,
+            Resource::Memory => pod.memory_bytes,
+            Resource::Pids => pod.pids,
+            Resource::Disk => pod.disk_bytes,
+        };
+        needed > 0 && needed > node.capacity.left(resource, &node.used)
+    };
+    if node.cordoned {
+        Some("cordoned")
+    } else if node.state == NodeState::Dead || !node.ready {
+        Some("not ready")
+    } else if node.disk_problem.is_some() {
+        Some("disk full")
+    } else if node.used.pods >= node.capacity.pods || Resource::ALL.into_iter().any(lacks) {
+        Some("no room")
+    } else {
+        None
+    }
+}
+
+/// Says which pods stay because no other node takes them. Returns whether there are any.
+fn note_stuck(pods: &[PodView], node: &str, nodes: &[NodeView]) -> bool {
+    for pod in pods {
+        let others = nodes.iter().filter(|other| other.name.as_str() != node);
+        let reasons = others.filter_map(|other| Some(format!("{} {}", other.name, why_not(pod, other)?)));
+        let reasons = reasons.take(MAX_REASONS).collect::<Vec<_>>().join(", ");
+        let reasons = if reasons.is_empty() { "there is no other node".to_owned() } else { reasons };
+        stderr::note(&format!(
+            "{}-{} stays on {node}, for no other node takes it ({reasons}): uncordon or add a node, then drain again; \
+             `kubeleet pod stop {}` stops it nevertheless",
+            pod.name,
+            pod.replica,
+            pod.uuid.short()
+        ));
+    }
+    !pods.is_empty()
+}
+
 async fn pods_on(node: &str, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
     let filter = PodFilter { node: Some(node.to_owned()), ..PodFilter::default() };
     Ok(context.client.pods(&filter).await?)
@@ -135,6 +196,8 @@ async fn replace(
         let goal = Goal::PodGone { id: pod.uuid.clone(), name: pods::indexed_name(pod) };
         goals.push((service.clone(), goal));
         match context.client.service(service.as_str()).await {
+            // Its indices go on elsewhere: to wait for its end is to wait for its work.
+            Ok(view) if view.kind == Kind::Job => {}
             Ok(view) => {
                 let goal = Goal::Ready { service: service.to_string(), generation: view.generation };
                 goals.push((service.clone(), goal));
@@ -190,6 +253,38 @@ mod tests {
         for other in [pod(Some("db"), 0), pod(Some("web"), 1), pod(None, 1)] {
             assert!(!is_bound(&other, &bound));
         }
+    }
+
+    #[test]
+    fn a_pod_is_stopped_only_if_another_node_has_room_for_it() {
+        let node = |change: fn(&mut NodeView)| {
+            let mut node = fixtures::node("b");
+            (node.ready, node.cordoned) = (true, false);
+            (node.capacity.pods, node.capacity.memory_bytes) = (10, 100);
+            (node.used.pods, node.used.memory_bytes) = (9, 36);
+            change(&mut node);
+            node
+        };
+        let pod = |memory_bytes| PodView {
+            memory_bytes,
+            cpu_millis: 0,
+            pids: 0,
+            disk_bytes: 0,
+            ..fixtures::pod("a", Phase::Running)
+        };
+        for (node, memory, expected) in [
+            (node(|_| {}), 64, None),
+            (node(|_| {}), 65, Some("no room")),
+            (node(|node| node.used.pods = 10), 0, Some("no room")),
+            (node(|node| node.cordoned = true), 0, Some("cordoned")),
+            (node(|node| node.ready = false), 0, Some("not ready")),
+            (node(|node| node.disk_problem = Some("x".to_owned())), 0, Some("disk full")),
+        ] {
+            let pod = pod(memory);
+            assert_eq!(why_not(&pod, &node), expected);
+            assert_eq!(has_place(&pod, std::slice::from_ref(&node)), expected.is_none());
+        }
+        assert!(!has_place(&pod(0), &[]));
     }
 
     #[test]

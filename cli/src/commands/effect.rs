@@ -8,12 +8,19 @@ use serde_json::{Map, Value};
 use crate::output::humanize;
 
 /// Returns how many pods are replaced, and the fields because of which: `3 pods are replaced: image, user`.
-/// One that only the former service has is `ingress (removed)`.
-pub(super) fn of_change(before: &ServiceInput, after: &ServiceInput) -> String {
+/// One that only the former service has is `ingress (removed)`. A number of replicas has both values, and
+/// `scaled` is added to it, which says when it was set by hand.
+pub(super) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Option<&str>) -> String {
     let kept = fields(after);
     let changed = changed_fields(before, after).into_iter();
-    let changed =
-        changed.map(|name| if kept.contains_key(&name) { name } else { format!("{name} (removed)") });
+    let changed = changed.map(|name| match name.as_str() {
+        "replicas" => {
+            let by_hand = scaled.map(|ago| format!(" (scaled by hand {ago} ago)")).unwrap_or_default();
+            format!("replicas {} → {}{by_hand}", before.replicas, after.replicas)
+        }
+        _ if kept.contains_key(&name) => name,
+        _ => format!("{name} (removed)"),
+    });
     let changed = changed.collect::<Vec<_>>().join(", ");
     match before.pod != after.pod {
         true => {
@@ -55,9 +62,9 @@ mod tests {
             (
                 "image: a\nreplicas: 1\nlabels: {x: y}",
                 "image: a\nuser: app\nreplicas: 3",
-                "1 pod is replaced: labels (removed), replicas, user",
+                "1 pod is replaced: labels (removed), replicas 1 → 3, user",
             ),
-            ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas"),
+            ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas 3 → 5"),
             ("image: a", "image: a\nupdate: {order: start-first}", "no pod is replaced: update"),
             (
                 "image: a\ningress: [{host: web.example, port: 80}]",
@@ -65,7 +72,10 @@ mod tests {
                 "1 pod is replaced: ingress (removed), user",
             ),
         ] {
-            assert_eq!(of_change(&read(before), &read(after)), expected);
+            assert_eq!(of_change(&read(before), &read(after), None), expected);
         }
+        let (six, four) = (read("image: a\nreplicas: 6"), read("image: a\nreplicas: 4"));
+        let expected = "no pod is replaced: replicas 6 → 4 (scaled by hand 3h ago)";
+        assert_eq!(of_change(&six, &four, Some("3h")), expected);
     }
 }

@@ -286,10 +286,16 @@ async fn delete_all(
         ObjectType::App => app::run(AppCommand::remove(names, wait), context).await,
         ObjectType::Pod => pod::run(PodCommand::stop(names, SelectorArgs::default(), wait), context).await,
         ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
-        ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Rm { names }, context).await,
-        ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Rm { names }, context).await,
+        ObjectType::Secret => {
+            value::run(ValueKind::Secret, ValueCommand::Rm { names, force: false }, context).await
+        }
+        ObjectType::Config => {
+            value::run(ValueKind::Config, ValueCommand::Rm { names, force: false }, context).await
+        }
         ObjectType::Volume => volume::run(VolumeCommand::Rm { names }, context).await,
-        ObjectType::Registry => registry::run(RegistryCommand::Logout { hosts: names }, context).await,
+        ObjectType::Registry => {
+            registry::run(RegistryCommand::Logout { hosts: names, force: false }, context).await
+        }
         ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
         ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
         ObjectType::Route => Err(CommandError::Usage(

@@ -55,6 +55,9 @@ pub(crate) enum RegistryCommand {
         /// The registries, as in the names of their images.
         #[arg(value_name = "REGISTRY", required = true, value_parser = object::registry)]
         hosts: Vec<String>,
+        /// Delete also what services pull their images with.
+        #[arg(short, long)]
+        force: bool,
     },
 }
 
@@ -90,7 +93,7 @@ pub(super) async fn run(command: RegistryCommand, context: &mut Context<'_>) -> 
         RegistryCommand::Ls(args) => list(&args, context).await,
         RegistryCommand::Login(args) => login(args, context).await,
         RegistryCommand::Describe { host } => describe(&host, context).await,
-        RegistryCommand::Logout { hosts } => logout(&hosts, context).await,
+        RegistryCommand::Logout { hosts, force } => logout(&hosts, force, context).await,
     }
 }
 
@@ -127,11 +130,11 @@ async fn describe(host: &str, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-async fn logout(hosts: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn logout(hosts: &[String], force: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     for host in hosts {
         let host = normalized(host)?;
-        let result = context.client.delete_registry(&host).await.map_err(CommandError::from);
+        let result = context.client.delete_registry(&host, force).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
             let text = format!("login for {host} removed");
             context.output.print_named_result(&format!("registry/{host}"), &text, "removed")?;

@@ -15,6 +15,7 @@ use crate::client::ClientError;
 use crate::exit::Exit;
 use crate::output::line_diff::line_diff;
 use crate::output::{generations, humanize};
+use crate::stderr;
 
 /// Subcommands of `rollout`.
 #[derive(Debug, Subcommand)]
@@ -29,7 +30,8 @@ pub(crate) enum RolloutCommand {
         #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
-    /// Replace no further pod of a service, until it is resumed or changed again.
+    /// Replace no further pod of a service, until it is resumed or undone: if nothing is replaced now, the
+    /// next change waits.
     Pause {
         /// Name of the service.
         #[arg(value_name = "SERVICE", value_parser = object::service)]
@@ -64,12 +66,12 @@ pub(crate) struct HistoryArgs {
 /// Arguments of `rollout undo`.
 #[derive(Debug, Args)]
 #[command(after_help = "Only the pods change: replicas, labels, dependencies and ingress stay as they are. \
-                        Typed twice, it undoes itself.")]
+                        Typed twice, it undoes itself; it never goes back to a generation that was bad.")]
 pub(crate) struct UndoArgs {
     /// Name of the service.
     #[arg(value_name = "SERVICE", value_parser = object::service)]
     service: String,
-    /// The generation to go back to, as `rollout history` names it; by default the latest former one.
+    /// The generation to go back to, as `rollout history` names it; by default the last one that was good.
     #[arg(long, visible_alias = "to-revision", value_name = "GENERATION")]
     to: Option<u64>,
     /// Only show what would change.
@@ -111,7 +113,10 @@ pub(super) async fn run(
         }
         RolloutCommand::Pause { service } => {
             let after = context.client.mark_rollout(&service, "pause").await?;
-            context.output.print_result(&after, "paused")?;
+            let is_replacing = after.status.updated < after.status.desired;
+            let what =
+                if is_replacing { "paused" } else { "paused: its next change waits for `rollout resume`" };
+            context.output.print_result(&after, what)?;
             Ok(Exit::Ok)
         }
         RolloutCommand::Resume { service } => {
@@ -151,9 +156,13 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
     let mut former = views.iter().filter(|view| view.until.is_some());
     let view = match to {
         Some(to) => former.find(|view| view.generation == to),
-        None => former.next(),
+        // The version before does not say, and goes back to the latest.
+        None => former.find(|view| view.undo_target.unwrap_or(true)),
     };
     let Some(view) = view else { return Err(nothing_to_undo(&service, &views, to)) };
+    if to.is_none() {
+        print_skipped(&views, view.generation);
+    }
     if dry_run {
         context.output.print_bytes(difference(&service, view)?.as_bytes())?;
         return Ok(Exit::Ok);
@@ -170,11 +179,32 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(context.waiter().wait_for(goal).await)
 }
 
+/// Says which later generations an undo passes over because they were bad.
+fn print_skipped(views: &[GenerationView], target: u64) {
+    for view in views.iter().filter(|view| view.until.is_some() && view.generation > target) {
+        if !view.message.is_empty() {
+            stderr::note(&format!("generation {} was bad: {}", view.generation, view.message));
+        }
+    }
+}
+
 fn nothing_to_undo(service: &ServiceView, views: &[GenerationView], to: Option<u64>) -> CommandError {
     let name = &service.name;
     match to {
         Some(to) if to == service.generation => {
             CommandError::Other(format!("generation {to} of service {name} is the current one"))
+        }
+        None if views.len() > 1 => {
+            let bad = views.iter().find(|view| view.until.is_some() && !view.message.is_empty());
+            let why = bad.map_or_else(
+                || "none of them differs from the current one".to_owned(),
+                |view| format!("generation {} was bad: {}", view.generation, view.message),
+            );
+            CommandError::Other(format!(
+                "generation {} of service {name} is the last one that is known to be good; nothing was changed; {why}; \
+                 `kubeleet rollout undo {name} --to N` goes to another one of `kubeleet rollout history {name}`",
+                service.generation
+            ))
         }
         Some(to) if views.len() > 1 => CommandError::NotFound(format!(
             "service {name} has no former generation {to}; `kubeleet rollout history {name}` lists them"

@@ -5,8 +5,18 @@ use common::document::{self, DocumentNode, Mistake};
 use common::spec::ServiceInput;
 
 /// What only the API sets. `get -o yaml` prints it, and files may contain it.
-const SERVER_FIELDS: [&str; 7] =
-    ["state", "generation", "revision", "created_at", "updated_at", "status", "durability"];
+const SERVER_FIELDS: [&str; 10] = [
+    "state",
+    "generation",
+    "revision",
+    "created_at",
+    "updated_at",
+    "scaled_at",
+    "held",
+    "rollout",
+    "status",
+    "durability",
+];
 /// The field of a list, as `get -o yaml` prints one.
 const LIST_FIELD: &str = "items";
 

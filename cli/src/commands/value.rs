@@ -73,6 +73,9 @@ pub(crate) enum ValueCommand {
         /// Their names.
         #[arg(value_name = "NAME", required = true, value_parser = object::value)]
         names: Vec<String>,
+        /// Delete also what services use: their next pods wait for it.
+        #[arg(short, long)]
+        force: bool,
     },
 }
 
@@ -139,7 +142,7 @@ pub(super) async fn run(
         ValueCommand::Create(args) => create(kind, args, context).await,
         ValueCommand::Rotate(args) => rotate(kind, args, context).await,
         ValueCommand::Describe { name } => describe(kind, &name, context).await,
-        ValueCommand::Rm { names } => remove(kind, &names, context).await,
+        ValueCommand::Rm { names, force } => remove(kind, &names, force, context).await,
     }
 }
 
@@ -194,10 +197,15 @@ async fn describe(kind: ValueKind, name: &str, context: &mut Context<'_>) -> Res
     Ok(Exit::Ok)
 }
 
-async fn remove(kind: ValueKind, names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn remove(
+    kind: ValueKind,
+    names: &[String],
+    force: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     for name in names {
-        let result = context.client.delete_value(kind, name).await.map_err(CommandError::from);
+        let result = context.client.delete_value(kind, name, force).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
             let text = format!("{kind} {name} removed");
             context.output.print_named_result(&format!("{kind}/{name}"), &text, "removed")?;
@@ -221,7 +229,7 @@ fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
         return Ok(literal);
     }
     let path = args.file.or(args.from_file).filter(|path| path.as_os_str() != "-");
-    // One byte more than is allowed: the API says what is too much, and an endless file ends.
+    // One byte more than is allowed: an endless file ends.
     let limit = MAX_VALUE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     let (read, from) = match &path {
@@ -232,6 +240,11 @@ fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
         None => (std::io::stdin().take(limit).read_to_end(&mut bytes), "standard input".to_owned()),
     };
     match read {
+        Ok(_) if bytes.len() > MAX_VALUE_BYTES => Err(CommandError::Usage(format!(
+            "{from} has more than {MAX_VALUE_BYTES} bytes ({} KiB), the most that a secret or config may have: give pods \
+             large files as a volume or in their image",
+            MAX_VALUE_BYTES / 1024
+        ))),
         Ok(_) => Ok(ValueBytes::new(bytes)),
         Err(error) => Err(CommandError::Other(format!("cannot read {from}: {error}"))),
     }

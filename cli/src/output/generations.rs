@@ -1,6 +1,6 @@
 //! Generations of a service as table rows.
 
-use common::api::GenerationView;
+use common::api::{GenerationOutcomeView, GenerationView};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -23,15 +23,21 @@ pub(crate) fn row(view: GenerationView, changed: Vec<String>) -> GenerationRow {
 
 impl TableRow for GenerationRow {
     fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["GENERATION", "WANTED", "IMAGE", "CHANGED"]
+        vec!["GENERATION", "WANTED", "OUTCOME", "IMAGE", "CHANGED"]
     }
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
-        let GenerationView { generation, until, containers, .. } = &self.view;
+        let GenerationView { generation, until, containers, outcome, .. } = &self.view;
         let wanted =
             until.as_ref().map_or("now".to_owned(), |at| format!("until {} ago", humanize::age(at, now)));
         let image = containers.first().map(|container| container.image.clone()).unwrap_or_default();
-        vec![generation.to_string(), wanted, image, self.changed.join(", ")]
+        let outcome = match outcome {
+            Some(GenerationOutcomeView::Good) => "good",
+            Some(GenerationOutcomeView::Failed) => "failed",
+            Some(GenerationOutcomeView::RolledBack) => "rolled back",
+            None => "",
+        };
+        vec![generation.to_string(), wanted, outcome.to_owned(), image, self.changed.join(", ")]
     }
 
     fn name(&self) -> String {

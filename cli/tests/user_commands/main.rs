@@ -329,14 +329,15 @@ fn an_update_that_fails_rolls_back_by_itself_and_says_why() {
     assert_eq!(run("rollout status web --timeout 60s").0, 0, "it is as before");
     let (_, after, _) = run("ps -q");
     let kept = after.lines().filter(|pod| before.contains(pod)).count();
-    assert_eq!(kept, 3, "only one was touched\n{}", run("events").1);
+    assert_eq!(kept, 4, "none was touched\n{}", run("events").1);
     let (_, out, _) = run("describe svc/web");
     assert!(out.contains("generation 2 was rolled back: web-3"), "{out}");
     let (_, out, _) = run("events");
     assert!(out.contains("ServiceRolledBack") && out.contains("RolloutCompleted"), "{out}");
 
     let (exit, out, err) = run("rollout pause web");
-    assert_eq!((exit, out.as_str()), (0, "service/web paused\n"), "{err}");
+    let paused = "service/web paused: its next change waits for `rollout resume`\n";
+    assert_eq!((exit, out.as_str()), (0, paused), "{err}");
     let (exit, _, err) = run("rollout status web");
     assert!(exit != 0 && err.contains("paused by hand"), "{err}");
     assert_eq!(run("rollout resume web").1, "service/web resumed\n");

@@ -33,8 +33,8 @@ pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use registries::{RegistryInput, RegistryView};
 pub use routes::{CertificateView, RouteView};
 pub use services::{
-    DurabilityState, DurabilityView, GenerationView, RolloutState, RolloutView, ScaleInput, ServiceStatus,
-    ServiceView,
+    DurabilityState, DurabilityView, GenerationOutcomeView, GenerationView, RolloutState, RolloutView,
+    ScaleInput, ServiceStatus, ServiceView,
 };
 pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, RedundancyView, StatusView};
 pub use values::{ValueComparison, ValueInput, ValueView};

@@ -67,6 +67,10 @@ pub struct ServiceView {
     /// What has become of its latest change, if it is paused or was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutView>,
+    /// Why no further pod is replaced for now, although nothing is paused: new pods are bad, their image
+    /// cannot be pulled, or what they depend on is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
     /// What a worker does with the service's pods while it cannot reach Redis.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when a pod is stopped.
@@ -80,6 +84,9 @@ pub struct ServiceView {
     pub created_at: String,
     /// When the service was last changed.
     pub updated_at: String,
+    /// When its number of pods was set by a scale, if no `PUT` or `PATCH` has changed it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled_at: Option<String>,
     /// Current state of the service's pods.
     pub status: ServiceStatus,
     /// Whether Redis' replicas have confirmed the write. Only in responses to writes.
@@ -111,6 +118,7 @@ impl ServiceView {
             cron,
             job_status: None,
             cron_status: None,
+            held: service.rollout.held.clone(),
             rollout: RolloutView::of(service.generation, service.rollout),
             on_disconnect,
             stop_grace_period,
@@ -118,6 +126,7 @@ impl ServiceView {
             containers,
             created_at: rfc3339(service.created_at),
             updated_at: rfc3339(service.updated_at),
+            scaled_at: service.scaled_at.map(rfc3339),
             status,
             durability: None,
         }
@@ -290,6 +299,18 @@ pub enum RolloutState {
     AtCanary,
 }
 
+/// What became of a generation, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationOutcomeView {
+    /// All its pods were good at the same time.
+    Good,
+    /// New pods were bad.
+    Failed,
+    /// It failed, and was taken back.
+    RolledBack,
+}
+
 /// A generation of a service: what its pods are, or were.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GenerationView {
@@ -298,6 +319,15 @@ pub struct GenerationView {
     /// Until when it was wanted. The current generation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
+    /// What became of it, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<GenerationOutcomeView>,
+    /// Why it failed; empty if it did not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Whether an undo that names no generation goes back to it. Absent in responses of the version before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo_target: Option<bool>,
     /// What a worker does with its pods while it cannot reach Redis.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when one of its pods is stopped.

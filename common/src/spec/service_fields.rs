@@ -44,9 +44,9 @@ pub struct ServiceFields {
     pub aliases: Aliases,
     /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or
     /// `start-first`, `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`,
-    /// `max_failure_ratio`, `on_failure`, which is `pause`, `rollback` or `continue`, and `rollback`, which
-    /// says what differs while the service goes back. Without it a quarter of them at a time, and what does
-    /// not become ready holds up the others.
+    /// `deadline`, `max_failure_ratio`, `on_failure`, which is `pause`, `rollback` or `continue`, and
+    /// `rollback`, which says what differs while the service goes back. Without it a quarter of them at a
+    /// time, and what does not become ready holds up the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,

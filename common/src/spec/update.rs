@@ -10,14 +10,19 @@ use super::{OnDisconnect, PodSpec, Seconds, Violation};
 /// The `monitor` of a policy that sets none, as in Compose.
 const DEFAULT_MONITOR: Duration = Duration::from_secs(5);
 
+/// The `deadline` of a policy that sets none.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
+
 /// How the pods of a service are replaced when its specification changes. A new pod is good when it was ready
 /// for the time `monitor`. It is bad if it ended, was restarted or became unhealthy before, if its image
-/// cannot be pulled, or if it is not ready within ten minutes.
+/// cannot be pulled, or if it is not ready within the time `deadline`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
-    /// Whether a pod is stopped before its successor starts, or when its successor is good.
-    #[serde(default, skip_serializing_if = "UpdateOrder::is_default")]
-    pub order: UpdateOrder,
+    /// Whether a pod is stopped before its successor starts, or when its successor is good. By default the
+    /// latter, unless the pods have volumes, host ports or `on_disconnect: stop`, or the limits below say
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<UpdateOrder>,
     /// How many pods are replaced at the same time, new ones that are not good yet among them; 0 means all.
     /// By default a quarter of the pods, and at least one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,6 +52,11 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "30s")]
     pub monitor: Option<Seconds>,
+    /// Time within which a new pod must be ready, waiting for a node, for its image and for what it depends
+    /// on among it; by default 10 minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2m")]
+    pub deadline: Option<Seconds>,
     /// The part of the pods that may be bad before the update has failed, from 0 to 1; by default 0: the
     /// first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,19 +100,24 @@ pub struct RollbackPolicy {
 }
 
 /// Whether a pod is stopped before its successor starts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UpdateOrder {
     /// A pod is stopped, then its successor starts in its place.
-    #[default]
     StopFirst,
     /// The successor starts beside the pod, which is stopped when the successor is good.
     StartFirst,
 }
 
 impl UpdateOrder {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
+    /// Returns the order for pods whose service says none: their successors start first where two pods of a
+    /// replica can run beside each other.
+    pub fn of_pods(pod: &PodSpec) -> Self {
+        let is_alone = pod.on_disconnect == OnDisconnect::Stop
+            || !pod.persistent_volumes().is_empty()
+            || !pod.shared_volumes().is_empty()
+            || !pod.host_ports().is_empty();
+        if is_alone { Self::StopFirst } else { Self::StartFirst }
     }
 }
 
@@ -120,6 +135,21 @@ pub enum OnFailure {
 }
 
 impl UpdatePolicy {
+    /// Returns how pods are replaced whose service has no policy. A pod with a check is good as soon as it is
+    /// ready: of one without, only time shows that it does not crash.
+    pub fn without_policy(pod: &PodSpec) -> Self {
+        let has_check = pod.containers.iter().any(|one| one.readiness.is_some() || one.healthcheck.is_some());
+        Self { monitor: has_check.then(|| Seconds::new(0)), ..Self::default() }.resolved(pod)
+    }
+
+    /// Returns the policy with the order that it means for these pods. One whose limits let replicas be out
+    /// of service, or allow no pod beyond them, means `stop-first`.
+    pub fn resolved(&self, pod: &PodSpec) -> Self {
+        let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
+        let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
+        Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
+    }
+
     /// Returns the policy for going back to a former specification.
     pub fn going_back(&self) -> Cow<'_, Self> {
         let Some(RollbackPolicy { order, parallelism, max_surge, max_unavailable, delay, monitor }) =
@@ -128,7 +158,7 @@ impl UpdatePolicy {
             return Cow::Borrowed(self);
         };
         Cow::Owned(Self {
-            order: order.unwrap_or(self.order),
+            order: order.or(self.order),
             parallelism: parallelism.or(self.parallelism),
             max_surge: max_surge.or(self.max_surge),
             max_unavailable: max_unavailable.or(self.max_unavailable),
@@ -144,21 +174,32 @@ impl UpdatePolicy {
         self.monitor.map_or(DEFAULT_MONITOR, Seconds::duration)
     }
 
+    /// Returns within what time a new pod must be ready.
+    pub fn deadline(&self) -> Duration {
+        self.deadline.map_or(DEFAULT_DEADLINE, Seconds::duration)
+    }
+
     /// Returns for how long a new pod must have been ready before the next one is replaced.
     pub fn pace(&self) -> Duration {
         self.monitor().max(self.delay.map_or(Duration::ZERO, Seconds::duration))
     }
 
-    /// Returns how many of a service's replicas may be out of service.
+    /// Returns how many of a service's replicas may be out of service. The policy must be
+    /// [resolved](Self::resolved).
     pub fn max_unavailable(&self, pods: usize) -> usize {
-        let by_order = || if self.order == UpdateOrder::StopFirst { self.parallelism(pods) } else { 0 };
+        let by_order = || if self.starts_first() { 0 } else { self.parallelism(pods) };
         self.max_unavailable.map_or_else(by_order, |limit| limit as usize)
     }
 
-    /// Returns how many pods a service may have beyond its replicas.
+    /// Returns how many pods a service may have beyond its replicas. The policy must be
+    /// [resolved](Self::resolved).
     pub fn max_surge(&self, pods: usize) -> usize {
-        let by_order = || if self.order == UpdateOrder::StartFirst { self.parallelism(pods) } else { 0 };
+        let by_order = || if self.starts_first() { self.parallelism(pods) } else { 0 };
         self.max_surge.map_or_else(by_order, |limit| limit as usize)
+    }
+
+    fn starts_first(&self) -> bool {
+        self.order == Some(UpdateOrder::StartFirst)
     }
 
     fn parallelism(&self, pods: usize) -> usize {
@@ -188,13 +229,19 @@ impl UpdatePolicy {
                 "canary",
                 "is at least 1; leave it out to replace all pods at once",
             ),
+            wrong(
+                self.deadline.is_some_and(|deadline| deadline.duration() <= self.monitor()),
+                "deadline",
+                "must be longer than `monitor`, which is 5s by default",
+            ),
         ]
         .into_iter()
         .flatten()
         .collect();
-        found.extend(self.limit_violations("/update", pod));
-        if self.rollback.is_some() {
-            found.extend(self.going_back().limit_violations("/update/rollback", pod));
+        let resolved = self.resolved(pod);
+        found.extend(resolved.limit_violations("/update", pod));
+        if resolved.rollback.is_some() {
+            found.extend(resolved.going_back().limit_violations("/update/rollback", pod));
         }
         found
     }
@@ -233,17 +280,21 @@ mod tests {
         let default = policy("{}");
         assert_eq!((default.monitor(), default.on_failure), (Duration::from_secs(5), OnFailure::Pause));
         for (json, unavailable, surge, pods) in [
-            ("{}", 2, 0, 8),
-            ("{}", 1, 0, 1),
-            (r#"{"parallelism":0}"#, 8, 0, 8),
-            (r#"{"parallelism":3}"#, 3, 0, 8),
+            ("{}", 0, 2, 8),
+            ("{}", 0, 1, 1),
+            (r#"{"order":"stop-first"}"#, 2, 0, 8),
+            (r#"{"parallelism":0}"#, 0, 8, 8),
+            (r#"{"parallelism":3}"#, 0, 3, 8),
+            (r#"{"max_unavailable":3}"#, 3, 0, 8),
+            (r#"{"max_surge":0}"#, 2, 0, 8),
+            (r#"{"max_surge":1}"#, 0, 1, 8),
             (r#"{"order":"stop-first","max_surge":1}"#, 2, 1, 8),
             (r#"{"order":"start-first"}"#, 0, 2, 8),
             (r#"{"order":"start-first","parallelism":0}"#, 0, 8, 8),
             (r#"{"order":"start-first","parallelism":3,"max_unavailable":1}"#, 1, 3, 8),
             (r#"{"max_surge":2,"max_unavailable":0}"#, 0, 2, 8),
         ] {
-            let policy = policy(json);
+            let policy = policy(json).resolved(&PodSpec::default());
             assert_eq!(
                 (policy.max_unavailable(pods), policy.max_surge(pods)),
                 (unavailable, surge),
@@ -257,8 +308,9 @@ mod tests {
             failed.map(|(policy, bad, pods)| policy.has_failed(bad, pods)),
             [false, true, false, true, false]
         );
-        let both =
-            policy(r#"{"parallelism":1,"delay":"1m","canary":1,"rollback":{"parallelism":0,"delay":"0s"}}"#);
+        let both = policy(
+            r#"{"order":"stop-first","parallelism":1,"delay":"1m","canary":1,"rollback":{"parallelism":0,"delay":"0s"}}"#,
+        );
         let back = both.going_back();
         assert_eq!((both.max_unavailable(8), both.pace().as_secs()), (1, 60));
         assert_eq!(
@@ -269,6 +321,30 @@ mod tests {
         assert_eq!(*default.going_back(), default);
         let slow = policy(r#"{"delay":"1m","monitor":"10s"}"#);
         assert_eq!((slow.pace().as_secs(), slow.monitor().as_secs()), (60, 10));
+    }
+
+    #[test]
+    fn successors_start_first_where_two_pods_of_a_replica_can_run() {
+        let order = |json: &str| {
+            let value = serde_json::from_str(json).expect("JSON");
+            let input = crate::spec::ServiceInput::from_value(&value).expect("a service");
+            let desired = input.normalize().expect("a valid service");
+            UpdatePolicy::without_policy(&desired.pod)
+        };
+        for (fields, starts_first) in [
+            ("", true),
+            (r#","ports":["80"]"#, true),
+            (r#","ports":["8080:80"]"#, false),
+            (r#","volumes":["data:/data"]"#, false),
+            (r#","volumes":["/cache"]"#, true),
+            (r#","on_disconnect":"stop""#, false),
+        ] {
+            let policy = order(&format!(r#"{{"name":"web","image":"nginx"{fields}}}"#));
+            assert_eq!(policy.starts_first(), starts_first, "{fields}");
+            assert_eq!(policy.monitor(), DEFAULT_MONITOR, "{fields}");
+        }
+        let checked = order(r#"{"name":"web","image":"nginx","readiness":{"http":{"port":80}}}"#);
+        assert_eq!(checked.monitor(), Duration::ZERO, "its check shows that it is good");
     }
 
     #[test]
@@ -283,11 +359,14 @@ mod tests {
             (r#"{"order":"start-first"}"#, &keep, &[]),
             (r#"{"order":"start-first"}"#, &stop, &["/update"]),
             (r#"{"max_surge":1}"#, &stop, &["/update"]),
-            (r#"{"max_unavailable":0}"#, &keep, &["/update"]),
+            (r#"{"max_unavailable":0}"#, &keep, &[]),
+            (r#"{"max_unavailable":0}"#, &stop, &["/update"]),
+            (r#"{"deadline":"5s"}"#, &keep, &["/update/deadline"]),
+            (r#"{"deadline":"6s"}"#, &keep, &[]),
             (r#"{"order":"start-first","max_surge":0}"#, &keep, &["/update"]),
             (r#"{"rollback":{"order":"start-first","parallelism":0}}"#, &keep, &[]),
             (r#"{"rollback":{"order":"start-first"}}"#, &stop, &["/update/rollback"]),
-            (r#"{"rollback":{"max_unavailable":0}}"#, &keep, &["/update/rollback"]),
+            (r#"{"rollback":{"max_unavailable":0}}"#, &stop, &["/update/rollback"]),
         ] {
             let found: Vec<String> = policy(json).violations(pod).into_iter().map(|v| v.pointer).collect();
             assert_eq!(found, pointers, "{json}");

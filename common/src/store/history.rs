@@ -1,9 +1,10 @@
 //! What services were before: the specifications of their former generations, so that a change can be undone.
 //!
-//! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint>" and, on the lines
-//! below, the specification. `service_put` writes it. The current generation is in the service itself, so a
-//! service that was never changed has no such key. It only informs: a failover may lose the latest entry, and
-//! nothing else depends on it.
+//! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint> <outcome>" and, on the
+//! lines below, the specification. The outcome is `good`, `failed <why>`, `rolled_back <why>`, or nothing.
+//! `service_put` writes it. The current generation is in the service itself, so a service that was never
+//! changed has no such key. It only informs: a failover may lose the latest entry, and nothing else depends
+//! on it.
 
 use redis::cmd;
 
@@ -15,6 +16,39 @@ use crate::RedisMillis;
 use crate::ids::ServiceName;
 use crate::spec::PodSpec;
 
+/// What had become of a generation when it was replaced by the next one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum GenerationOutcome {
+    /// Neither was it good nor had it failed, or a version before has noted it.
+    #[default]
+    Unknown,
+    /// All its pods were good at the same time.
+    Good,
+    /// New pods were bad, for this reason.
+    Failed(String),
+    /// It had failed for this reason, and the next one took it back.
+    RolledBack(String),
+}
+
+impl GenerationOutcome {
+    fn read(text: &str) -> Self {
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("good", _) => Self::Good,
+            ("failed", why) => Self::Failed(why.to_owned()),
+            ("rolled_back", why) => Self::RolledBack(why.to_owned()),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns why it is known to be bad.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Failed(why) | Self::RolledBack(why) => Some(why),
+            Self::Unknown | Self::Good => None,
+        }
+    }
+}
+
 /// A former generation of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerGeneration {
@@ -24,6 +58,8 @@ pub struct FormerGeneration {
     pub until: RedisMillis,
     /// The fingerprint of its specification; empty if a version without fingerprints stored it.
     pub fingerprint: String,
+    /// What had become of it.
+    pub outcome: GenerationOutcome,
     /// Specification of its pods.
     pub pod: PodSpec,
 }
@@ -34,10 +70,11 @@ impl FormerGeneration {
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
         let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;
-        let mut words = head.split(' ');
+        let mut words = head.splitn(3, ' ');
         let until = words.next()?.parse().ok()?;
         let fingerprint = words.next().unwrap_or_default().to_owned();
-        Some(Self { generation, until, fingerprint, pod: SpecFile::read(text.as_bytes()).ok()? })
+        let outcome = GenerationOutcome::read(words.next().unwrap_or_default());
+        Some(Self { generation, until, fingerprint, outcome, pod: SpecFile::read(text.as_bytes()).ok()? })
     }
 }
 
@@ -69,6 +106,10 @@ mod tests {
         assert_eq!((entry.generation, entry.until, entry.pod.image()), (3, 1_700_000_000_000, "nginx:1"));
         let later = read("3", &format!("1 ab12 by=alice\n{text}")).unwrap();
         assert_eq!(later.until, 1, "a later version may add words");
+        let bad = read("3", &format!("1 ab12 failed exit code 3\n{text}")).unwrap();
+        assert_eq!(bad.outcome.failure(), Some("exit code 3"));
+        let good = read("3", &format!("1  good\n{text}")).unwrap();
+        assert_eq!((good.fingerprint.as_str(), good.outcome), ("", GenerationOutcome::Good));
         for (field, value) in [
             ("x", format!("1 ab\n{text}")),
             ("-1", format!("1 ab\n{text}")),

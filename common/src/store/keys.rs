@@ -55,6 +55,7 @@ keys! {
     node(NodeName) = "node:";
     stop(NodeName) = "stop:";
     log_requests(NodeName) = "lr:";
+    prepared(SpecId) = "prepared:";
     channel_requests(NodeName) = "xr:";
     channel_record(str) = "xs:";
     channel_input(str) = "xi:";
@@ -137,7 +138,8 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" | "scheduler" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
-            "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries" => "hash",
+            "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries"
+            | "prepared" => "hash",
             "runs" => "zset",
             "log" | "xi" | "xo" => "stream",
             _ => return None,

@@ -8,6 +8,7 @@ use redis::{Value, cmd};
 use serde::{Deserialize, Serialize};
 
 use super::keys::channel;
+use super::prepared::PrepareRequest;
 use super::reply::{corrupt, list, read};
 use super::{Store, StoreError, keys};
 use crate::ids::{ContainerName, NodeName, PodId, ServiceName};
@@ -96,6 +97,8 @@ pub enum AnyLogRequest {
     Output(LogRequest),
     /// What could go from the disk.
     Garbage(GarbageRequest),
+    /// The images of a specification are to be there. A worker of a version before does not read it.
+    Prepare(PrepareRequest),
     /// The lines of several. A worker of a version before does not read it, and does not answer.
     Lines(LinesRequest),
 }

@@ -191,6 +191,7 @@ impl Session {
         pod: PodRef<'_>,
         payload: &[u8],
         taken: &HostPorts,
+        reason: &str,
         message: &str,
     ) -> SessionResult<WriteOutcome> {
         let give_back = give_back::Head {
@@ -204,6 +205,7 @@ impl Session {
             assignment: pod.assignment,
             payload,
             ports: taken.as_str(),
+            reason,
             message,
         };
         self.write("giving a pod back", &give_back.call()).await

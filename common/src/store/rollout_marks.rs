@@ -8,11 +8,18 @@ use super::scripts::rollout_mark;
 use super::{Store, StoreError, keys};
 use crate::service::{RolloutMarks, Service};
 
+/// Why nothing is replaced while a person has paused it.
+const PAUSED_BY_HAND: &str = "paused by hand";
+
 /// What is noted about a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutMark<'a> {
     /// No further pod is replaced, because of this.
     Paused(&'a str),
+    /// No further pod is replaced, nor those of the next changes, until it is resumed: a person said so.
+    PausedByHand,
+    /// No further pod is replaced for now, because of this; nothing is in the way if it is empty.
+    Held(&'a str),
     /// It goes on, whether pods are bad or not.
     Resumed,
     /// The first pods are good; this says it.
@@ -47,6 +54,8 @@ impl Store {
         let what = "noting how far a rollout is";
         let (mark, text) = match mark {
             RolloutMark::Paused(why) => ("paused", why),
+            RolloutMark::PausedByHand => ("paused_by_hand", PAUSED_BY_HAND),
+            RolloutMark::Held(why) => ("held", why),
             RolloutMark::Resumed => ("resumed", ""),
             RolloutMark::AtCanary(text) => ("canary", text),
             RolloutMark::Promoted => ("promoted", ""),
@@ -81,7 +90,14 @@ pub(super) fn rollout_marks(fields: &HashFields<'_>, generation: u64) -> Rollout
         settled.as_ref().map(|(_, fingerprint)| fingerprint.clone()).filter(|text| !text.is_empty());
     let fingerprint = fields.text("fingerprint");
     RolloutMarks {
-        paused: mark("paused").filter(|(about, _)| *about == generation).map(|(_, why)| why),
+        paused: mark("paused")
+            .filter(|(about, _)| *about == generation)
+            .map(|(_, why)| why)
+            .or_else(|| (fields.text("paused_by_hand") == "1").then(|| PAUSED_BY_HAND.to_owned())),
+        held: mark("held").filter(|(about, _)| *about == generation).map(|(_, why)| why),
+        undone: mark("undone")
+            .filter(|(about, _)| *about == generation)
+            .and_then(|(_, from)| from.parse().ok()),
         step: fields.text("step"),
         at_canary: mark("canary").filter(|(about, _)| *about == generation).map(|(_, text)| text),
         is_promoted: mark("promoted").is_some_and(|(about, _)| about == generation),

@@ -1,13 +1,13 @@
 //! The fields of a service as the hash `service:<name>` has them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use super::reply::{HashFields, corrupt};
 use super::services::to_json;
 use crate::ids::AppName;
 use crate::ingress::stored_rules;
-use crate::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
+use crate::spec::{AllowFrom, CronPolicy, Kind, ServiceFields, UpdateOrder, UpdatePolicy};
 
 /// Returns the fields that the scripts store as they get them, each with its name in the hash: JSON, or `""`
 /// for one that is not there.
@@ -30,6 +30,28 @@ pub(super) fn passed_on(fields: &ServiceFields) -> Vec<(&'static str, String)> {
         ("allow_from", json_of(allow_from.as_ref())),
         ("aliases", json_unless(aliases.is_empty(), aliases)),
     ]
+}
+
+/// The value of `update`. The version before stored no order for `stop-first`, said or not: its policies
+/// keep that order until they are applied again.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredPolicy {
+    #[serde(flatten)]
+    policy: UpdatePolicy,
+    /// Whether the user left the order out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    order_left_out: bool,
+}
+
+impl StoredPolicy {
+    pub(super) fn of(policy: &UpdatePolicy) -> Self {
+        Self { policy: policy.clone(), order_left_out: policy.order.is_none() }
+    }
+
+    fn policy(self) -> UpdatePolicy {
+        let order = self.policy.order.or((!self.order_left_out).then_some(UpdateOrder::StopFirst));
+        UpdatePolicy { order, ..self.policy }
+    }
 }
 
 /// Returns JSON, or `""` for none.
@@ -57,7 +79,7 @@ pub(super) fn read(what: &str, stored: &HashFields<'_>, kind: Kind) -> Result<Se
         allow_from: allow_from(&stored.text("allow_from")),
         aliases: stored.json("aliases").unwrap_or_default(),
         // A policy of a newer version is none that this one can follow: as without one.
-        update: stored.json("update").unwrap_or_default(),
+        update: stored.json::<Option<StoredPolicy>>("update").unwrap_or_default().map(StoredPolicy::policy),
         job: if kind.is_service() { None } else { Some(stored.json("job")?) },
         cron: if kind == Kind::Cron { Some(cron(what, stored)?) } else { None },
     })
@@ -85,6 +107,16 @@ mod tests {
     use crate::document;
 
     #[test]
+    fn a_policy_of_the_version_before_keeps_stopping_first() {
+        let read = |json: &str| serde_json::from_str::<StoredPolicy>(json).expect("a policy").policy().order;
+        assert_eq!(read(r#"{"on_failure":"pause"}"#), Some(UpdateOrder::StopFirst));
+        for order in [None, Some(UpdateOrder::StartFirst), Some(UpdateOrder::StopFirst)] {
+            let policy = UpdatePolicy { order, ..UpdatePolicy::default() };
+            assert_eq!(read(&to_json(&StoredPolicy::of(&policy))), order);
+        }
+    }
+
+    #[test]
     fn every_field_of_a_service_is_read_as_it_was_stored() {
         let document = json!({
             "labels": {"team": "x"},
@@ -93,7 +125,7 @@ mod tests {
             "ingress": [{"host": "web.example", "path": "/", "port": 80, "protocol": "http"}],
             "allow_from": ["shop-web"],
             "aliases": ["db.internal"],
-            "update": {"on_failure": "rollback"},
+            "update": {"order": "start-first", "on_failure": "rollback"},
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         });

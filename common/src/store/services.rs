@@ -12,7 +12,7 @@ use super::reconciling::{CreateOutcome, ReplicaPlace, create_call, read_created}
 use super::reply::{HashFields, corrupt, names, read, unexpected, verdict, word};
 use super::rollout_marks::rollout_marks;
 use super::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
-use super::service_fields::{self, json_of};
+use super::service_fields::{self, StoredPolicy, json_of};
 use super::stored_spec::SpecFile;
 use super::value_rollouts::ValueRollout;
 use super::{Store, StoreError, keys};
@@ -164,7 +164,23 @@ impl Store {
         expected: Option<u64>,
     ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
         let write = WriteId::random();
-        let put = put_call(desired, mode, expected, "", &write);
+        let put = put_call(desired, mode, expected, PutCause::User, &write);
+        let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
+        Ok((read_put(desired, reply)?, receipt))
+    }
+
+    /// As [`Store::put_service`], of a service that exists, because a user goes back to a former
+    /// specification: it is noted, so that this can be undone, and what a person has paused goes on.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn undo_service(
+        &self,
+        desired: &DesiredService,
+        expected: Option<u64>,
+    ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
+        let write = WriteId::random();
+        let put = put_call(desired, PutMode::Replace, expected, PutCause::Undo, &write);
         let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
         Ok((read_put(desired, reply)?, receipt))
     }
@@ -178,7 +194,8 @@ impl Store {
     pub async fn roll_back(&self, service: &Service, to: PodSpec, why: &str) -> Result<bool, StoreError> {
         let desired = DesiredService { pod: to, ..DesiredService::from(service.clone()) };
         let write = WriteId::random();
-        let put = put_call(&desired, PutMode::Replace, Some(service.revision), why, &write);
+        let put =
+            put_call(&desired, PutMode::Replace, Some(service.revision), PutCause::Failure(why), &write);
         let (reply, _) = self.write_service(&desired.name, write, &put).await?;
         Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
     }
@@ -205,7 +222,7 @@ impl Store {
         desired: &DesiredService,
     ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
         let write = WriteId::random();
-        let put = put_call(desired, PutMode::Create, None, "", &write);
+        let put = put_call(desired, PutMode::Create, None, PutCause::User, &write);
         // The id of the write is fresh, so the second script creates nothing if the first one refuses.
         let service = just_created(desired, 0);
         let first = service.first_replicas();
@@ -422,7 +439,8 @@ impl Store {
         Ok(self.services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns, for each of these services, how many pods have been created and how many are desired; `None`
+    /// Returns, for each of these services, how many pods have been created and how many are desired, none of
+    /// one that is being deleted; `None`
     /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are
     /// created as these end.
     ///
@@ -440,6 +458,7 @@ impl Store {
             pipe.cmd("HLEN").arg(keys::slots(name));
             pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
             pipe.cmd("HEXISTS").arg(keys::service(name)).arg("kind");
+            pipe.cmd("HGET").arg(keys::service(name)).arg("state");
         }
         let replies = self.link.pipeline_each(pipe).await?;
         let count = |reply: &Result<redis::Value, StoreError>| {
@@ -448,9 +467,14 @@ impl Store {
         let progress = |replies: &[Result<redis::Value, StoreError>]| {
             let [created, desired, is_other] = [0, 1, 2].map(|index| count(&replies[index]));
             let (created, desired) = (created?, desired?);
+            let state: Option<String> = replies[3]
+                .clone()
+                .ok()
+                .and_then(|reply| read("reading the state of a service", reply).ok()?);
+            let desired = if state.as_deref() == Some("deleting") { 0 } else { desired };
             (is_other? == 0 || created == 0).then_some((created, desired))
         };
-        Ok(replies.chunks_exact(3).map(progress).collect())
+        Ok(replies.chunks_exact(4).map(progress).collect())
     }
 
     /// Returns these services, in this order, without those that do not exist.
@@ -545,11 +569,22 @@ impl Store {
     }
 }
 
+/// Why a desired state is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PutCause<'a> {
+    /// A user describes the service.
+    User,
+    /// A user goes back to a former specification.
+    Undo,
+    /// The generation before has failed, for this reason.
+    Failure(&'a str),
+}
+
 fn put_call(
     desired: &DesiredService,
     mode: PutMode,
     expected: Option<u64>,
-    failure: &str,
+    cause: PutCause<'_>,
     write: &WriteId,
 ) -> Call<'static> {
     let file = SpecFile::new(&desired.name, &desired.pod);
@@ -576,14 +611,15 @@ fn put_call(
         app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
         routes: keys::ROUTES,
         history: keys::history(&desired.name),
-        update: json_of(update.as_ref()),
+        update: json_of(update.as_ref().map(StoredPolicy::of).as_ref()),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
         kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
         job: json_of(job.as_ref()),
         cron: json_of(cron.as_ref()),
         times: cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
-        failure,
+        failure: if let PutCause::Failure(why) = cause { why } else { "" },
+        undone: if cause == PutCause::Undo { "1" } else { "" },
         routes_text: routes(&desired.name, &desired.fields).join("\n"),
         expected_revision: expected,
         write,
@@ -703,6 +739,7 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         rollout: rollout_marks(&fields, generation),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
+        scaled_at: fields.text("scaled_at").parse().ok(),
         lacks_routes: false,
         pod,
     };

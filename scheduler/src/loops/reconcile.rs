@@ -24,14 +24,14 @@ use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
-use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue, settle_times};
+use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, note_held, read_slots, requeue, settle_times};
 use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::plan::{ReplicaSlot, is_replacing, plan};
 use crate::reconcile::replacements::{Replacements, SeenService};
 use crate::reconcile::sums::{Drift, PassSums};
-use crate::reconcile::unlisted;
+use crate::reconcile::{preparing, unlisted};
 
 /// How long a pushed pod that ended is listed.
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -65,6 +65,8 @@ pub(crate) struct ReconcileLoop {
     hints: Subscription,
     full_pass_interval: Duration,
     settle_time: Duration,
+    /// A node that was silent for longer counts as gone, with what others depend on there.
+    dead_after: Duration,
     lease: LoopLease,
     next_pass_at: Instant,
     last_pass_ended_at: Instant,
@@ -121,7 +123,10 @@ impl Loop for ReconcileLoop {
         }
         let due = self.due();
         let progress = self.store.creation_progress(&due).await?;
-        for (name, counts) in due.into_iter().zip(progress) {
+        let mut due: Vec<_> = due.into_iter().zip(progress).collect();
+        // What stops pods goes before what creates some: the undo of a typo waits for nothing.
+        due.sort_by_key(|(_, counts)| !counts.is_some_and(|(created, desired)| created > desired));
+        for (name, counts) in due {
             let is_new = self.new_services.remove(&name);
             if is_new && counts.is_some_and(|(created, desired)| created == desired) {
                 self.queued.remove(&name);
@@ -186,6 +191,7 @@ impl ReconcileLoop {
             hints: context.store.subscribe(channel::RECONCILE),
             full_pass_interval: context.timings.full_pass_interval,
             settle_time: context.timings.settle_time,
+            dead_after: context.timings.dead_after,
             lease: LoopLease::new(&context.store, &context.id, Self::NAME, LEASE_TIME),
             next_pass_at: now,
             last_pass_ended_at: now,
@@ -465,9 +471,14 @@ impl ReconcileLoop {
         slots: &[ReplicaSlot],
         observed: &ObservedState,
     ) -> Result<PlannedStep, StoreError> {
-        let plan = plan(service, slots, observed);
+        let mut plan = plan(service, slots, observed);
+        if preparing::is_needed(&plan) {
+            let found = preparing::look(&self.store, service, &plan, self.dead_after, observed.now).await?;
+            preparing::hold_back(service, &mut plan, &found, observed.now);
+        }
         let has_acted = !plan.is_complete();
         let needs_another = has_acted && carry_out(&self.store, service, &plan).await?;
+        note_held(&self.store, service, &plan).await?;
         let seen = SeenService { is_replacing: is_replacing(service, slots), has_acted, look_again_in: None };
         Ok(PlannedStep { seen, needs_another, suspects: plan.requeue })
     }

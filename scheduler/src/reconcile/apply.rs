@@ -11,7 +11,7 @@ use common::store::{
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::plan::{PodStop, ReconcilePlan, ReplicaSlot, SlotHolder, StopReason};
-use super::rollout::{RolloutStep, judged_by};
+use super::rollout::{RolloutStep, is_judged};
 
 /// The number of pods whose payloads are searched for at the same time.
 const CONCURRENT_SEARCHES: usize = 16;
@@ -53,7 +53,7 @@ pub(crate) async fn settle_times(
     slots: &mut [ReplicaSlot],
     seen_now: RedisMillis,
 ) -> Result<(), StoreError> {
-    let is_judged = judged_by(service).is_some();
+    let is_judged = service.fields.update.is_some() && is_judged(service);
     let latest = |pod: &PodRecord| pod.since.max(pod.created_at).max(pod.ready_since.unwrap_or(0));
     let has_future = slots.iter().filter_map(ReplicaSlot::pod).any(|pod| latest(pod) > seen_now);
     if !is_judged && !has_future {
@@ -127,8 +127,34 @@ async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Resu
     Ok(created != CreateOutcome::Created(plan.successors.len()))
 }
 
+/// Notes why no further pod is replaced for now, without the times of retries, which change.
+pub(crate) async fn note_held(
+    store: &Store,
+    service: &Service,
+    plan: &ReconcilePlan,
+) -> Result<(), StoreError> {
+    let held = plan.held.as_deref().map(|why| why.split("; retrying in ").next().unwrap_or(why));
+    if plan.rollout.is_some() || held == service.rollout.held.as_deref() {
+        return Ok(());
+    }
+    match store.mark_rollout(service, RolloutMark::Held(held.unwrap_or_default())).await {
+        // It only informs.
+        Err(error) if error.is_out_of_memory() => Ok(()),
+        result => result.map(drop),
+    }
+}
+
 /// Carries out what was decided about a rollout. Returns true if the service has changed.
 async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
+    let done = try_rollout(store, service, step).await;
+    match done {
+        // The next look finds its pods good again.
+        Err(error) if error.is_out_of_memory() && *step == RolloutStep::Settle => Ok(false),
+        done => done,
+    }
+}
+
+async fn try_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
     let mark = match step {
         RolloutStep::Settle => RolloutMark::Settled,
         RolloutStep::AtCanary(what) => RolloutMark::AtCanary(what),

@@ -7,6 +7,7 @@ pub(crate) mod lost_payload;
 #[cfg(test)]
 mod model;
 pub(crate) mod plan;
+pub(crate) mod preparing;
 pub(crate) mod replacements;
 mod replacing;
 pub(crate) mod rollout;

@@ -11,7 +11,7 @@ use common::spec::{ServiceFields, UpdatePolicy};
 use proptest::prelude::*;
 
 use super::lost_payload::ObservedState;
-use super::plan::testing::{at, record, service};
+use super::plan::testing::{at, checked, record, service};
 use super::plan::{ReconcilePlan, ReplicaSlot, SlotHolder, StopReason, is_ending, plan};
 use super::rollout::RolloutStep;
 
@@ -152,7 +152,7 @@ proptest! {
     ) {
         let state = if deleting { ServiceState::Deleting } else { ServiceState::Active };
         let spec = if is_first_again { 1 } else { 3 };
-        let service = Service { generation: 3, ..service(replicas, spec, state) };
+        let mut service = checked(Service { generation: 3, ..service(replicas, spec, state) });
         let first = ids_with(&service, &slots);
         let of_generation: BTreeSet<u32> =
             slots.values().flatten().filter(|pod| pod.generation == 3).map(|pod| pod.replica).collect();
@@ -167,6 +167,9 @@ proptest! {
                 break;
             }
             apply(&service, &plan, &mut slots);
+            if plan.rollout == Some(RolloutStep::Settle) {
+                service.rollout.is_settled = true;
+            }
             let all: Vec<Slot> = slots.keys().copied().collect();
             all.into_iter().for_each(|slot| advance(slot, &mut slots));
             rounds += 1;
@@ -215,7 +218,9 @@ proptest! {
     ) {
         let mut slots: Slots =
             (0..replicas).map(|i| (Slot::first(i), Some(record("web", i, 2, Phase::Running)))).collect();
-        let service = service(replicas, 3, ServiceState::Active);
+        let update = serde_json::from_str(r#"{"order": "stop-first", "monitor": 0}"#).unwrap();
+        let fields = ServiceFields { update: Some(update), ..Default::default() };
+        let service = Service { fields, ..service(replicas, 3, ServiceState::Active) };
         let max_out_of_service = (replicas as usize / 4).max(1);
         for one in order {
             let plan = plan_for(&service, &slots);

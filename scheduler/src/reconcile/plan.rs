@@ -19,7 +19,7 @@ use common::store::ReplacedPod;
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::replacing::{self, Replacing};
-use super::rollout::{self, RolloutStep, judged_by};
+use super::rollout::{self, Judgement, RolloutStep, is_judged};
 
 /// What a slot holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,6 +103,8 @@ pub(crate) struct ReconcilePlan {
     pub(crate) requeue: Vec<PodRecord>,
     /// What becomes of the rollout of its generation.
     pub(crate) rollout: Option<RolloutStep>,
+    /// Why no further pod is replaced for now, although the rollout has not failed.
+    pub(crate) held: Option<String>,
     /// Whether the service can be removed.
     pub(crate) forget: bool,
 }
@@ -110,7 +112,8 @@ pub(crate) struct ReconcilePlan {
 impl ReconcilePlan {
     /// Returns whether there is nothing to do but to requeue pods.
     pub(crate) fn is_complete(&self) -> bool {
-        let Self { free, keep, stop, create, replace, successors, requeue: _, rollout, forget } = self;
+        let Self { free, keep, stop, create, replace, successors, requeue: _, rollout, held: _, forget } =
+            self;
         let has_pods_to_change =
             !(free.is_empty() && keep.is_empty() && stop.is_empty() && create.is_empty());
         let is_replacing = !(replace.is_empty() && successors.is_empty());
@@ -124,12 +127,14 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         ServiceState::Active => service.replicas,
         ServiceState::Deleting => 0,
     };
-    let rollout = rollout::step(service, new_pods(service, slots, desired), observed.now);
+    let policy = service.replacing_policy();
+    let Judgement { step: rollout, held } =
+        rollout::judge(service, &policy, new_pods(service, slots, desired), observed.now);
     // What is about to be taken back is not carried on.
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
     let Replacing { stop, replace, successors } = match may_replace {
-        true => replacing::plan(service, slots, desired, observed.now),
+        true => replacing::plan(service, &policy, slots, desired, observed.now),
         false => Replacing::default(),
     };
     ReconcilePlan {
@@ -148,6 +153,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
             .map(|(_, pod)| pod.clone())
             .collect(),
         rollout,
+        held,
         forget: service.state == ServiceState::Deleting && slots.is_empty(),
     }
 }
@@ -218,7 +224,8 @@ pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < service.replicas && is_old(service, pod)
     };
-    let is_judged = judged_by(service).is_some();
+    // Of a service without a policy nothing follows from the first generation: a full pass finds it good.
+    let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
 }
@@ -269,12 +276,27 @@ pub(super) fn is_in_service(pod: &PodRecord) -> bool {
 #[cfg(test)]
 pub(crate) mod testing {
     use common::ids::SpecId;
+    use common::spec::OnDisconnect;
     use testkit::fixtures;
 
     use super::*;
 
     pub(crate) fn service(replicas: u32, generation: u64, state: ServiceState) -> Service {
         Service { state, generation, replicas, spec_id: spec(generation), ..fixtures::service() }
+    }
+
+    /// Returns the service with pods that have a check: a new one is good as soon as it is ready.
+    pub(crate) fn checked(mut service: Service) -> Service {
+        let check = serde_json::from_str(r#"{"http":{"port":80}}"#).unwrap();
+        service.pod.containers[0].readiness = Some(check);
+        service
+    }
+
+    /// Returns the service with such pods of which no two of a replica run at the same time.
+    pub(crate) fn stopped_first(service: Service) -> Service {
+        let mut service = checked(service);
+        service.pod.on_disconnect = OnDisconnect::Stop;
+        service
     }
 
     pub(crate) fn record(service: &str, replica: u32, generation: u64, phase: Phase) -> PodRecord {
@@ -310,7 +332,7 @@ mod tests {
     use common::RedisMillis;
     use common::spec::ServiceFields;
 
-    use super::testing::{record, service, slot, slots};
+    use super::testing::{record, service, slot, slots, stopped_first};
     use super::*;
     use ServiceState::{Active, Deleting};
 
@@ -411,7 +433,7 @@ mod tests {
             (&[(3, Running)], &[], "newer than the service that was read"),
         ] {
             let taken = slots(holders);
-            let plan = plan_now(&service(holders.len() as u32, 2, Active), &taken);
+            let plan = plan_now(&stopped_first(service(holders.len() as u32, 2, Active)), &taken);
             assert_eq!(replaced(&plan, &taken), expected, "{case}");
             assert!(plan.stop.iter().all(|stop| stop.reason == StopReason::Replaced));
             assert!(plan.replace.iter().all(|pod| pod.successor.is_none()) && plan.successors.is_empty());
@@ -422,7 +444,8 @@ mod tests {
     #[test]
     fn a_pod_of_an_earlier_generation_with_the_current_specification_is_kept() {
         use Phase::{Assigned, Failed, Pending, Running, Stopped, Stopping};
-        let again = Service { generation: 3, ..service(4, 1, Active) };
+        let mut again = stopped_first(Service { generation: 3, ..service(4, 1, Active) });
+        again.rollout.is_settled = true;
         for (holders, kept, stopped, case) in [
             (
                 &[(1, Running), (1, Running), (1, Running), (1, Running)][..],
@@ -466,8 +489,10 @@ mod tests {
         let mut looping = record("web", 3, 2, Phase::Running);
         looping.reason = "CrashLoopBackOff".into();
         taken.push(slot(looping));
-        let plan = plan_now(&service(4, 2, Active), &taken);
-        assert!(plan.stop.is_empty() && plan.replace.is_empty());
+        for service in [service(4, 2, Active), stopped_first(service(4, 2, Active))] {
+            let plan = plan_now(&service, &taken);
+            assert!(plan.stop.is_empty() && plan.replace.is_empty());
+        }
     }
 
     #[test]
@@ -506,8 +531,8 @@ mod tests {
             (r#"{"parallelism": 1, "monitor": 10, "delay": 30}"#, &[30], &[6], "now"),
         ] {
             let update = Some(serde_json::from_str(policy).unwrap());
-            let service =
-                Service { fields: ServiceFields { update, ..Default::default() }, ..service(8, 2, Active) };
+            let fields = ServiceFields { update, ..Default::default() };
+            let service = Service { fields, ..stopped_first(service(8, 2, Active)) };
             let taken = partly_replaced(8, new, now);
             let plan = plan(&service, &taken, &observed);
             let replicas = replaced(&plan, &taken);
@@ -523,8 +548,10 @@ mod tests {
         taken.push(slot(crashed));
         let update = |on_failure: &str| {
             Some(
-                serde_json::from_str(&format!(r#"{{"parallelism": 2, "on_failure": "{on_failure}"}}"#))
-                    .unwrap(),
+                serde_json::from_str(&format!(
+                    r#"{{"order": "stop-first", "parallelism": 2, "on_failure": "{on_failure}"}}"#
+                ))
+                .unwrap(),
             )
         };
         let with = |on_failure| Service {

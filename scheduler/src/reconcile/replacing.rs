@@ -3,19 +3,25 @@
 //! Old pods that are not in service go at once, because nothing depends on them. Those in service are
 //! replaced in one of two ways, as far as the `update` policy of the service allows. Either a pod is stopped,
 //! and its successor is created in its slot: only while at most `max_unavailable` replicas are out of
-//! service. Or its successor is created in the second slot of its replica, and the pod is stopped when the
-//! successor is good: only while at most `max_surge` replicas have two pods. Without a policy a quarter of
-//! the replicas may be out of service, at least one, and none has two pods: if the new generation does not
-//! come up, three quarters of the old one keep running.
+//! service, and only once its node has the image and what it depends on is there, see [`super::preparing`].
+//! Or its successor is created in the second slot of its replica, and the pod is stopped when the
+//! successor is good: only while at most `max_surge` replicas have two pods. If the cluster has no room for
+//! two, a service that does not ask for this order falls back to the other one, pod by pod.
 
 use common::RedisMillis;
+use common::lifecycle::Phase;
+use common::node::Resource;
 use common::pod::PodRecord;
 use common::service::Service;
-use common::spec::OnFailure;
+use common::spec::{OnFailure, UpdatePolicy};
 use common::store::ReplacedPod;
 
 use super::plan::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use super::rollout::{self, RolloutVerdict, is_past_delay};
+use crate::apply::only_lacks_room;
+
+/// How long a successor that starts first waits for room beside the pod that it replaces, in milliseconds.
+const ROOM_WAIT: RedisMillis = 10_000;
 
 /// The next step.
 #[derive(Debug, Default, PartialEq)]
@@ -31,6 +37,14 @@ pub(super) struct Replacing {
 /// The pods of one replica whose records can be read, at most two.
 type ReplicaPods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
 
+/// The service, its policy, and the time.
+#[derive(Clone, Copy)]
+struct Basis<'a> {
+    service: &'a Service,
+    policy: &'a UpdatePolicy,
+    now: RedisMillis,
+}
+
 /// What may still be done in this step.
 struct StepBudget {
     /// How many replicas may be taken out of service.
@@ -42,37 +56,41 @@ struct StepBudget {
 }
 
 impl StepBudget {
-    fn of(service: &Service, replicas: &[ReplicaPods<'_>], desired: u32, now: RedisMillis) -> Self {
+    fn of(basis: Basis<'_>, replicas: &[ReplicaPods<'_>], desired: u32) -> Self {
+        let Basis { service, policy, .. } = basis;
         let count = |is_counted: &dyn Fn(&ReplicaPods<'_>) -> bool| {
             replicas.iter().filter(|replica| is_counted(replica)).count()
         };
         let desired = desired as usize;
-        let in_service = count(&|replica| replica.iter().any(|(_, pod)| allows_next(service, pod, now)));
+        let in_service = count(&|replica| replica.iter().any(|(_, pod)| allows_next(basis, pod)));
         let with_two = count(&|replica| replica.iter().any(|(slot, _)| slot.slot.is_second));
         let with_new = count(&|replica| replica.iter().any(|(_, pod)| !is_old(service, pod)));
-        let policy = service.replacing_policy();
-        let unavailable =
-            policy.as_ref().map_or((desired / 4).max(1), |policy| policy.max_unavailable(desired));
-        let surge = policy.as_ref().map_or(0, |policy| policy.max_surge(desired));
         Self {
-            unavailable: unavailable.saturating_sub(desired - in_service),
-            surge: surge.saturating_sub(with_two),
+            unavailable: policy.max_unavailable(desired).saturating_sub(desired - in_service),
+            surge: policy.max_surge(desired).saturating_sub(with_two),
             canary: rollout::canary(service).map_or(usize::MAX, |canary| canary.saturating_sub(with_new)),
         }
     }
 }
 
 /// Plans the next step. The highest replicas go first.
-pub(super) fn plan(service: &Service, slots: &[ReplicaSlot], desired: u32, now: RedisMillis) -> Replacing {
+pub(super) fn plan(
+    service: &Service,
+    policy: &UpdatePolicy,
+    slots: &[ReplicaSlot],
+    desired: u32,
+    now: RedisMillis,
+) -> Replacing {
+    let basis = Basis { service, policy, now };
     let replicas = by_replica(slots, desired);
-    let mut budget = StepBudget::of(service, &replicas, desired, now);
+    let mut budget = StepBudget::of(basis, &replicas, desired);
     let mut plan = Replacing::default();
     for replica in replicas.iter().rev() {
         let other = |slot: &ReplicaSlot| replica.iter().find(|(other, _)| other.slot != slot.slot);
         for (slot, pod) in replica.iter().filter(|(_, pod)| is_old(service, pod) && !is_ending(pod)) {
             match other(slot) {
                 None => replace_only_pod(slot, pod, &mut budget, &mut plan),
-                Some((_, other)) => replace_one_of_two(service, (slot, pod), other, now, &mut plan),
+                Some((_, other)) => replace_one_of_two(basis, (slot, pod), other, &mut plan),
             }
         }
     }
@@ -97,13 +115,13 @@ fn replace_only_pod(slot: &ReplicaSlot, pod: &PodRecord, budget: &mut StepBudget
 
 /// Stops an old pod if the other one of its replica is good, or if it does not serve itself.
 fn replace_one_of_two(
-    service: &Service,
+    basis: Basis<'_>,
     (slot, pod): (&ReplicaSlot, &PodRecord),
     other: &PodRecord,
-    now: RedisMillis,
     plan: &mut Replacing,
 ) {
-    let is_replaced = allows_next(service, other, now) && !is_ending(other);
+    let service = basis.service;
+    let is_replaced = allows_next(basis, other) && !is_ending(other);
     if !is_in_service(pod) || pod.phase.is_terminal() {
         plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
     } else if is_old(service, other) {
@@ -113,7 +131,21 @@ fn replace_one_of_two(
         }
     } else if is_replaced {
         plan.replace.extend(replaced(slot, pod, Some(other)));
+    } else if lacks_room_beside(basis, pod, other) {
+        plan.replace.extend(replaced(slot, pod, None));
     }
+}
+
+/// Returns whether the successor fits no node only because the pod that it replaces has its room. Where a
+/// user asks for `start-first`, it waits.
+fn lacks_room_beside(basis: Basis<'_>, pod: &PodRecord, successor: &PodRecord) -> bool {
+    let is_asked_for = basis.service.fields.update.as_ref().is_some_and(|policy| policy.order.is_some());
+    let waits = successor.phase == Phase::Pending && successor.reason == "Unschedulable";
+    let has_waited = basis.now.saturating_sub(successor.since) >= ROOM_WAIT;
+    let takes_no_more = Resource::ALL
+        .into_iter()
+        .all(|resource| successor.request.get(resource) <= pod.request.get(resource));
+    !is_asked_for && waits && has_waited && takes_no_more && only_lacks_room(&successor.message)
 }
 
 fn replaced(slot: &ReplicaSlot, pod: &PodRecord, successor: Option<&PodRecord>) -> Option<ReplacedPod> {
@@ -145,12 +177,12 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
 }
 
 /// Returns whether a pod holds up no other one: it serves, and a new one has shown that it is good.
-fn allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
-    let Some(policy) = service.replacing_policy().filter(|_| !is_old(service, pod)) else {
+fn allows_next(Basis { service, policy, now }: Basis<'_>, pod: &PodRecord) -> bool {
+    if is_old(service, pod) {
         return is_in_service(pod);
-    };
-    match rollout::verdict(service, &policy, pod, now) {
-        RolloutVerdict::Good => is_past_delay(&policy, pod, now),
+    }
+    match rollout::verdict(service, policy, pod, now) {
+        RolloutVerdict::Good => is_past_delay(policy, pod, now),
         // Where bad ones are accepted, there is nothing to wait for.
         RolloutVerdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
         RolloutVerdict::Young => false,
@@ -161,9 +193,11 @@ fn allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use common::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
+    use common::node::Resources;
     use common::service::{RolloutMarks, ServiceState};
     use common::spec::ServiceFields;
 
+    use super::super::plan::SlotHolder;
     use super::super::plan::testing::{record, second_slot, service, slot};
     use super::*;
 
@@ -201,7 +235,7 @@ mod tests {
     /// Returns what is planned as text: the slots whose pods are stopped at once, those whose pods are
     /// replaced, and the replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
-        let found = plan(service, slots, service.replicas, NOW);
+        let found = plan(service, &service.replacing_policy(), slots, service.replicas, NOW);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
         let stop = found.stop.iter().map(|stop| format!("stop {}", slot_of(&stop.id)));
         let replace = found.replace.iter().map(|pod| match &pod.successor {
@@ -274,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_canary_holds_up_the_others_until_it_is_promoted() {
-        let canary = r#"{"canary": 1, "parallelism": 2}"#;
+        let canary = r#"{"order": "stop-first", "canary": 1, "parallelism": 2}"#;
         for (replicas, promoted, expected, case) in [
             ([(OLD, None); 3], false, "replace 2", "fewer than the policy allows otherwise"),
             ([(OLD, None), (OLD, None), (NEW, None)], false, "", "it is good"),
@@ -304,6 +338,52 @@ mod tests {
             "a rollback"
         );
         assert_ne!(forward, back(|marks| marks.is_promoted = true), "the case has something to wait for");
+    }
+
+    #[test]
+    fn without_room_for_two_the_pod_goes_first_unless_the_user_asked_for_the_order() {
+        let lacking = "0/2 nodes are available: 1 InsufficientMemory, 1 TooManyPods";
+        let memory = |bytes| Resources { memory_bytes: bytes, ..Resources::default() };
+        for (policy, message, request, waited, expected, case) in [
+            ("{}", lacking, 64, 10_000, "0 by nothing", "no room"),
+            ("{}", lacking, 64, 9_999, "", "not yet"),
+            ("{}", lacking, 65, 10_000, "", "it needs more than the pod leaves"),
+            ("{}", "0/2 nodes are available: 1 Cordoned, 1 TooManyPods", 64, 10_000, "", "another reason"),
+            (r#"{"order": "start-first"}"#, lacking, 64, 10_000, "", "the user asked for it"),
+        ] {
+            let mut service = with_policy(policy, &[(OLD, None)]);
+            if policy == "{}" {
+                service.fields.update = None;
+            }
+            let old = PodRecord { request: memory(64), ..record("web", 0, 1, Running) };
+            let successor = PodRecord {
+                request: memory(request),
+                reason: "Unschedulable".to_owned(),
+                message: message.to_owned(),
+                since: NOW - waited,
+                ..record("web", 0, 2, Pending)
+            };
+            let slots = [slot(old), second_slot(successor)];
+            let found = plan(&service, &service.replacing_policy(), &slots, 1, NOW);
+            assert!(found.stop.is_empty() && found.successors.is_empty(), "{case}");
+            let replaced =
+                found.replace.iter().filter(|pod| pod.id == slots[0].id && pod.successor.is_none());
+            assert_eq!(replaced.count(), usize::from(!expected.is_empty()), "{case}");
+        }
+    }
+
+    /// A program that crashes a moment after its start is ready for that moment.
+    #[test]
+    fn without_a_policy_a_successor_shows_first_that_it_does_not_crash() {
+        let mut fresh = [(OLD, Some(NEW))];
+        let service = Service { fields: ServiceFields::default(), ..with_policy("{}", &fresh) };
+        let mut young = slots(&fresh);
+        let SlotHolder::Pod(pod) = &mut young[1].holder else { panic!("a pod") };
+        pod.since = NOW - 4_999;
+        assert_eq!(planned(&service, &young), "", "not known yet");
+        assert_eq!(planned(&service, &slots(&fresh)), "0 by 0+", "it did not");
+        fresh[0].1 = Some((2, Running, "CrashLoopBackOff"));
+        assert_eq!(planned(&service, &slots(&fresh)), "", "it did");
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Judges the rollout of a generation by its new pods. Pure.
 //!
-//! Only services with an `update` policy are judged, and each generation until it has settled: until all pods
-//! were good at the same time. A new pod is *good* when it was ready for the time `monitor`; *bad* if it
-//! ended or was restarted before, if its image cannot be pulled or its program not started, if it is
-//! unhealthy, or if it is not ready in time; otherwise it is *young*, and holds up the next one. A pod that
-//! had the specification before is bad only if it is not ready in time: what it did earlier says nothing
-//! about this rollout.
+//! Each generation is judged until it has settled: until all pods were good at the same time. Without an
+//! `update` policy a bad pod only holds up the others, and the service says why. A new pod is *good* when it
+//! was ready for the time `monitor`; *bad* if it ended or was restarted before, if its image cannot be pulled
+//! or its program not started, if it is unhealthy, or if it is not ready in time; otherwise it is *young*,
+//! and holds up the next one. A pod that had the specification before is bad only if it is not ready in time:
+//! what it did earlier says nothing about this rollout.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use common::RedisMillis;
@@ -16,8 +15,6 @@ use common::pod::{EndedRun, PodRecord};
 use common::service::{Service, ServiceState};
 use common::spec::{OnFailure, UpdatePolicy};
 
-/// The time within which a new pod must be ready, waiting for a node and for its image among it.
-const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 /// Reasons of a pod that do not go away by waiting a little longer.
 const BAD_REASONS: [&str; 5] =
     ["CrashLoopBackOff", "ImagePullBackOff", "Restarted", "StartFailed", "Unhealthy"];
@@ -46,11 +43,9 @@ pub(crate) enum RolloutStep {
     RollBack(String),
 }
 
-/// Returns the policy by which the rollout of the service's generation is judged; `None` if it is not judged
-/// any more.
-pub(crate) fn judged_by(service: &Service) -> Option<Cow<'_, UpdatePolicy>> {
-    let is_over = service.rollout.is_settled || service.state != ServiceState::Active;
-    service.replacing_policy().filter(|_| !is_over)
+/// Returns whether the rollout of the service's generation is judged still.
+pub(crate) fn is_judged(service: &Service) -> bool {
+    !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
 }
 
 /// Returns how many pods are replaced before the others wait for a person; `None` if they do not wait.
@@ -71,7 +66,7 @@ pub(crate) fn verdict(
     }
     // Until its record says so, it has its former generation.
     if pod.generation < service.generation || pod.kept_at.is_some() {
-        return in_time(pod, pod.kept_at.unwrap_or(now), now);
+        return in_time(pod, policy, pod.kept_at.unwrap_or(now), now);
     }
     let name = name_of(pod);
     if pod.phase == Phase::Failed || BAD_REASONS.contains(&pod.reason.as_str()) {
@@ -83,7 +78,7 @@ pub(crate) fn verdict(
             format!("{name} was restarted ({})", pod.restarts),
         ));
     }
-    in_time(pod, pod.created_at, now)
+    in_time(pod, policy, pod.created_at, now)
 }
 
 fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
@@ -92,17 +87,16 @@ fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
 
 /// Returns `Young` for a pod that is not good yet while it has time, counted from `since`, and `Bad` after
 /// that.
-fn in_time(pod: &PodRecord, since: RedisMillis, now: RedisMillis) -> RolloutVerdict {
+fn in_time(pod: &PodRecord, policy: &UpdatePolicy, since: RedisMillis, now: RedisMillis) -> RolloutVerdict {
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
-    if pod.is_ready() || is_leaving || !is_for(since, PROGRESS_DEADLINE, now) {
+    if pod.is_ready() || is_leaving || !is_for(since, policy.deadline(), now) {
         return RolloutVerdict::Young;
     }
-    let minutes = PROGRESS_DEADLINE.as_secs() / 60;
-    RolloutVerdict::Bad(format!(
-        "{} is not ready after {minutes} minutes: {}",
-        name_of(pod),
-        what_it_says(pod)
-    ))
+    let time = match policy.deadline().as_secs() {
+        seconds if seconds % 60 == 0 => format!("{} minutes", seconds / 60),
+        seconds => format!("{seconds} seconds"),
+    };
+    RolloutVerdict::Bad(format!("{} is not ready after {time}: {}", name_of(pod), what_it_says(pod)))
 }
 
 fn name_of(pod: &PodRecord) -> String {
@@ -116,16 +110,28 @@ pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMi
     pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
 }
 
-/// Decides about the rollout. `new` are the pods of the service's generation among its desired ones.
-pub(crate) fn step<'a>(
+/// What the new pods of a service show of its rollout.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Judgement {
+    /// What becomes of the rollout.
+    pub(crate) step: Option<RolloutStep>,
+    /// Why no further pod is replaced for now, although the rollout has not failed.
+    pub(crate) held: Option<String>,
+}
+
+/// Judges the rollout. `new` are the pods of the service's generation among its desired ones.
+pub(crate) fn judge<'a>(
     service: &Service,
+    policy: &UpdatePolicy,
     new: impl Iterator<Item = &'a PodRecord>,
     now: RedisMillis,
-) -> Option<RolloutStep> {
-    let policy = judged_by(service)?;
+) -> Judgement {
+    if !is_judged(service) {
+        return Judgement::default();
+    }
     let (mut good, mut bad) = (0, Vec::new());
     for pod in new {
-        match verdict(service, &policy, pod, now) {
+        match verdict(service, policy, pod, now) {
             RolloutVerdict::Good => good += 1,
             RolloutVerdict::Young => {}
             RolloutVerdict::Bad(why) => bad.push(why),
@@ -133,38 +139,44 @@ pub(crate) fn step<'a>(
     }
     let desired = service.replicas as usize;
     if good >= desired {
-        return Some(RolloutStep::Settle);
+        return Judgement { step: Some(RolloutStep::Settle), held: None };
     }
-    // What takes a failed rollout back is not taken back itself, and what was paused is judged by people. The
-    // first generation has nothing before it that could run on or come back.
-    let marks = &service.rollout;
     let canary = canary(service).filter(|canary| *canary < desired);
     let waits = canary.is_some_and(|canary| good >= canary) && bad.is_empty();
-    if waits && marks.at_canary.is_none() {
+    if waits && service.rollout.at_canary.is_none() {
         let pods = if good == 1 { "1 new pod is" } else { &format!("{good} new pods are") };
         let what = format!(
             "{pods} good, of {desired}; `kubeleet rollout promote {0}` replaces the others, `kubeleet rollout undo {0}` \
              goes back",
             service.name
         );
-        return Some(RolloutStep::AtCanary(what));
+        return Judgement { step: Some(RolloutStep::AtCanary(what)), held: None };
     }
-    let is_judged = marks.paused.is_none()
-        && !marks.is_resumed
-        && marks.rolled_back.is_none()
-        && service.generation > 1
-        && policy.has_failed(bad.len(), desired);
-    if !is_judged {
-        return None;
-    }
-    let others = bad.len() - 1;
-    let first = bad.into_iter().next()?;
+    with_bad(service, policy, bad)
+}
+
+/// Returns what follows from bad pods, each with its reason.
+pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String>) -> Judgement {
+    let marks = &service.rollout;
+    let has_failed = policy.has_failed(bad.len(), service.replicas as usize);
+    let others = bad.len().saturating_sub(1);
+    let Some(first) = bad.into_iter().next() else { return Judgement::default() };
     let why = if others > 0 { format!("{first}; and {others} more are bad") } else { first };
-    match policy.on_failure {
-        OnFailure::Pause => Some(RolloutStep::Pause(why)),
-        OnFailure::Rollback => Some(RolloutStep::RollBack(why)),
-        OnFailure::Continue => None,
+    // The first generation has nothing before it that could run on or come back.
+    if service.generation <= 1 {
+        return Judgement::default();
     }
+    if service.fields.update.is_none() {
+        return Judgement { step: None, held: Some(why) };
+    }
+    // What takes a failed rollout back is not taken back itself, and what was paused is judged by people.
+    let is_judged = marks.paused.is_none() && !marks.is_resumed && marks.rolled_back.is_none() && has_failed;
+    let step = match policy.on_failure {
+        OnFailure::Pause if is_judged => Some(RolloutStep::Pause(why)),
+        OnFailure::Rollback if is_judged => Some(RolloutStep::RollBack(why)),
+        OnFailure::Pause | OnFailure::Rollback | OnFailure::Continue => None,
+    };
+    Judgement { step, held: None }
 }
 
 fn ready_since(pod: &PodRecord) -> RedisMillis {
@@ -337,12 +349,39 @@ mod tests {
                 rollout: marks,
                 ..service(2, generation, ServiceState::Active)
             };
-            assert_eq!(step(&service, pods.iter(), NOW), expected, "{case}");
+            assert_eq!(judged(&service, &pods).step, expected, "{case}");
         }
-        let without = service(1, 2, ServiceState::Active);
-        assert_eq!(step(&without, [bad()].iter(), NOW), None, "without a policy nothing is judged");
         let fields = ServiceFields { update: Some(policy(roll_back)), ..Default::default() };
         let deleted = Service { fields, ..service(0, 2, ServiceState::Deleting) };
-        assert_eq!(step(&deleted, [].iter(), NOW), None, "a deleted service");
+        assert_eq!(judged(&deleted, &[]), Judgement::default(), "a deleted service");
+        let none = service(0, 2, ServiceState::Active);
+        assert_eq!(judged(&none, &[]), Judgement::default(), "no pod has shown anything");
+    }
+
+    fn judged(service: &Service, pods: &[PodRecord]) -> Judgement {
+        judge(service, &service.replacing_policy(), pods.iter(), NOW)
+    }
+
+    #[test]
+    fn without_a_policy_a_bad_pod_holds_up_the_others_and_the_service_says_why() {
+        let bad = pod(Phase::Assigned, 3, |pod| pod.reason = "ImagePullBackOff".into());
+        let good = pod(Phase::Running, 60, |_| {});
+        let of = |generation| service(1, generation, ServiceState::Active);
+        let held = Judgement { step: None, held: Some("web-0: ImagePullBackOff".to_owned()) };
+        assert_eq!(judged(&of(2), &[bad.clone()]), held);
+        assert_eq!(judged(&of(1), &[bad]), Judgement::default(), "its first generation");
+        let settles = Judgement { step: Some(RolloutStep::Settle), held: None };
+        assert_eq!(judged(&of(2), &[good]), settles, "also such a generation was good");
+    }
+
+    #[test]
+    fn a_deadline_can_be_set() {
+        let starting = |seconds| pod(Phase::Running, seconds, |pod| pod.reason = "Starting".into());
+        let short = policy(r#"{"deadline": "90s"}"#);
+        let verdict =
+            |seconds| verdict(&service(1, 2, ServiceState::Active), &short, &starting(seconds), NOW);
+        assert_eq!(verdict(89), RolloutVerdict::Young);
+        let RolloutVerdict::Bad(why) = verdict(90) else { panic!("it has time still") };
+        assert_eq!(why, "web-0 is not ready after 90 seconds: Starting");
     }
 }

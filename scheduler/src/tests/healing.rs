@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use common::ids::ServiceName;
+use common::ids::{NodeName, ServiceName};
 use common::lifecycle::Phase;
+use common::store::PreparedImages;
 
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
@@ -266,18 +267,27 @@ async fn an_undone_change_replaces_only_the_pods_that_were_changed() {
     let cluster = Cluster::new(fast_repair());
     let node = cluster.node("a", 100).await;
     let _scheduler = cluster.scheduler();
-    cluster.post(r#"{"name":"web","image":"nginx","replicas":8}"#, None).await;
+    let web = |image: &str| {
+        format!(
+            r#"{{"name":"web","image":"{image}","replicas":8,"update":{{"order":"stop-first","monitor":0}}}}"#
+        )
+    };
+    cluster.post(&web("nginx"), None).await;
     converge(&cluster, &[&node], "web", 8, 1).await;
     let before = cluster.pods("web").await;
     // Two of eight are stopped, and the node does not work on: no further one follows.
-    cluster.post(r#"{"name":"web","image":"nginx:2","replicas":8}"#, Some(0)).await;
+    cluster.post(&web("nginx:2"), Some(0)).await;
+    let changed = cluster.store.service(&ServiceName::new("web").unwrap()).await.unwrap().unwrap();
     eventually("the replacement has begun", async || {
+        // No worker says that the node has the image.
+        let (store, name) = (&cluster.store, NodeName::new("a").unwrap());
+        store.note_prepared(&changed.spec_id, &name, &PreparedImages::Ready).await.unwrap();
         let pods = cluster.pods("web").await;
         let stopping = pods.iter().filter(|pod| pod.phase == Phase::Stopping).count();
         if stopping == 2 { Ok(()) } else { Err(stopping) }
     })
     .await;
-    cluster.post(r#"{"name":"web","image":"nginx","replicas":8}"#, Some(0)).await;
+    cluster.post(&web("nginx"), Some(0)).await;
     converge(&cluster, &[&node], "web", 8, 3).await;
     let after = cluster.pods("web").await;
     let kept = before.iter().filter(|pod| after.iter().any(|other| other.id == pod.id)).count();

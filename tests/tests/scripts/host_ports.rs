@@ -147,15 +147,15 @@ async fn a_pod_whose_port_another_program_has_is_given_back_and_its_node_avoided
     let pod = PodRef { id: &payload.id, assignment: &assignment };
     let other = AssignmentId::random();
     let stale = PodRef { id: &payload.id, assignment: &other };
-    let stale = session.give_back(stale, &payload.raw, &taken, "why");
+    let stale = session.give_back(stale, &payload.raw, &taken, "HostPortTaken", "why");
     assert_eq!(changing_nothing(&fixture, stale).await.unwrap().unwrap(), WriteOutcome::Stale);
-    let done = session.give_back(pod, &payload.raw, &taken, "the port is in use").await;
+    let done = session.give_back(pod, &payload.raw, &taken, "HostPortTaken", "the port is in use").await;
     assert_eq!(done.unwrap().unwrap(), WriteOutcome::Done);
     let record = fixture.record(&payload.id).await;
     assert_eq!((record.phase, record.message.as_str()), (Phase::Pending, "the port is in use"));
     assert_eq!(wrong(&fixture).await, Vec::<String>::new());
     // The reply was lost, and the worker asks again.
-    let again = session.give_back(pod, &payload.raw, &taken, "again");
+    let again = session.give_back(pod, &payload.raw, &taken, "HostPortTaken", "again");
     assert_eq!(changing_nothing(&fixture, again).await.unwrap().unwrap(), WriteOutcome::Stale);
 
     assert_eq!(fixture.assign_all(&session).await, [AssignOutcome::Refused]);

@@ -83,7 +83,11 @@ async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
             if phase == Phase::Assigned {
                 session.pop_more(1).await.unwrap();
             }
-            session.give_back(pod, &payload.raw, &HostPorts::default(), "why").await.unwrap().unwrap();
+            session
+                .give_back(pod, &payload.raw, &HostPorts::default(), "StartFailed", "why")
+                .await
+                .unwrap()
+                .unwrap();
         }
         PodEvent::Stop => drop(fixture.stop(record).await),
         PodEvent::Stopped => finish(placed, pod, PodOutcome::Stopped).await,

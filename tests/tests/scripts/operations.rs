@@ -660,7 +660,7 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         }
         "give_back" => operation!(pod, [session, id, assignment, payload] async {
             let pod = PodRef { id: &id, assignment: &assignment };
-            session.give_back(pod, &payload.raw, &HostPorts::from_text("8080/tcp".to_owned()), "why").await
+            session.give_back(pod, &payload.raw, &HostPorts::from_text("8080/tcp".to_owned()), "HostPortTaken", "why").await
         }),
         "lost" => operation!(pod, [session, id, assignment, payload] async {
             session.report_lost(PodRef { id: &id, assignment: &assignment }, &payload.raw).await

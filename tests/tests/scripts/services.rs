@@ -7,8 +7,8 @@ use common::lifecycle::Phase;
 use common::service::ServiceState;
 use common::spec::{DesiredService, ServiceInput};
 use common::store::{
-    CreateOutcome, Durability, MarkOutcome, PutMode, PutOutcome, RestartOutcome, RolloutMark, ScaleOutcome,
-    StopOutcome,
+    CreateOutcome, Durability, GenerationOutcome, MarkOutcome, PutMode, PutOutcome, RestartOutcome,
+    RolloutMark, ScaleOutcome, StopOutcome,
 };
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::node;
@@ -172,7 +172,7 @@ async fn a_slot_is_taken_once_however_many_create_its_pod() {
     let again = changing_nothing(&fixture, fixture.store.create_pods(&service, &[0, 1, 2])).await.unwrap();
     assert_eq!(again, CreateOutcome::Created(0));
     let beyond = changing_nothing(&fixture, fixture.store.create_pods(&service, &[3, 99])).await.unwrap();
-    assert_eq!(beyond, CreateOutcome::Created(0), "no more than wanted");
+    assert_eq!(beyond, CreateOutcome::Changed, "no more than wanted");
     let fixture = std::sync::Arc::new(fixture);
     fixture.store.scale_service(&WEB, 200).await.unwrap();
     let all: Vec<u32> = (0..200).collect();
@@ -476,4 +476,110 @@ async fn a_rollback_is_a_generation_that_says_what_it_takes_back() {
     assert_eq!(read().await.rollout.rolled_back, service.rollout.rolled_back, "scaling tells the same");
     put(&fixture, desired("c", 5), PutMode::Replace, None).await;
     assert_eq!(read().await.rollout.rolled_back, None);
+}
+
+/// Returns what had become of each former generation.
+async fn outcomes(fixture: &Fixture) -> Vec<(u64, GenerationOutcome)> {
+    let former = fixture.store.former_generations(&WEB).await.unwrap();
+    former.into_iter().map(|one| (one.generation, one.outcome)).collect()
+}
+
+#[tokio::test]
+async fn a_former_generation_says_whether_it_was_good() {
+    use GenerationOutcome::{Failed, Good, RolledBack, Unknown};
+    let fixture = Fixture::new().await;
+    let read = async || fixture.store.service(&WEB).await.unwrap().unwrap();
+    let mark = async |mark| fixture.store.mark_rollout(&read().await, mark).await.unwrap();
+    let change = async |image: &str| put(&fixture, desired(image, 1), PutMode::Upsert, None).await;
+    change("a").await;
+    mark(RolloutMark::Settled).await;
+    change("b").await;
+    assert_eq!(outcomes(&fixture).await, [(1, Good)]);
+    change("c").await;
+    mark(RolloutMark::Held("web-0: ImagePullBackOff")).await;
+    change("d").await;
+    mark(RolloutMark::Paused("web-0: exit code\n3")).await;
+    change("e").await;
+    let failed = |why: &str| Failed(why.to_owned());
+    let expected =
+        [(4, failed("web-0: exit code 3")), (3, failed("web-0: ImagePullBackOff")), (2, Unknown), (1, Good)];
+    assert_eq!(outcomes(&fixture).await, expected);
+    let a = desired("a", 1).pod;
+    assert!(fixture.store.roll_back(&read().await, a, "it crashed").await.unwrap());
+    assert_eq!(outcomes(&fixture).await[0], (5, RolledBack("it crashed".to_owned())));
+    change("f").await;
+    assert_eq!(outcomes(&fixture).await[0], (6, Good), "it had that specification when it was good");
+    mark(RolloutMark::Settled).await;
+    // The last good one is another by now, and what was good stays so.
+    change("a").await;
+    change("g").await;
+    assert_eq!(outcomes(&fixture).await[0], (8, Good));
+    mark(RolloutMark::PausedByHand).await;
+    change("h").await;
+    assert_eq!(outcomes(&fixture).await[0], (9, Unknown), "a person paused it: that is no failure");
+}
+
+#[tokio::test]
+async fn a_pause_by_hand_holds_the_next_change_until_it_is_resumed_or_undone() {
+    let fixture = Fixture::new().await;
+    let read = async || fixture.store.service(&WEB).await.unwrap().unwrap();
+    let mark = async |mark| fixture.store.mark_rollout(&read().await, mark).await.unwrap();
+    let change = async |image: &str| put(&fixture, desired(image, 1), PutMode::Upsert, None).await;
+    change("a").await;
+    assert_eq!(mark(RolloutMark::PausedByHand).await, MarkOutcome::Marked);
+    assert_eq!(changing_nothing(&fixture, mark(RolloutMark::PausedByHand)).await, MarkOutcome::Same);
+    change("b").await;
+    assert_eq!(read().await.rollout.paused.as_deref(), Some("paused by hand"), "the next change");
+    assert_eq!(mark(RolloutMark::Resumed).await, MarkOutcome::Marked);
+    let marks = read().await.rollout;
+    assert_eq!((marks.paused, marks.is_resumed), (None, false), "it is judged as any other");
+    mark(RolloutMark::PausedByHand).await;
+    let undone = fixture.store.undo_service(&desired("a", 1), Some(read().await.revision)).await.unwrap();
+    assert_eq!(undone.0, PutOutcome::Replaced { generation: 3 });
+    let marks = read().await.rollout;
+    assert_eq!((marks.paused, marks.undone), (None, Some(2)), "who goes back does not want to wait");
+    change("c").await;
+    assert_eq!(read().await.rollout.undone, None);
+}
+
+#[tokio::test]
+async fn a_rollout_is_held_and_says_so_once() {
+    let fixture = Fixture::new().await;
+    let read = async || fixture.store.service(&WEB).await.unwrap().unwrap();
+    let mark = async |mark| fixture.store.mark_rollout(&read().await, mark).await.unwrap();
+    put(&fixture, desired("a", 1), PutMode::Create, None).await;
+    assert_eq!(changing_nothing(&fixture, mark(RolloutMark::Held(""))).await, MarkOutcome::Same);
+    assert_eq!(mark(RolloutMark::Held("no image")).await, MarkOutcome::Marked);
+    assert_eq!(changing_nothing(&fixture, mark(RolloutMark::Held("no image"))).await, MarkOutcome::Same);
+    assert_eq!(mark(RolloutMark::Held("still none")).await, MarkOutcome::Marked);
+    assert_eq!(read().await.rollout.held.as_deref(), Some("still none"));
+    let events = fixture.store.last_events(100).await.unwrap();
+    assert_eq!(events.iter().filter(|event| event.reason == "RolloutHeld").count(), 1);
+    assert_eq!(mark(RolloutMark::Settled).await, MarkOutcome::Marked);
+    assert_eq!(read().await.rollout.held, None);
+}
+
+#[tokio::test]
+async fn a_scale_by_hand_is_noted_until_a_description_changes_the_number() {
+    let fixture = Fixture::new().await;
+    let scaled_at = async || fixture.store.service(&WEB).await.unwrap().unwrap().scaled_at;
+    put(&fixture, desired("a", 4), PutMode::Create, None).await;
+    assert_eq!(scaled_at().await, None);
+    fixture.store.scale_service(&WEB, 6).await.unwrap();
+    assert!(scaled_at().await.is_some());
+    put(&fixture, desired("b", 6), PutMode::Replace, None).await;
+    assert!(scaled_at().await.is_some(), "another image says nothing about it");
+    put(&fixture, desired("b", 4), PutMode::Replace, None).await;
+    assert_eq!(scaled_at().await, None);
+}
+
+#[tokio::test]
+async fn after_a_scale_down_no_pod_is_created_that_was_wanted_before() {
+    let fixture = Fixture::new().await;
+    put(&fixture, desired("a", 600), PutMode::Create, None).await;
+    let before = fixture.store.service(&WEB).await.unwrap().unwrap();
+    fixture.store.scale_service(&WEB, 2).await.unwrap();
+    let late: Vec<u32> = (2..600).collect();
+    let created = changing_nothing(&fixture, fixture.store.create_pods(&before, &late)).await.unwrap();
+    assert_eq!(created, CreateOutcome::Changed, "the rest is not even tried");
 }

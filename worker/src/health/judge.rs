@@ -26,6 +26,8 @@ pub enum CheckChange {
     Inconclusive,
     /// After that, the first probe that says something. The health stays as it is.
     Conclusive,
+    /// Twice as many probes as before have failed since the start, and the container still has time.
+    Failing,
 }
 
 /// The last result of a check.
@@ -48,6 +50,8 @@ pub struct HealthJudge {
     health: Health,
     passed_in_row: u32,
     failed_in_row: u32,
+    /// Those of its start as well, which do not count.
+    failed_since_start: u32,
     inconclusive_in_row: u32,
     due: BootInstant,
     last: Option<LastProbe>,
@@ -69,6 +73,7 @@ impl HealthJudge {
             health,
             passed_in_row: 0,
             failed_in_row: 0,
+            failed_since_start: 0,
             inconclusive_in_row: 0,
             due: now,
             last: None,
@@ -97,6 +102,11 @@ impl HealthJudge {
         self.failed_in_row
     }
 
+    /// Returns how many probes have failed since the start.
+    pub fn failed_since_start(&self) -> u32 {
+        self.failed_since_start
+    }
+
     /// Returns how many probes in a row were inconclusive.
     pub fn inconclusive_in_row(&self) -> u32 {
         self.inconclusive_in_row
@@ -110,6 +120,7 @@ impl HealthJudge {
         ended: BootInstant,
     ) -> Option<CheckChange> {
         let (health, was_inconclusive) = (self.health, self.is_inconclusive());
+        let has_failed = matches!(outcome, ProbeOutcome::Failed(_));
         match &outcome {
             ProbeOutcome::Passed => self.passed(),
             // As in Docker, it counts where the probe began.
@@ -126,12 +137,19 @@ impl HealthJudge {
             _ if self.health != health => Some(CheckChange::Health),
             (false, true) => Some(CheckChange::Inconclusive),
             (true, false) => Some(CheckChange::Conclusive),
+            _ if has_failed && self.is_failing() => Some(CheckChange::Failing),
             _ => None,
         }
     }
 
     fn is_inconclusive(&self) -> bool {
         self.inconclusive_in_row >= self.timing.retries
+    }
+
+    /// A program that starts refuses a probe or two. After that it is told, and ever more rarely.
+    fn is_failing(&self) -> bool {
+        let failures = self.failed_since_start;
+        self.health == Health::Starting && failures > 1 && failures.is_power_of_two()
     }
 
     fn passed(&mut self) {
@@ -144,6 +162,7 @@ impl HealthJudge {
 
     fn failed(&mut self, begun: BootInstant) {
         self.passed_in_row = 0;
+        self.failed_since_start = self.failed_since_start.saturating_add(1);
         if self.is_starting(begun) {
             return;
         }
@@ -218,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn a_container_that_does_not_become_well_says_what_its_probes_find() {
+        let mut judge = HealthJudge::new(timing(1, 60, 3, 1), at(0.0), Health::Starting, at(0.0), 0.5);
+        let mut told = Vec::new();
+        for _ in 0..20 {
+            let due = judge.due();
+            if judge.observe(ProbeOutcome::Failed("500".to_owned()), due, due) == Some(CheckChange::Failing) {
+                told.push(judge.failed_since_start());
+            }
+        }
+        assert_eq!(told, [2, 4, 8, 16]);
+    }
+
+    #[test]
     fn health_changes_exactly_at_the_threshold() {
         use Health::{Healthy, Starting, Unhealthy};
         let table = [
@@ -244,7 +276,8 @@ mod tests {
         }
     }
 
-    /// Returns for each probe: `H` another health, `I` inconclusive from now on, `C` conclusive again.
+    /// Returns for each probe: `H` another health, `I` inconclusive from now on, `C` conclusive again, `F`
+    /// failing.
     fn changes(known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing(1, 0, 3, 1), at(0.0), known, at(0.0), 0.5);
         let change = |result: char| {
@@ -258,6 +291,7 @@ mod tests {
                 Some(CheckChange::Health) => 'H',
                 Some(CheckChange::Inconclusive) => 'I',
                 Some(CheckChange::Conclusive) => 'C',
+                Some(CheckChange::Failing) => 'F',
             }
         };
         results.chars().map(change).collect()

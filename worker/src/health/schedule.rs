@@ -183,6 +183,9 @@ fn message(check: &ContainerCheck, judge: &HealthJudge) -> String {
             1 => why.clone(),
             failures => format!("{why} ({failures} times in a row)"),
         },
+        (Health::Starting, Some(ProbeOutcome::Failed(why))) => {
+            format!("{why} ({} times)", judge.failed_since_start())
+        }
         _ => String::new(),
     }
 }

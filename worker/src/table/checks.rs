@@ -22,6 +22,8 @@ struct CheckState {
     check: Arc<(ProbeMethod, CheckTiming)>,
     health: Health,
     message: String,
+    /// What its probes find while the container starts; empty if nothing is wrong.
+    failing: String,
     /// Why its probes say nothing, and what to do; empty while they do.
     inconclusive: String,
 }
@@ -30,13 +32,14 @@ impl CheckState {
     fn of(check: Option<&HealthCheck>) -> Option<Self> {
         let check = check?;
         let check = Arc::new((check.method()?, check.timing()));
-        let (message, inconclusive) = (String::new(), String::new());
-        Some(Self { check, health: Health::Starting, message, inconclusive })
+        let (message, failing, inconclusive) = (String::new(), String::new(), String::new());
+        Some(Self { check, health: Health::Starting, message, failing, inconclusive })
     }
 
     /// Takes another health: something has shown it.
     fn set(&mut self, health: Health, message: &str) {
-        (self.health, self.message, self.inconclusive) = (health, message.to_owned(), String::new());
+        (self.health, self.message) = (health, message.to_owned());
+        (self.failing, self.inconclusive) = (String::new(), String::new());
     }
 
     /// Returns what it has shown, and why it shows nothing any more.
@@ -92,7 +95,10 @@ impl ContainerChecks {
 
     fn pending(&self) -> String {
         let what = "waiting for its health check to pass";
-        self.inconclusive().map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
+        let mut states = [&self.healthcheck, &self.readiness].into_iter().flatten();
+        let failing = states.find(|state| !state.failing.is_empty()).map(|state| state.failing.clone());
+        let why = self.inconclusive().or(failing);
+        why.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
     }
 
     /// The container was started: nothing is known of it.
@@ -113,6 +119,7 @@ impl ContainerChecks {
             CheckChange::Health => state.set(change.health, &change.message),
             CheckChange::Inconclusive => state.inconclusive.clone_from(&change.message),
             CheckChange::Conclusive => state.inconclusive.clear(),
+            CheckChange::Failing => state.failing.clone_from(&change.message),
         }
     }
 

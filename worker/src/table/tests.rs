@@ -114,13 +114,19 @@ fn what_became_due_since_the_last_look_is_due_once() {
 /// A check that shows nothing takes no verdict back: neither that the container is well nor that it is not.
 #[test]
 fn a_pod_says_that_its_check_is_inconclusive_whatever_its_health() {
-    use CheckChange::{Conclusive, Health as Verdict, Inconclusive};
+    use CheckChange::{Conclusive, Failing, Health as Verdict, Inconclusive};
     use Health::{Healthy, Starting, Unhealthy};
 
     let starting = "waiting for its health check to pass";
     for (changes, reason, message) in [
         (vec![], "Starting", starting.to_owned()),
         (vec![(Inconclusive, Starting, "no address")], "Starting", format!("{starting}: no address")),
+        (
+            vec![(Failing, Starting, "GET :80/ answers 500 (4 times)")],
+            "Starting",
+            format!("{starting}: GET :80/ answers 500 (4 times)"),
+        ),
+        (vec![(Failing, Starting, "no"), (Verdict, Healthy, "")], "", String::new()),
         (vec![(Verdict, Healthy, "")], "", String::new()),
         (vec![(Verdict, Healthy, ""), (Inconclusive, Healthy, "no engine")], "", "no engine".to_owned()),
         (

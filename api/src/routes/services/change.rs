@@ -63,7 +63,11 @@ impl ServiceChange {
             app.admit(Growth::of(&desired, Some(&service))).await?;
             check_capacity(app, &Demand::of(&desired, Some(&service)), options).await?;
             let expected = Some(service.revision);
-            match app.store.put_service(&desired, PutMode::Replace, expected).await? {
+            let stored = match self {
+                Self::Patch(_) => app.store.put_service(&desired, PutMode::Replace, expected).await?,
+                Self::Undo { .. } => app.store.undo_service(&desired, expected).await?,
+            };
+            match stored {
                 // Another client changed the service in between: the change applies to what is stored now.
                 (PutOutcome::Conflict { .. }, _) => {}
                 (outcome, written) => return respond(app, name, outcome, 0, written).await,

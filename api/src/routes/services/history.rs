@@ -6,8 +6,8 @@ use axum::response::Response;
 use common::api::{GenerationView, List, ServiceView};
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
-use common::spec::{DesiredService, PodSpec};
-use common::store::{BrokenKey, FormerGeneration};
+use common::spec::DesiredService;
+use common::store::{BrokenKey, FormerGeneration, GenerationOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -33,9 +33,24 @@ pub(crate) async fn list_history(
 ) -> Result<Json<List<GenerationView>>, ApiProblem> {
     let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
     let former = former_generations(&app, &name).await?;
-    let current = views::generation(service.generation, None, service.pod);
-    let former = former.into_iter().map(|one| views::generation(one.generation, Some(one.until), one.pod));
+    let target = chosen(&service, &former, None).ok().map(|one| one.generation);
+    let current = views::generation(service.generation, None, outcome(&service), service.pod);
+    let former = former.into_iter().map(|one| GenerationView {
+        undo_target: Some(Some(one.generation) == target),
+        ..views::generation(one.generation, Some(one.until), one.outcome, one.pod)
+    });
     Ok(Json(List { items: std::iter::once(current).chain(former).collect(), next: None }))
+}
+
+/// Returns what has become of the current generation.
+fn outcome(service: &Service) -> GenerationOutcome {
+    let marks = &service.rollout;
+    let is_failure = |why: &&String| *why != "paused by hand";
+    match marks.paused.as_ref().filter(is_failure).or(marks.held.as_ref()) {
+        _ if marks.is_settled || marks.is_known_good => GenerationOutcome::Good,
+        Some(why) => GenerationOutcome::Failed(why.clone()),
+        None => GenerationOutcome::Unknown,
+    }
 }
 
 /// The generation to go back to.
@@ -43,7 +58,7 @@ pub(crate) async fn list_history(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct UndoOptions {
-    /// The number of a former generation; without it, the latest.
+    /// The number of a former generation; without it, the last one that was good.
     to: Option<u64>,
     /// Whether a service that does not fit the cluster is stored, so that what fits is started.
     #[serde(default)]
@@ -52,8 +67,9 @@ pub(crate) struct UndoOptions {
 
 /// Replaces the pods of a service by pods of a former specification, step by step.
 ///
-/// This is a new generation. Replicas, labels, dependencies and ingress stay as they are. Repeated without
-/// `to` it undoes itself: clients that retry should send `If-Match`.
+/// This is a new generation. Replicas, labels, dependencies and ingress stay as they are. Without `to` it
+/// goes back to the last generation that was good. Repeated, it undoes itself, unless what was undone has
+/// failed: clients that retry should send `If-Match`.
 #[utoipa::path(
     post, path = "/service/{name}/undo", tag = "service", params(InPath<ServiceName>, UndoOptions, IfMatch),
     responses(
@@ -86,7 +102,7 @@ pub(super) async fn undone(
         return Err(being_deleted(&service.name));
     }
     let former = former_generations(app, &service.name).await?;
-    let pod = chosen(service, former, to)?;
+    let pod = chosen(service, &former, to)?.pod.clone();
     Ok(DesiredService { pod, ..DesiredService::from(service.clone()) })
 }
 
@@ -96,19 +112,40 @@ async fn former_generations(app: &AppState, name: &ServiceName) -> Result<Vec<Fo
 }
 
 /// Chooses among the former generations, of which the newest is first.
-fn chosen(service: &Service, former: Vec<FormerGeneration>, to: Option<u64>) -> Result<PodSpec, ApiProblem> {
-    let name = &service.name;
-    let kept: Vec<String> = former.iter().map(|one| one.generation.to_string()).collect();
-    let is_chosen = |one: &FormerGeneration| match to {
-        Some(to) => one.generation == to,
-        // A version without histories may have brought it back.
-        None => one.pod != service.pod,
+fn chosen<'a>(
+    service: &Service,
+    former: &'a [FormerGeneration],
+    to: Option<u64>,
+) -> Result<&'a FormerGeneration, ApiProblem> {
+    let found = match to {
+        Some(to) => former.iter().find(|one| one.generation == to),
+        None => last_good(service, former),
     };
-    if let Some(one) = former.into_iter().find(is_chosen) {
-        return Ok(one.pod);
+    found.ok_or_else(|| ApiProblem::new(ProblemKind::NothingToUndo, nothing_to_undo(service, former, to)))
+}
+
+/// Returns the generation to go back to if none is named: never one that is known to be bad.
+fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'a FormerGeneration> {
+    let marks = &service.rollout;
+    // A version without histories may have brought one back.
+    let mut former = former.iter().filter(|one| one.pod != service.pod && one.outcome.failure().is_none());
+    if marks.rolled_back.is_some() {
+        // This generation is the one that was good.
+        return None;
     }
-    let detail = match to {
-        Some(to) if to == service.generation => {
+    if let Some(undone) = marks.undone {
+        return former.find(|one| one.generation == undone);
+    }
+    let mut good = former.clone().filter(|one| one.outcome == GenerationOutcome::Good);
+    good.next().or_else(|| former.next())
+}
+
+fn nothing_to_undo(service: &Service, former: &[FormerGeneration], to: Option<u64>) -> String {
+    let (name, generation) = (&service.name, service.generation);
+    let kept: Vec<String> = former.iter().map(|one| one.generation.to_string()).collect();
+    let failed = former.iter().find_map(|one| Some((one.generation, one.outcome.failure()?)));
+    match to {
+        Some(to) if to == generation => {
             format!("generation {to} of service {name} is the current one; nothing was changed")
         }
         _ if kept.is_empty() => format!(
@@ -119,14 +156,26 @@ fn chosen(service: &Service, former: Vec<FormerGeneration>, to: Option<u64>) -> 
             "service {name} has no former generation {to}; it has {}; nothing was changed",
             kept.join(", ")
         ),
-        None => format!("no former generation of service {name} differs from the current one"),
-    };
-    Err(ApiProblem::new(ProblemKind::NothingToUndo, detail))
+        None => match (&service.rollout.rolled_back, failed) {
+            (Some((bad, why)), _) => format!(
+                "generation {bad} of service {name} was taken back already ({why}): generation {generation} is as the \
+                 last good one; nothing was changed; `--to N` names another one"
+            ),
+            (None, Some((bad, why))) => format!(
+                "no former generation of service {name} is known to be good, and {bad} has failed ({why}); nothing was \
+                 changed; `--to N` names one nevertheless"
+            ),
+            (None, None) => format!("no former generation of service {name} differs from the current one"),
+        },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use GenerationOutcome::{Failed, Good, RolledBack, Unknown};
+    use common::service::RolloutMarks;
+    use common::spec::PodSpec;
     use testkit::fixtures;
 
     use super::*;
@@ -137,21 +186,32 @@ mod tests {
         pod
     }
 
-    fn chosen_image(former: &[(u64, &str)], to: Option<u64>) -> Result<String, String> {
-        let service = Service { generation: 5, pod: pod("now"), ..fixtures::service() };
-        let former = former.iter().map(|(generation, image)| FormerGeneration {
+    fn former(generations: &[(u64, &str, GenerationOutcome)]) -> Vec<FormerGeneration> {
+        let one = |(generation, image, outcome): &(u64, &str, GenerationOutcome)| FormerGeneration {
             generation: *generation,
             until: 1,
             fingerprint: String::new(),
+            outcome: outcome.clone(),
             pod: pod(image),
-        });
-        let chosen = chosen(&service, former.collect(), to);
-        chosen.map(|pod| pod.image().to_owned()).map_err(|problem| problem.detail)
+        };
+        generations.iter().map(one).collect()
+    }
+
+    fn chosen_image(
+        marks: RolloutMarks,
+        generations: &[(u64, &str, GenerationOutcome)],
+        to: Option<u64>,
+    ) -> Result<String, String> {
+        let service = Service { generation: 5, pod: pod("now"), rollout: marks, ..fixtures::service() };
+        let former = former(generations);
+        let chosen = chosen(&service, &former, to);
+        chosen.map(|one| one.pod.image().to_owned()).map_err(|problem| problem.detail)
     }
 
     #[test]
     fn the_latest_that_differs_comes_back_or_the_one_that_is_named() {
-        let former = [(4, "now"), (3, "b"), (1, "a")];
+        let former = [(4, "now", Unknown), (3, "b", Unknown), (1, "a", Unknown)];
+        let chosen_image = |former: &[_], to| chosen_image(RolloutMarks::default(), former, to);
         assert_eq!(chosen_image(&former, None).unwrap(), "b");
         assert_eq!(chosen_image(&former, Some(1)).unwrap(), "a");
         for (former, to, said) in [
@@ -159,10 +219,56 @@ mod tests {
             (&former, Some(5), "is the current one"),
             (&[], None, "never had another specification"),
             (&[], Some(2), "never had another specification"),
-            (&[(4, "now")], None, "no former generation of service web differs"),
+            (&[(4, "now", Unknown)], None, "no former generation of service web differs"),
         ] {
             let detail = chosen_image(former, to).unwrap_err();
             assert!(detail.contains(said), "{detail}");
         }
+    }
+
+    #[test]
+    fn an_undo_goes_to_the_last_good_generation_and_never_to_a_bad_one() {
+        let failed = || Failed("ImagePullBackOff".to_owned());
+        let back = || RolledBack("exit code 3".to_owned());
+        let rolled_back =
+            || RolloutMarks { rolled_back: Some((4, "exit code 3".to_owned())), ..RolloutMarks::default() };
+        let undone = |from| RolloutMarks { undone: Some(from), ..RolloutMarks::default() };
+        let none = RolloutMarks::default;
+        for (marks, generations, expected, case) in [
+            (
+                none(),
+                &[(4, "d", failed()), (3, "c", failed()), (2, "b", Good), (1, "a", Good)][..],
+                Ok("b"),
+                "two bad ones",
+            ),
+            (
+                none(),
+                &[(4, "d", Unknown), (2, "b", Good)],
+                Ok("b"),
+                "one that was changed before it was good",
+            ),
+            (none(), &[(4, "d", failed()), (2, "b", Unknown)], Ok("b"), "noted by a version before"),
+            (
+                rolled_back(),
+                &[(4, "d", back()), (2, "b", Good)],
+                Err("taken back already (exit code 3)"),
+                "after a rollback",
+            ),
+            (undone(4), &[(4, "d", Unknown), (2, "b", Good)], Ok("d"), "undone twice the change is back"),
+            (
+                undone(4),
+                &[(4, "d", failed()), (2, "b", Good)],
+                Err("4 has failed (ImagePullBackOff)"),
+                "unless it was bad",
+            ),
+            (none(), &[(4, "d", back())], Err("4 has failed (exit code 3)"), "nothing is good"),
+        ] {
+            let found = chosen_image(marks, generations, None);
+            match expected {
+                Ok(image) => assert_eq!(found.as_deref(), Ok(image), "{case}"),
+                Err(said) => assert!(found.clone().unwrap_err().contains(said), "{case}: {found:?}"),
+            }
+        }
+        assert_eq!(chosen_image(none(), &[(4, "d", back())], Some(4)).unwrap(), "d", "a person may name it");
     }
 }

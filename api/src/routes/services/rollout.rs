@@ -14,9 +14,10 @@ use crate::params::InPath;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Replaces no further pod of a service, until it is resumed or its specification changes again.
+/// Replaces no further pod of a service, until it is resumed or undone.
 ///
-/// Pods that are missing are still created, of the current generation.
+/// If nothing is replaced now, the next change waits. Pods that are missing are still created, of the current
+/// generation.
 #[utoipa::path(
     post, path = "/service/{name}/pause", tag = "service", params(InPath<ServiceName>), responses(
         (status = 200, description = "Paused", body = ServiceView),
@@ -29,7 +30,7 @@ pub(crate) async fn pause_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
 ) -> Result<Response, ApiProblem> {
-    mark(&app, &name, RolloutMark::Paused("paused by hand")).await
+    mark(&app, &name, RolloutMark::PausedByHand).await
 }
 
 /// Replaces the pods of a service further, also if new ones are bad.

@@ -17,6 +17,9 @@ use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, status_of};
 
+/// The most pods that are counted for the response to a write.
+const MAX_COUNTED_INLINE: u64 = 4 * PODS_CREATED_INLINE as u64;
+
 /// Responds to a write; `created_pods` were created together with the service.
 pub(super) async fn respond(
     app: &AppState,
@@ -101,7 +104,13 @@ pub(super) async fn respond_stored(
     let durability = app.note_write(name, written);
     // The service may have been deleted and forgotten since.
     let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
-    let service_status = if service.replicas <= PODS_CREATED_INLINE {
+    // Many pods are being stopped: counting them would take longer than a client waits.
+    let counts = app.store.creation_progress(std::slice::from_ref(name)).await?;
+    let is_shrinking =
+        counts.first().copied().flatten().is_some_and(|(created, _)| created > MAX_COUNTED_INLINE);
+    let service_status = if is_shrinking && service.replicas <= PODS_CREATED_INLINE {
+        pod_counts::status_while_shrinking(&service)
+    } else if service.replicas <= PODS_CREATED_INLINE {
         create_missing_pods(app, &service).await;
         pod_counts::service_status(&app.store, &service).await?
     } else {

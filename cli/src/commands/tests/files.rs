@@ -1,6 +1,6 @@
 //! Commands that read files: `apply`, `diff` and `delete -f`.
 
-use common::api::{GenerationView, List, ServiceView};
+use common::api::{GenerationOutcomeView, GenerationView, List, ServiceView};
 
 use super::*;
 
@@ -50,7 +50,7 @@ async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
     let line = format!("apply --dry-run -f {}", files.path().display());
     let (exit, shown, requests) = run_line(&line, api_with_web).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
-    let web = "service/web configured (dry run): no pod is replaced: replicas\n";
+    let web = "service/web configured (dry run): no pod is replaced: replicas 3 → 4\n";
     assert_eq!(shown, format!("{web}service/new created (dry run)\n"));
     assert_eq!(requests, ["GET /service/web", "GET /service/new"]);
 }
@@ -94,7 +94,7 @@ async fn diff_shows_the_lines_and_has_an_exit_code_for_a_difference() {
     assert_eq!(exit.unwrap().code(), 1);
     assert!(shown.starts_with("--- service/web (stored)\n+++ service/web (file)\n name: web\n"), "{shown}");
     assert!(shown.contains("\n-replicas: 3\n+replicas: 4\n"), "{shown}");
-    assert!(shown.ends_with("# no pod is replaced: replicas\n"), "{shown}");
+    assert!(shown.ends_with("# no pod is replaced: replicas 3 → 4\n"), "{shown}");
     assert!(!shown.contains("hunter2"), "unchanged lines far from a change are left out: {shown}");
 
     let files = directory(&[("bad.yaml", "name: web\nimgae: nginx\n")]);
@@ -340,6 +340,9 @@ fn api_with_history(request: &str) -> String {
         GenerationView {
             generation,
             until: until.map(str::to_owned),
+            outcome: until.is_some().then_some(GenerationOutcomeView::Good),
+            message: String::new(),
+            undo_target: Some(generation == 4),
             on_disconnect: service.on_disconnect,
             stop_grace_period: service.stop_grace_period,
             drain: None,
@@ -365,10 +368,10 @@ async fn a_history_says_what_changed_and_undo_goes_back() {
     let (exit, shown, _) = run_line("rollout history web", api_with_history).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["GENERATION", "WANTED", "IMAGE", "CHANGED"]);
+    assert_eq!(rows[0], ["GENERATION", "WANTED", "OUTCOME", "IMAGE", "CHANGED"]);
     assert_eq!(
-        (rows[1][..4].to_vec(), rows[2][0], rows[3][0]),
-        (vec!["1", "now", "nginx:1.27", "image"], "4", "3")
+        (rows[1][..5].to_vec(), rows[2][0], rows[3][0]),
+        (vec!["1", "now", "-", "nginx:1.27", "image"], "4", "3")
     );
     assert!(shown.contains("image, memory"), "{shown}");
 

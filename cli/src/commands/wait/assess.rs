@@ -2,6 +2,7 @@
 
 use common::api::{JobPhase, JobStatus, PodView, RolloutState, ServiceView};
 use common::lifecycle::Phase;
+use common::pod::EndedRun;
 use common::service::ServiceState;
 use common::spec::Kind;
 
@@ -33,7 +34,12 @@ pub(super) enum WaitVerdict {
     Failed,
     /// The object was deleted.
     Deleted,
+    /// Another change came after the one that is waited for.
+    Superseded,
 }
+
+/// Reasons of a pod that does not come up, however long one waits.
+const STUCK_REASONS: [&str; 3] = ["CrashLoopBackOff", "ImagePullBackOff", "StartFailed"];
 
 impl Assessment {
     /// Creates an assessment without unschedulable pods.
@@ -43,7 +49,7 @@ impl Assessment {
 }
 
 /// Reached when all pods of the service run, none of an older generation is left, and no pod has a problem.
-pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessment {
+pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_superseded: bool) -> Assessment {
     let Some(service) = service else {
         return Assessment::new("the service was deleted", WaitVerdict::Deleted);
     };
@@ -65,6 +71,10 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
         };
         return Assessment::new(rollout_line(rollout), verdict);
     }
+    if is_superseded {
+        let line = format!("superseded by generation {}", service.generation);
+        return Assessment::new(line, WaitVerdict::Superseded);
+    }
     let line = pod_counts(service) + &reason_suffix("", &status.message);
     let is_changing = status.pending + status.assigned + status.stopping > 0;
     let is_complete = status.ready_pods() + status.succeeded == status.desired;
@@ -82,6 +92,43 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
 }
 
 /// Reached when the job is complete.
+/// Returns whether a pod of a service may not come up at all: then its pods are worth a look.
+pub(super) fn may_be_stuck(service: &ServiceView) -> bool {
+    service.held.is_some() || STUCK_REASONS.iter().any(|reason| service.status.message.contains(reason))
+}
+
+/// Returns why the update of a service cannot go on, if no waiting helps.
+pub(super) fn held_for_good(service: &ServiceView) -> Option<String> {
+    let message = &service.status.message;
+    let waits_in_vain = |text: &&String| text.contains("waits for service") && text.contains(" failed: see");
+    let is_final = |text: &&String| {
+        text.contains("the pods that run stay")
+            || text.contains(" is not ready after ")
+            || waits_in_vain(text)
+    };
+    let why = service.held.as_ref().filter(is_final).or_else(|| Some(message).filter(waits_in_vain))?;
+    Some(format!("{}: {why}", pod_counts(service)))
+}
+
+/// Returns the pod of this generation, or a later one, that does not come up: its image or its program is
+/// missing, or it has crashed twice.
+pub(super) fn stuck_pod(pods: &[PodView], generation: u64) -> Option<&PodView> {
+    let is_stuck = |pod: &&PodView| {
+        pod.generation >= generation
+            && STUCK_REASONS.contains(&pod.reason.as_str())
+            && (pod.reason != STUCK_REASONS[0] || pod.restarts > 0)
+    };
+    pods.iter().find(is_stuck)
+}
+
+/// Returns what is known of a pod that does not come up, with what it wrote at last.
+pub(super) fn stuck(service: &ServiceView, pod: &PodView) -> Assessment {
+    let output = pod.runs.last().map(|run| run.last_output.as_str()).unwrap_or_default();
+    let message = EndedRun::explain(pod.message.clone(), output);
+    let line = format!("{}: {}-{}: {}: {message}", pod_counts(service), pod.name, pod.replica, pod.reason);
+    Assessment::new(line, WaitVerdict::Failed)
+}
+
 fn of_job(job: &JobStatus, is_unschedulable: bool) -> Assessment {
     let verdict = match job.phase {
         JobPhase::Running => WaitVerdict::Waiting,
@@ -137,7 +184,7 @@ mod tests {
     fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, WaitVerdict) {
         let mut service = fixtures::service("web");
         change(&mut service.status);
-        let assessment = ready(Some(&service), 1);
+        let assessment = ready(Some(&service), 1, false);
         (assessment.line, assessment.verdict)
     }
 
@@ -170,7 +217,7 @@ mod tests {
         };
         let assess = |phase| {
             let job_status = Some(status(phase));
-            ready(Some(&ServiceView { kind: Kind::Job, job_status, ..fixtures::service("sums") }), 1)
+            ready(Some(&ServiceView { kind: Kind::Job, job_status, ..fixtures::service("sums") }), 1, false)
         };
         assert_eq!(assess(JobPhase::Running).line, "4/10 complete, 2 active, 1 failed");
         assert_eq!(
@@ -182,14 +229,14 @@ mod tests {
     #[test]
     fn an_older_generation_than_the_written_one_is_not_ready() {
         let service = fixtures::service("web");
-        assert_eq!(ready(Some(&service), 2).verdict, WaitVerdict::Waiting);
+        assert_eq!(ready(Some(&service), 2, false).verdict, WaitVerdict::Waiting);
     }
 
     #[test]
     fn a_generation_that_was_rolled_back_or_is_paused_will_not_be_ready() {
         let with = |state, generation| {
             let rollout = Some(RolloutView { state, generation, message: "web-0 crashed".to_owned() });
-            ready(Some(&ServiceView { generation: 3, rollout, ..fixtures::service("web") }), 2)
+            ready(Some(&ServiceView { generation: 3, rollout, ..fixtures::service("web") }), 2, false)
         };
         let rolled_back = with(RolloutState::RolledBack, 2);
         assert_eq!(rolled_back.line, "generation 2 was rolled back: web-0 crashed");
@@ -197,6 +244,52 @@ mod tests {
         assert_eq!(with(RolloutState::Paused, 3).verdict, WaitVerdict::Failed);
         assert_eq!(with(RolloutState::AtCanary, 3).verdict, WaitVerdict::Reached);
         assert_eq!(with(RolloutState::RolledBack, 1).verdict, WaitVerdict::Reached, "of a change before");
+    }
+
+    #[test]
+    fn a_change_that_another_one_replaced_says_so_unless_it_was_rolled_back() {
+        let service = ServiceView { generation: 3, ..fixtures::service("web") };
+        let assessment = ready(Some(&service), 2, true);
+        assert_eq!(assessment, Assessment::new("superseded by generation 3", WaitVerdict::Superseded));
+        let rollout =
+            Some(RolloutView { state: RolloutState::RolledBack, generation: 2, message: "x".to_owned() });
+        let rolled_back = ServiceView { rollout, ..service };
+        assert_eq!(ready(Some(&rolled_back), 2, true).verdict, WaitVerdict::Failed);
+    }
+
+    #[test]
+    fn what_no_waiting_helps_ends_the_wait_with_its_reason_and_the_last_lines() {
+        let pod = |reason: &str, restarts, generation| PodView {
+            reason: reason.to_owned(),
+            restarts,
+            generation,
+            ..fixtures::pod("p", Phase::Running)
+        };
+        for (pod, expected, case) in [
+            (pod("ImagePullBackOff", 0, 2), true, "no image"),
+            (pod("StartFailed", 0, 2), true, "no program"),
+            (pod("CrashLoopBackOff", 0, 2), false, "the first crash"),
+            (pod("CrashLoopBackOff", 1, 2), true, "the second crash"),
+            (pod("CrashLoopBackOff", 9, 1), false, "a pod that is being replaced"),
+            (pod("NotReady", 0, 2), false, "it may become ready"),
+        ] {
+            assert_eq!(stuck_pod(&[pod], 2).is_some(), expected, "{case}");
+        }
+        let run =
+            serde_json::json!({"id": "a", "node": "n", "exit_code": 3, "last_output": "KeyError: 'KEY'\n"});
+        let runs = vec![serde_json::from_value(run).unwrap()];
+        let pod = PodView { runs, message: "exited with code 3".to_owned(), ..pod("CrashLoopBackOff", 1, 2) };
+        let line = stuck(&fixtures::service("web"), &pod).line;
+        assert!(
+            line.contains("CrashLoopBackOff: exited with code 3; it wrote at last: KeyError: 'KEY'"),
+            "{line}"
+        );
+        let held = |why: &str| {
+            held_for_good(&ServiceView { held: Some(why.to_owned()), ..fixtures::service("web") }).is_some()
+        };
+        assert!(held("a: pulling x failed: no such tag; the pods that run stay"));
+        assert!(held("waits for service migrate: 0 of 1 completed, 1 failed: see `kubeleet logs migrate`"));
+        assert!(!held("waits for service db: 0 of 1 ready"));
     }
 
     #[test]
@@ -244,10 +337,10 @@ mod tests {
 
     #[test]
     fn deleted_services_and_stopped_pods_are_gone() {
-        assert_eq!(ready(None, 1).verdict, WaitVerdict::Deleted);
+        assert_eq!(ready(None, 1, false).verdict, WaitVerdict::Deleted);
         let mut service = fixtures::service("web");
         service.state = ServiceState::Deleting;
-        assert_eq!(ready(Some(&service), 1).verdict, WaitVerdict::Deleted);
+        assert_eq!(ready(Some(&service), 1, false).verdict, WaitVerdict::Deleted);
         assert_eq!(service_gone(Some(&service)), Assessment::new("3 pods left", WaitVerdict::Waiting));
         assert_eq!(service_gone(None).verdict, WaitVerdict::Reached);
         assert_eq!(pod_gone(None).verdict, WaitVerdict::Reached);

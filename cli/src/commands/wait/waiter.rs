@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use common::api::{RolloutState, ServiceView};
+use common::spec::ContainerSpec;
 use tokio::time::{Instant, timeout};
 
 use super::assess::{self, Assessment, WaitVerdict};
 use super::goal::Goal;
 use super::hints::Hints;
 use super::progress::GoalProgress;
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, PodFilter};
 use crate::exit::Exit;
 use crate::output::humanize;
 use crate::stderr;
@@ -24,6 +26,8 @@ const READY_FOR: Duration = Duration::from_secs(1);
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Characters of an API error in a progress line.
 const MAX_ERROR_LENGTH: usize = 200;
+/// How many pods of a service are looked at for one that does not come up.
+const MAX_PODS: usize = 500;
 
 /// Waits for goals, with one deadline for all of them.
 pub(crate) struct Waiter {
@@ -32,6 +36,25 @@ pub(crate) struct Waiter {
 }
 
 /// What one poll found.
+/// What a wait remembers of a service between its polls.
+#[derive(Default)]
+struct SeenChange {
+    /// The containers of the generation that is waited for.
+    containers: Option<Vec<ContainerSpec>>,
+}
+
+impl SeenChange {
+    /// Returns whether the service has other containers by now than those of `generation`. A restart is no
+    /// other change.
+    fn is_superseded(&mut self, service: &ServiceView, generation: u64) -> bool {
+        if service.generation <= generation {
+            self.containers = Some(service.containers.clone());
+            return false;
+        }
+        self.containers.as_ref().is_none_or(|containers| *containers != service.containers)
+    }
+}
+
 struct Poll {
     assessment: Assessment,
     /// The exit code if this was the last poll before the deadline.
@@ -68,17 +91,34 @@ impl Waiter {
         let exit = self.wait(goal).await;
         if matches!(exit, Exit::Error | Exit::TimedOut | Exit::Unschedulable) {
             stderr::note(&format!("For details: kubeleet {}", goal.describe_command()));
+            if let Goal::Ready { service, generation } = goal
+                && *generation > 1
+                && self.can_be_undone(service).await
+            {
+                stderr::note(&format!("To go back: kubeleet rollout undo {service}"));
+            }
         }
         exit
     }
 
+    /// Returns whether an undo is worth a line: the change was not taken back already.
+    async fn can_be_undone(&self, service: &str) -> bool {
+        let service = timeout(LAST_POLL_TIMEOUT, self.client.service(service)).await;
+        let is_rolled_back = |view: &ServiceView| {
+            let state = view.rollout.as_ref().map(|rollout| rollout.state);
+            state == Some(RolloutState::RolledBack)
+        };
+        matches!(service, Ok(Ok(view)) if !is_rolled_back(&view))
+    }
+
     async fn wait(&self, goal: &Goal) -> Exit {
+        let mut seen = SeenChange::default();
         let mut hints = Hints::open(&self.client, goal).await;
         let mut progress = GoalProgress::start(goal.subject());
         let (mut failed_since, mut ready_since): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let started = Instant::now();
-            let poll = match self.poll(goal).await {
+            let poll = match self.poll(goal, &mut seen).await {
                 Ok(poll) => poll,
                 Err(error) => {
                     progress.end("", "failed");
@@ -96,6 +136,9 @@ impl Waiter {
                     if !must_last || is_over || since.elapsed() >= READY_FOR {
                         return progress.finish(line, goal.success_word(), Exit::Ok);
                     }
+                }
+                WaitVerdict::Superseded => {
+                    return progress.finish(line, "it will not be ready", Exit::Conflict);
                 }
                 WaitVerdict::Deleted => return progress.finish(line, "failed", Exit::NotFound),
                 WaitVerdict::Failed => {
@@ -117,14 +160,30 @@ impl Waiter {
         }
     }
 
+    /// Returns why a service will not be ready, if no waiting helps.
+    async fn stuck(&self, service: &ServiceView, generation: u64) -> Result<Option<Assessment>, ClientError> {
+        if let Some(line) = assess::held_for_good(service) {
+            return Ok(Some(Assessment::new(line, WaitVerdict::Failed)));
+        }
+        if !assess::may_be_stuck(service) {
+            return Ok(None);
+        }
+        let filter = PodFilter { service: Some(service.name.to_string()), ..PodFilter::default() };
+        let (pods, _) = self.client.some_pods(&filter, MAX_PODS).await?;
+        let Some(pod) = assess::stuck_pod(&pods, generation) else { return Ok(None) };
+        // Only alone does it come with its runs.
+        let pod = found(self.client.pod(pod.uuid.as_str()).await)?;
+        Ok(pod.map(|pod| assess::stuck(service, &pod)))
+    }
+
     fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Polls once. Transient errors count as polls, because daemons restart and Redis fails over.
-    async fn poll(&self, goal: &Goal) -> Result<Poll, ClientError> {
+    async fn poll(&self, goal: &Goal, seen: &mut SeenChange) -> Result<Poll, ClientError> {
         let limit = self.time_left().max(LAST_POLL_TIMEOUT);
-        match timeout(limit, self.assess(goal)).await {
+        match timeout(limit, self.assess(goal, seen)).await {
             Ok(Ok(assessment)) => {
                 let exit = if assessment.is_unschedulable { Exit::Unschedulable } else { Exit::TimedOut };
                 Ok(Poll { assessment, exit_on_timeout: exit })
@@ -135,11 +194,17 @@ impl Waiter {
         }
     }
 
-    async fn assess(&self, goal: &Goal) -> Result<Assessment, ClientError> {
+    async fn assess(&self, goal: &Goal, seen: &mut SeenChange) -> Result<Assessment, ClientError> {
         match goal {
             Goal::Ready { service, generation } => {
                 let service = found(self.client.service(service).await)?;
-                Ok(assess::ready(service.as_ref(), *generation))
+                let is_superseded =
+                    service.as_ref().is_some_and(|service| seen.is_superseded(service, *generation));
+                let assessment = assess::ready(service.as_ref(), *generation, is_superseded);
+                match service.filter(|_| assessment.verdict == WaitVerdict::Waiting) {
+                    Some(service) => Ok(self.stuck(&service, *generation).await?.unwrap_or(assessment)),
+                    None => Ok(assessment),
+                }
             }
             Goal::Ended { service } => Ok(assess::ended(found(self.client.service(service).await)?.as_ref())),
             Goal::ServiceGone { service } => {

@@ -40,6 +40,11 @@ for p = 1, pod_count do
 end
 local holders = redis.call('HMGET', slots, unpack(asked))
 local wanted = tonumber(replicas)
+-- It was scaled down meanwhile. Callers create in order, so none of the rest is wanted either.
+do
+  local replica = pod_args(1)
+  if tonumber(replica) >= wanted then return { 'CHANGED' } end
+end
 local is_step = is_second or (is_job and last_write == '')
 if is_step and not take_step(service_key, step) then return { 'CHANGED' } end
 -- A time in the future was written by a former master.

@@ -1,24 +1,44 @@
 -- Notes how far the rollout of a generation of a service is.
 -- Reply: 'OK' | 'SAME' (it was so before) | 'CHANGED' (the service has another generation, or is gone)
 local service_key = head_keys()
--- The mark is 'paused', 'resumed', 'canary', 'promoted' or 'settled'. The text says why it is paused, or how
--- far it is.
+-- The mark is 'paused', 'paused_by_hand', 'held', 'resumed', 'canary', 'promoted' or 'settled'. The text says
+-- why it is paused or held up, or how far it is.
 local service, generation, mark, text = head_args()
-local state, fingerprint, paused, settled, canary, promoted = unpack(
-  redis.call('HMGET', service_key, 'state', 'fingerprint', 'paused', 'settled', 'canary', 'promoted'), 1, 6)
+local state, fingerprint, paused, settled, canary, promoted, by_hand, held = unpack(
+  redis.call('HMGET', service_key, 'state', 'fingerprint', 'paused', 'settled', 'canary', 'promoted',
+    'paused_by_hand', 'held'), 1, 8)
 local current = versions_of(service_key)
 if state ~= 'active' or current ~= tonumber(generation) then return 'CHANGED' end
 -- What was noted about an earlier generation is not about this one.
 local is_paused = paused and string.match(paused, '^%d+') == generation
-local about = 'generation ' .. generation
+local about, is_step = 'generation ' .. generation, true
 if mark == 'paused' then
   if is_paused then return 'SAME' end
   redis.call('HSET', service_key, 'paused', generation .. ' ' .. text)
   emit('service', service, 'RolloutPaused', service, '', '', about .. ': ' .. text)
+elseif mark == 'paused_by_hand' then
+  if by_hand == '1' then return 'SAME' end
+  redis.call('HSET', service_key, 'paused_by_hand', '1')
+  -- A version before reads only this one.
+  if not is_paused then redis.call('HSET', service_key, 'paused', generation .. ' ' .. text) end
+  emit('service', service, 'RolloutPaused', service, '', '', about .. ': ' .. text)
+elseif mark == 'held' then
+  if (held or '') == (text == '' and '' or generation .. ' ' .. text) then return 'SAME' end
+  local was_held = held and string.match(held, '^%d+') == generation
+  if text == '' then
+    redis.call('HDEL', service_key, 'held')
+  else
+    redis.call('HSET', service_key, 'held', generation .. ' ' .. text)
+    -- The words may differ from look to look, and one event is enough.
+    if not was_held then emit('service', service, 'RolloutHeld', service, '', '', about .. ': ' .. text) end
+  end
+  is_step = false
 elseif mark == 'resumed' then
-  if not is_paused then return 'SAME' end
-  redis.call('HSET', service_key, 'resumed', generation)
-  redis.call('HDEL', service_key, 'paused')
+  if not is_paused and by_hand ~= '1' then return 'SAME' end
+  -- What only a person has paused is judged as before; what was found bad goes on in spite of it.
+  local was_judged = is_paused and paused ~= generation .. ' paused by hand'
+  if was_judged then redis.call('HSET', service_key, 'resumed', generation) end
+  redis.call('HDEL', service_key, 'paused', 'paused_by_hand')
   emit('service', service, 'RolloutResumed', service, '', '', about .. ': its pods are replaced further')
 elseif mark == 'canary' then
   local is_known = canary and string.match(canary, '^%d+') == generation
@@ -34,7 +54,11 @@ else
   local value = generation .. ' ' .. (string.match(fingerprint or '', ' (%x+)$') or '')
   if settled == value then return 'SAME' end
   redis.call('HSET', service_key, 'settled', value)
-  emit('service', service, 'RolloutCompleted', service, '', '', about .. ': all pods are ready')
+  redis.call('HDEL', service_key, 'held')
+  -- The first generation of a service without a policy was no rollout.
+  if generation ~= '1' or redis.call('HEXISTS', service_key, 'update') == 1 then
+    emit('service', service, 'RolloutCompleted', service, '', '', about .. ': all pods are ready')
+  end
 end
-redis.call('PUBLISH', 'wake:reconcile', service)
+if is_step then redis.call('PUBLISH', 'wake:reconcile', service) end
 return 'OK'

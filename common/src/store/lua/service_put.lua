@@ -9,9 +9,10 @@ local service_key, services, spec_key, unconfirmed, former_specs, routes, histor
 -- `kind` is '' for a service, 'job' or 'cron'; `times` says when a cron is due, '' while it is suspended.
 -- `update`, `job` and `cron` are JSON, or '' for none, as are the values of the fields that are only stored.
 -- `routes_text` is what follows from `ingress`, `allow_from` and `aliases`.
--- `failure` is '', or says why the generation before has failed, which this one takes back.
+-- `failure` is '', or says why the generation before has failed, which this one takes back. `undone` is '1'
+-- if a user goes back to a former specification.
 local service, mode, spec, spec_text, fingerprint, replicas, labels, app, update, kind, job, cron,
-  times, failure, routes_text, expected_revision, write = head_args()
+  times, failure, undone, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
 local current_app, current_routes, current_update = unpack(
@@ -79,9 +80,29 @@ local function set_optionals()
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
+-- Returns what has become of the current generation: all its pods were good, now or when it had this
+-- specification before; or it has failed, and why.
+local function outcome(known)
+  local marks = redis.call('HMGET', service_key, 'settled', 'was_good', 'paused', 'held')
+  local settled, was_good, paused, held = unpack(marks, 1, 4)
+  local number = string.format('%.0f', generation)
+  local function about(mark)
+    local of, text = string.match(mark or '', '^(%d+) ?(.*)$')
+    return of == number and text or nil
+  end
+  local is_good = about(settled) or was_good == number
+    or (known ~= '' and string.match(settled or '', ' (%x+)$') == known)
+  if is_good then return 'good' end
+  local function in_a_line(text) return (string.gsub(text, '[\r\n]+', ' ')) end
+  if failure ~= '' then return 'rolled_back ' .. in_a_line(failure) end
+  local why = about(paused)
+  if why == 'paused by hand' then why = nil end
+  why = why or about(held)
+  return why and 'failed ' .. in_a_line(why) or ''
+end
 -- Notes what the service was until now, so that it can be had again. A field for each former generation:
--- "<time until which it was wanted, ms> <fingerprint>\n<specification>". Each specification stands once, and
--- not while it is the current one. What was written by hand and cannot be read goes.
+-- "<time until which it was wanted, ms> <fingerprint> <outcome>\n<specification>". Each specification stands
+-- once, and not while it is the current one. What was written by hand and cannot be read goes.
 local MAX_FORMER = 10
 local function note_former()
   local kept, current = {}, current_spec or ''
@@ -90,7 +111,10 @@ local function note_former()
   local entries = redis.call('HGETALL', history)
   for f = 1, #entries, 2 do
     local number = string.match(entries[f], '^%d+$') and tonumber(entries[f])
-    local entry_fingerprint, text = string.match(entries[f + 1], '^%d+ (%x*)[^\n]*\n(.*)$')
+    local entry_fingerprint, words, text = string.match(entries[f + 1], '^%d+ (%x*)([^\n]*)\n(.*)$')
+    if (text == spec_text or entry_fingerprint == fingerprint) and words == ' good' then
+      redis.call('HSET', service_key, 'was_good', string.format('%.0f', generation + 1))
+    end
     local is_repeated = text == spec_text or text == current_text
       or entry_fingerprint == fingerprint or (known ~= '' and entry_fingerprint == known)
     if number and number < generation and text and not is_repeated then
@@ -102,9 +126,12 @@ local function note_former()
   table.sort(kept, function(a, b) return tonumber(a) > tonumber(b) end)
   for f = MAX_FORMER, #kept do redis.call('HDEL', history, kept[f]) end
   if current_text then
-    redis.call('HSET', history, string.format('%.0f', generation), STAMP .. ' ' .. known .. '\n' .. current_text)
+    redis.call('HSET', history, string.format('%.0f', generation),
+      STAMP .. ' ' .. known .. ' ' .. outcome(known) .. '\n' .. current_text)
   end
 end
+-- A description of the service says how many pods there are: the number is none that was set by hand.
+if state and replicas ~= current_replicas then redis.call('HDEL', service_key, 'scaled_at') end
 local function pods_wanted()
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
 end
@@ -162,6 +189,11 @@ redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_te
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
   'revision', revision + 1, 'revised_by', write, 'write', write)
 set_optionals()
+if undone == '1' then
+  redis.call('HSET', service_key, 'undone', string.format('%.0f %.0f', generation, generation - 1))
+  -- Who goes back does not want to wait.
+  redis.call('HDEL', service_key, 'paused_by_hand')
+end
 if failure == '' then
   emit('service', service, 'ServiceUpdated', service, '', '',
     'generation ' .. generation .. ', ' .. pods_wanted())

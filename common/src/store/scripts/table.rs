@@ -302,7 +302,7 @@ scripts! {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, sq, pod_key],
-        args: [node, incarnation, uuid, assignment, payload, ports, message],
+        args: [node, incarnation, uuid, assignment, payload, ports, reason, message],
         moves: [GiveBack],
     }
     heartbeat {
@@ -564,7 +564,7 @@ scripts! {
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
         args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, update, kind, job, cron,
-               times, failure, routes_text, expected_revision, write],
+               times, failure, undone, routes_text, expected_revision, write],
         batch Field field {
             keys: [],
             args: [field, value],

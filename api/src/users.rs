@@ -1,0 +1,86 @@
+//! Which services use what is to be deleted: their next pods would wait for it for ever.
+
+use common::ids::{RegistryHost, ServiceName, ValueName};
+use common::service::{Service, ServiceState};
+use common::spec::ContainerSpec;
+use common::value::ValueKind;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+
+/// How many services a problem names.
+const MAX_NAMED: usize = 5;
+
+/// Whether something is deleted that services use.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ForceOption {
+    /// Deletes it although services use it.
+    #[serde(default)]
+    pub(crate) force: bool,
+}
+
+/// What services can use.
+pub(crate) enum UsedObject<'a> {
+    /// A secret or config.
+    Value(ValueKind, &'a ValueName),
+    /// The login for a registry.
+    Login(&'a RegistryHost),
+}
+
+impl UsedObject<'_> {
+    fn is_used_by(&self, container: &ContainerSpec) -> bool {
+        match self {
+            Self::Value(kind, name) => {
+                let files = if *kind == ValueKind::Secret { &container.secrets } else { &container.configs };
+                files.iter().any(|file| file.source.as_str() == name.as_str())
+            }
+            Self::Login(host) => RegistryHost::of_image(&container.image).as_ref() == Some(*host),
+        }
+    }
+
+    fn in_use(&self, users: &[ServiceName]) -> ApiProblem {
+        let count = users.len();
+        let names: Vec<&str> = users.iter().take(MAX_NAMED).map(ServiceName::as_str).collect();
+        let names = names.join(", ");
+        let users = if count > MAX_NAMED { format!("{names} and {} more", count - MAX_NAMED) } else { names };
+        let word = if count == 1 { "service" } else { "services" };
+        let detail = match self {
+            Self::Value(kind, name) => format!(
+                "the {kind} {name} is used by {word} {users}, whose next pods would wait for it: take it out of them \
+                 first, or delete it nevertheless with `--force` (?force=true); nothing was changed"
+            ),
+            Self::Login(host) => format!(
+                "{word} {users} pull from {host}, and the next pods might not be able to: delete the login \
+                 nevertheless with `--force` (?force=true); nothing was changed"
+            ),
+        };
+        ApiProblem::new(ProblemKind::ObjectInUse, detail)
+    }
+}
+
+/// Refuses to delete what services use, unless the client insists. Services that are being deleted need
+/// nothing any more, and of one whose record cannot be read nothing is known.
+///
+/// # Errors
+/// The problem that names the services; or Redis cannot be read.
+pub(crate) async fn check_unused(
+    app: &AppState,
+    object: UsedObject<'_>,
+    options: &ForceOption,
+) -> Result<(), ApiProblem> {
+    if options.force {
+        return Ok(());
+    }
+    let names = app.store.service_names().await?;
+    let (services, _) = app.store.services_each(&names).await?;
+    let uses = |service: &&Service| {
+        service.state == ServiceState::Active
+            && service.pod.containers.iter().any(|container| object.is_used_by(container))
+    };
+    let users: Vec<ServiceName> = services.iter().filter(uses).map(|service| service.name.clone()).collect();
+    if users.is_empty() { Ok(()) } else { Err(object.in_use(&users)) }
+}

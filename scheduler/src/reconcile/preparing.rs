@@ -1,0 +1,169 @@
+//! What must be there before a pod in service is stopped whose successor cannot start beside it: its node has
+//! the image, and the services that it depends on are as far as they have to be. Otherwise a typo in a tag,
+//! or a migration that fails, would take down what runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::ids::NodeName;
+use common::service::Service;
+use common::spec::Dependency;
+use common::store::{PreparedImages, Store, StoreError};
+
+use super::plan::ReconcilePlan;
+use super::rollout::{self, Judgement};
+
+/// How long a node is waited for that says nothing: its worker may be of a version before, or gone.
+const ANSWER_TIME: Duration = Duration::from_secs(20);
+
+/// What is there of it.
+#[derive(Debug, Default)]
+pub(crate) struct Preparation {
+    /// What the service still waits for, in a sentence.
+    missing: Option<String>,
+    /// What the nodes say whose pods are to be stopped.
+    images: BTreeMap<NodeName, PreparedImages>,
+}
+
+/// Looks what is there, and asks nodes to pull what they lack.
+pub(crate) async fn look(
+    store: &Store,
+    service: &Service,
+    plan: &ReconcilePlan,
+    silent_after: Duration,
+    now: RedisMillis,
+) -> Result<Preparation, StoreError> {
+    let silent_after = silent_after.as_millis() as RedisMillis;
+    let dependencies = match service.fields.depends_on.is_empty() {
+        true => Vec::new(),
+        false => store.dependencies(std::slice::from_ref(&service.name), silent_after).await?,
+    };
+    let obstacles: Vec<String> = dependencies.iter().flatten().filter_map(Dependency::obstacle).collect();
+    let mut nodes: Vec<NodeName> = without_successor(plan).map(|pod| pod.node.clone()).collect();
+    nodes.sort();
+    nodes.dedup();
+    let known = store.prepared_images(&service.spec_id, &nodes).await?;
+    let mut images = BTreeMap::new();
+    for (node, known) in nodes.into_iter().zip(known) {
+        let known = match known {
+            Some(known) => known,
+            None => {
+                store.ask_to_prepare(&service.spec_id, &node, now).await?;
+                PreparedImages::Requested(now)
+            }
+        };
+        images.insert(node, known);
+    }
+    Ok(Preparation { missing: (!obstacles.is_empty()).then(|| obstacles.join("; ")), images })
+}
+
+fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &common::store::ReplacedPod> {
+    plan.replace.iter().filter(|pod| pod.successor.is_none())
+}
+
+/// Returns whether the plan stops pods whose successors cannot start beside them.
+pub(crate) fn is_needed(plan: &ReconcilePlan) -> bool {
+    without_successor(plan).next().is_some()
+}
+
+/// Takes out of the plan what would stop a pod too early, and adds what follows: the rollout is held up, or
+/// has failed if an image cannot be pulled.
+pub(crate) fn hold_back(
+    service: &Service,
+    plan: &mut ReconcilePlan,
+    preparation: &Preparation,
+    now: RedisMillis,
+) {
+    let Preparation { missing, images } = preparation;
+    let may_stop = |node: &NodeName| match images.get(node) {
+        _ if missing.is_some() => false,
+        Some(PreparedImages::Requested(at)) => {
+            // A time in the future is that of a former master.
+            now.abs_diff(*at) >= ANSWER_TIME.as_millis() as RedisMillis
+        }
+        Some(PreparedImages::Ready) => true,
+        Some(PreparedImages::Pulling | PreparedImages::Failed(_)) | None => false,
+    };
+    plan.replace.retain(|pod| pod.successor.is_some() || may_stop(&pod.node));
+    if let Some(missing) = missing {
+        plan.held = Some(missing.clone());
+        return;
+    }
+    let failed = images.iter().filter_map(|(node, images)| match images {
+        PreparedImages::Failed(why) => Some(format!("{node}: {why}; the pods that run stay")),
+        _ => None,
+    });
+    let failed: Vec<String> = failed.collect();
+    if let Some(first) = failed.first().cloned()
+        && plan.rollout.is_none()
+    {
+        let Judgement { step, held } = rollout::with_bad(service, &service.replacing_policy(), failed);
+        plan.held = held.or_else(|| step.is_none().then_some(first));
+        plan.rollout = step;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::ids::PodId;
+    use common::service::ServiceState;
+    use common::spec::ServiceFields;
+    use common::store::ReplacedPod;
+
+    use super::super::plan::testing::service;
+    use super::super::rollout::RolloutStep;
+    use super::*;
+
+    const NOW: RedisMillis = 1_000_000;
+
+    /// Returns how many pods are stopped, and what the service says.
+    fn stopped(update: Option<&str>, missing: Option<&str>, images: PreparedImages) -> (usize, String) {
+        let node = NodeName::new("a").unwrap();
+        let update = update.map(|json| serde_json::from_str(json).unwrap());
+        let fields = ServiceFields { update, ..ServiceFields::default() };
+        let service = Service { fields, ..service(1, 2, ServiceState::Active) };
+        let replaced = |successor| ReplacedPod { id: PodId::random(), node: node.clone(), successor };
+        let mut plan = ReconcilePlan {
+            replace: vec![replaced(None), replaced(Some(PodId::random()))],
+            ..ReconcilePlan::default()
+        };
+        assert!(is_needed(&plan));
+        let images = BTreeMap::from([(node.clone(), images)]);
+        hold_back(&service, &mut plan, &Preparation { missing: missing.map(str::to_owned), images }, NOW);
+        let said = match plan.rollout {
+            Some(RolloutStep::Pause(why)) => format!("pause: {why}"),
+            Some(RolloutStep::RollBack(why)) => format!("back: {why}"),
+            _ => plan.held.unwrap_or_default(),
+        };
+        (plan.replace.len() - 1, said)
+    }
+
+    #[test]
+    fn no_pod_in_service_is_stopped_before_its_successor_could_start() {
+        let failed = || PreparedImages::Failed("pulling nginx:1.255 failed: no such tag".to_owned());
+        let stays = "a: pulling nginx:1.255 failed: no such tag; the pods that run stay";
+        for (update, missing, images, expected, said) in [
+            (None, None, PreparedImages::Ready, 1, String::new()),
+            (None, None, PreparedImages::Pulling, 0, String::new()),
+            (None, None, PreparedImages::Requested(NOW - 19_999), 0, String::new()),
+            // Its worker is of a version before.
+            (None, None, PreparedImages::Requested(NOW - 20_000), 1, String::new()),
+            (None, None, failed(), 0, stays.to_owned()),
+            (
+                None,
+                Some("waits for service migrate"),
+                PreparedImages::Ready,
+                0,
+                "waits for service migrate".to_owned(),
+            ),
+            (Some("{}"), None, failed(), 0, format!("pause: {stays}")),
+            (Some(r#"{"on_failure":"rollback"}"#), None, failed(), 0, format!("back: {stays}")),
+            (Some(r#"{"on_failure":"continue"}"#), None, failed(), 0, stays.to_owned()),
+        ] {
+            let case = format!("{update:?} {missing:?} {images:?}");
+            assert_eq!(stopped(update, missing, images), (expected, said), "{case}");
+        }
+    }
+}
