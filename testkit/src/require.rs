@@ -1,12 +1,12 @@
 //! What a test does that lacks its engine: it says so and passes, unless the environment variable `REQUIRE`
-//! lists the engine (`REQUIRE=docker,redis,netns,pebble,names,promtool`): then it fails.
+//! lists the engine (`REQUIRE=docker,redis,netns,pebble,names,promtool,compose`): then it fails.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// Says on standard error that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`,
-/// `pebble`, `names`, `promtool`).
+/// `pebble`, `names`, `promtool`, `compose`).
 ///
 /// # Panics
 /// If the environment variable `REQUIRE` lists the engine.
