@@ -93,13 +93,21 @@ fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerErr
         // Simulated containers end with this process, so no later worker needs its lease.
         return Ok(None);
     }
-    let file = lease_file::boot_id().and_then(|boot_id| LeaseFile::new(lease_file::path(config), boot_id));
-    match file {
-        Ok(file) => Ok(Some(Arc::new(file))),
-        Err(source) => {
-            Err(WorkerError::StateDir { node: config.node.clone(), path: config.state_dir.clone(), source })
-        }
+    let (node, path) = (&config.node, lease_file::path(config));
+    let failed =
+        |source| WorkerError::StateDir { node: node.clone(), path: config.state_dir.clone(), source };
+    let file = LeaseFile::new(path.clone(), lease_file::boot_id().map_err(failed)?);
+    match file.check() {
+        Ok(()) => {}
+        // Its supervisor could write there when it began. A worker that ended for this would take the node
+        // and its pods down. The next worker stops what it must.
+        Err(error) if config.guard => tracing::error!(
+            %node, path = %path.display(), %error,
+            "the lease cannot be written: going on without; make room, or make the directory writable"
+        ),
+        Err(source) => return Err(failed(source)),
     }
+    Ok(Some(Arc::new(file)))
 }
 
 /// Returns the store for the cluster id of this node's worker.

@@ -27,6 +27,8 @@ struct FencedName {
     /// The lease that it had.
     deadline: BootInstant,
     next_look: BootInstant,
+    /// How many others ran, as was told last.
+    told: usize,
 }
 
 /// The lease of another worker of this machine.
@@ -56,11 +58,14 @@ pub(crate) async fn watch(worker: &Worker) {
                 continue;
             }
             match fence_former(worker, &other).await {
-                Ok(true) => {
-                    let known = FencedName { deadline: other.deadline, next_look: now.plus(LOOK_AGAIN) };
-                    fenced.insert(other.node, known);
+                Ok(Some(left)) => {
+                    let told = fenced.get(&other.node).map_or(0, |known| known.told);
+                    if left == told || left == 0 || tell(worker, &other.node, left).await {
+                        let (deadline, next_look) = (other.deadline, now.plus(LOOK_AGAIN));
+                        fenced.insert(other.node, FencedName { deadline, next_look, told: left });
+                    }
                 }
-                Ok(false) => {}
+                Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(node = %other.node, %error, "its containers cannot be listed now")
                 }
@@ -70,9 +75,8 @@ pub(crate) async fn watch(worker: &Worker) {
     }
 }
 
-/// Stops what must not run without this lease. Returns whether nothing was left to stop; and the others that
-/// run were reported.
-async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, RuntimeError> {
+/// Stops what must not run without this lease. Returns how many others run, once nothing was left to stop.
+async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<Option<usize>, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
     let known = saved_containers::read(&worker.config.data_dir, node, runtime);
@@ -80,12 +84,12 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, Runti
     let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy };
     let found = fence::enforce(runtime, &scope, *deadline, &*worker.clock, &known).await?;
     if found > 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let mut left = list_own(runtime, node, cluster.as_ref()).await?;
     left.retain(|container| container.state == ContainerState::Running);
     worker.problems.set(&subject(node), (!left.is_empty()).then(|| problem(node, left.len())));
-    Ok(left.is_empty() || tell(worker, node, left.len()).await)
+    Ok(Some(left.len()))
 }
 
 fn subject(former: &NodeName) -> String {

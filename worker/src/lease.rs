@@ -226,7 +226,9 @@ mod tests {
     }
 
     fn saved_to(path: PathBuf, boot_id: &str) -> Lease {
-        Lease::new(Some(Arc::new(LeaseFile::new(path, boot_id.to_owned()).unwrap())))
+        let file = LeaseFile::new(path, boot_id.to_owned());
+        file.check().unwrap();
+        Lease::new(Some(Arc::new(file)))
     }
 
     #[tokio::test]

@@ -58,15 +58,18 @@ pub(crate) struct LeaseFile {
 }
 
 impl LeaseFile {
-    /// Creates the file's directory and checks that it can be written.
-    pub(crate) fn new(path: PathBuf, boot_id: String) -> std::io::Result<Self> {
-        let directory = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory)?;
-        let probe = path.with_extension("lease.probe");
-        std::fs::write(&probe, b"")?;
-        std::fs::remove_file(&probe)?;
+    pub(crate) fn new(path: PathBuf, boot_id: String) -> Self {
         let log = Arc::new(ChangeLog::new(format!("writing the lease to {}", path.display())));
-        Ok(Self { path, boot_id, write_in_flight: Mutex::new(None), log })
+        Self { path, boot_id, write_in_flight: Mutex::new(None), log }
+    }
+
+    /// Creates the file's directory and checks that it can be written.
+    pub(crate) fn check(&self) -> std::io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory)?;
+        let probe = self.path.with_extension("lease.probe");
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)
     }
 }
 
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_written_is_an_error() {
-        let error = LeaseFile::new("/proc/nowhere/n.lease".into(), "boot".into()).map(drop).unwrap_err();
+        let error = LeaseFile::new("/proc/nowhere/n.lease".into(), "boot".into()).check().unwrap_err();
         assert!(!error.to_string().is_empty());
     }
 }

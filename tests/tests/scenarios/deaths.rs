@@ -111,6 +111,12 @@ async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
         check(fields.last().is_some_and(|message| message.starts_with(&expected)), || format!("{fields:?}"))
     })
     .await;
+    let named = format!("containers of the node name {} run on", cluster.node("former"));
+    eventually_within(SOON, "they are a problem of the node", || async {
+        let status = http.get("/status").await;
+        check(status["problems"].to_string().contains(&named), || status["problems"].to_string())
+    })
+    .await;
     for name in ["web", "db"] {
         http.runs(SOON, name, 2).await;
     }

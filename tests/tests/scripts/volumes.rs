@@ -507,6 +507,34 @@ async fn a_node_with_another_directory_than_the_cluster_is_refused_also_after_re
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_a_node_is_recorded_and_each_problem_told_once() {
+    let fixture = Fixture::new().await;
+    let w1 = fixture.node("w1").await;
+    let told = async || {
+        let events: Vec<(String, Vec<String>)> = fixture.redis.cli(&["XRANGE", "events", "-", "+"]).await;
+        let of_kind = |fields: &&(String, Vec<String>)| {
+            fields.1.iter().any(|field| field == "NodeProblem" || field == "NodeProblemsEnded")
+        };
+        events.iter().filter(of_kind).filter_map(|(_, fields)| fields.last().cloned()).collect::<Vec<_>>()
+    };
+    let steps: [(&[&str], &[&str]); 4] = [
+        (&[], &[]),
+        (&["the disk\nis full"], &["the disk is full"]),
+        (&["no metrics", "the disk is full"], &["the disk is full", "no metrics"]),
+        (&[], &["the disk is full", "no metrics", "nothing is wrong with this node any more"]),
+    ];
+    for (problems, events) in steps {
+        let problems: Vec<String> = problems.iter().map(|&problem| problem.to_owned()).collect();
+        for _ in 0..2 {
+            w1.report_node_problems(&problems).await.unwrap().unwrap();
+        }
+        let recorded = fixture.store.node(&node("w1")).await.unwrap().unwrap().problems;
+        assert_eq!(recorded.len(), problems.len(), "{recorded:?}");
+        assert_eq!(told().await, events, "{problems:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory() {
     let fixture = Fixture::new().await;
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);

@@ -19,6 +19,7 @@ use testkit::faulty_engine::{ENGINE_SOCKET, EngineFault, FaultyEngine};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OnceCell, Semaphore};
 
+use super::engine_record::EngineRecord;
 use super::*;
 use crate::runtime::sample_image::{Recipe, ensure_hello_image, import_recipe};
 use crate::runtime::testing::{eventually, identity, no_logins};
@@ -729,4 +730,36 @@ async fn containers_whose_processes_are_not_seen_are_ended_by_the_engine() {
         (!state.may_run()).then_some(state)
     });
     assert!(matches!(state.await, ContainerState::Exited { code: 137, .. }));
+}
+
+/// As after a change of `DOCKER_HOST`: what the former engine runs is neither lost nor started here.
+#[tokio::test]
+async fn an_engine_that_has_not_the_pods_of_this_node_is_not_used() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("n.engine-host");
+    let recorded = |pods: &[&str]| {
+        let record = EngineRecord::read(path.clone(), pods.iter().map(|&pod| pod.to_owned()).collect());
+        DockerRuntime::connect(None).unwrap().recorded(record)
+    };
+    std::fs::write(&path, r#"{"id":"former","address":"unix:///former.sock"}"#).unwrap();
+    let held = recorded(&["web-0", "db-1"]);
+    let request = fixture.request("held", GRACEFUL);
+    let errors = [
+        held.list(&fixture.node).await.err(),
+        held.list_live(&fixture.node).await.err(),
+        held.volumes(&fixture.node).await.err(),
+        held.run(&request).await.err(),
+        held.ping().await.err(),
+    ];
+    for error in errors {
+        let Some(RuntimeError::Engine(why)) = error else { panic!("{error:?}") };
+        assert!(why.contains("web-0, db-1") && why.contains("unix:///former.sock"), "{why}");
+    }
+    assert_eq!(fixture.list().await, []);
+    // A node without pods takes the engine that there is, and remembers it.
+    let empty = recorded(&[]);
+    empty.ping().await.unwrap();
+    assert!(!std::fs::read_to_string(&path).unwrap().contains("former"));
+    assert_eq!(recorded(&["web-0"]).list(&fixture.node).await.unwrap(), []);
 }
