@@ -1,6 +1,6 @@
 //! What of a service is reached from outside the cluster: its `ingress` rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -8,10 +8,12 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AppName, ServiceName};
-use crate::spec::{Aliases, AllowFrom, Violation};
+use crate::spec::{Aliases, AllowFrom, Seconds, Violation};
 
 /// The most rules of a service.
 const MAX_RULES: usize = 64;
+/// The most protocols of a rule's `upgrade`.
+const MAX_UPGRADES: usize = 8;
 /// The longest host: that of DNS.
 const MAX_HOST: usize = 253;
 /// The longest path.
@@ -60,6 +62,30 @@ pub struct HttpRule {
     // Absent and not null: stored rules of versions before stay equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// The longest time from the end of a request to the beginning of the pod's answer; then 504. Without it
+    /// a pod may take as long as its client waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_timeout: Option<Seconds>,
+    /// Protocols besides WebSocket to which a pod may change a connection by `Upgrade`, such as `spdy/3.1`.
+    /// Proxies of the version before change to any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 8, example = json!(["tcp"]))]
+    pub upgrade: Vec<String>,
+}
+
+impl Default for HttpRule {
+    /// All requests, to no port.
+    fn default() -> Self {
+        Self {
+            host: String::new(),
+            path: root(),
+            port: 0,
+            protocol: HttpProtocol::default(),
+            tls: None,
+            answer_timeout: None,
+            upgrade: Vec::new(),
+        }
+    }
 }
 
 /// Connections to a port of every node.
@@ -125,9 +151,12 @@ impl<'de> Deserialize<'de> for IngressRule {
             port: u16,
             protocol: Option<HttpProtocol>,
             tls: Option<Tls>,
+            answer_timeout: Option<Seconds>,
+            upgrade: Option<Vec<String>>,
             tcp: Option<u16>,
         }
-        let Fields { host, path, port, protocol, tls, tcp } = Fields::deserialize(deserializer)?;
+        let Fields { host, path, port, protocol, tls, answer_timeout, upgrade, tcp } =
+            Fields::deserialize(deserializer)?;
         let Some(tcp) = tcp else {
             let (host, path) = (host.unwrap_or_default(), path.unwrap_or_else(root));
             return Ok(Self::Http(HttpRule {
@@ -136,11 +165,15 @@ impl<'de> Deserialize<'de> for IngressRule {
                 port,
                 protocol: protocol.unwrap_or_default(),
                 tls,
+                answer_timeout,
+                upgrade: upgrade.unwrap_or_default().iter().map(|name| name.to_ascii_lowercase()).collect(),
             }));
         };
-        if host.is_some() || path.is_some() || protocol.is_some() || tls.is_some() {
+        let is_of_http = host.is_some() || path.is_some() || protocol.is_some() || tls.is_some();
+        if is_of_http || answer_timeout.is_some() || upgrade.is_some() {
             return Err(D::Error::custom(
-                "a rule with `tcp` has only `port` beside it: host, path, protocol and tls are of HTTP",
+                "a rule with `tcp` has only `port` beside it: host, path, protocol, tls, answer_timeout and \
+                 upgrade are of HTTP",
             ));
         }
         Ok(Self::Tcp(TcpRule { tcp, port }))
@@ -189,6 +222,52 @@ pub fn parse_alias(route: &str, target: &str) -> Option<(AppName, String, Servic
     Some((app, name.to_owned(), ServiceName::new(target).ok()?))
 }
 
+/// What the field of `routes` begins with that has what a rule says beyond its target.
+const OPTIONS: &str = "rule:";
+/// The words of its value.
+const ANSWER_TIMEOUT: &str = "answer_timeout=";
+const UPGRADE: &str = "upgrade=";
+
+/// Reads the fields of `routes` that are rules, and those with what rules say beyond their targets. Fields
+/// and words that are neither are left out.
+pub fn read_rules<'a>(
+    fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<(ServiceName, IngressRule)> {
+    let (options, rules): (Vec<_>, Vec<_>) =
+        fields.into_iter().partition(|(route, _)| route.starts_with(OPTIONS));
+    let options: HashMap<&str, &str> =
+        options.into_iter().map(|(route, value)| (&route[OPTIONS.len()..], value)).collect();
+    let rule = |(route, target): (&str, &str)| {
+        let (service, mut rule) = IngressRule::parse(route, target).ok()?;
+        if let (IngressRule::Http(rule), Some(words)) = (&mut rule, options.get(route)) {
+            rule.read_options(&service, words);
+        }
+        Some((service, rule))
+    };
+    rules.into_iter().filter_map(rule).collect()
+}
+
+impl HttpRule {
+    /// Takes in the words of the rule's field with options, unless they are those of another service.
+    fn read_options(&mut self, service: &ServiceName, words: &str) {
+        let mut words = words.split(' ');
+        if words.next() != Some(service.as_str()) {
+            return;
+        }
+        for word in words {
+            if let Some(seconds) = word.strip_prefix(ANSWER_TIMEOUT) {
+                self.answer_timeout = seconds.parse().ok();
+            } else if let Some(names) = word.strip_prefix(UPGRADE) {
+                self.upgrade = names.split(',').map(str::to_owned).collect();
+            }
+        }
+        if answer_problem(self.answer_timeout).is_some() {
+            self.answer_timeout = None;
+        }
+        self.upgrade.retain(|name| upgrade_problem(std::slice::from_ref(name)).is_none());
+    }
+}
+
 /// Reads the `ingress` of a stored service: rules that are none are left out, and the others count.
 pub(crate) fn stored_rules(text: &str) -> Vec<IngressRule> {
     let rules: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
@@ -234,6 +313,20 @@ impl IngressRule {
         format!("{service} {}{words}", self.port())
     }
 
+    /// Returns the field of `routes` with what the rule says beyond its target, and its value:
+    /// `rule:<route> <service> answer_timeout=300 upgrade=tcp,spdy/3.1`. `None` if it says no more. Proxies
+    /// of versions before leave it out, and follow the rule without it.
+    pub fn options(&self, service: &ServiceName) -> Option<(String, String)> {
+        let Self::Http(HttpRule { answer_timeout, upgrade, .. }) = self else { return None };
+        let timeout = answer_timeout.map(|time| format!(" {ANSWER_TIMEOUT}{}", time.duration().as_secs()));
+        let upgrade = (!upgrade.is_empty()).then(|| format!(" {UPGRADE}{}", upgrade.join(",")));
+        if timeout.is_none() && upgrade.is_none() {
+            return None;
+        }
+        let words = format!("{service}{}{}", timeout.unwrap_or_default(), upgrade.unwrap_or_default());
+        Some((format!("{OPTIONS}{}", self.route()), words))
+    }
+
     /// Reads a field of `routes` and its value.
     ///
     /// # Errors
@@ -262,7 +355,8 @@ impl IngressRule {
             }
             None => {
                 let (host, path) = route.split_at(route.find('/').unwrap_or(route.len()));
-                Self::Http(HttpRule { host: host.to_owned(), path: path.to_owned(), port, protocol, tls })
+                let (host, path) = (host.to_owned(), path.to_owned());
+                Self::Http(HttpRule { host, path, port, protocol, tls, ..HttpRule::default() })
             }
         };
         match rule.problem() {
@@ -297,7 +391,9 @@ impl IngressRule {
         let of_kind = match self {
             Self::Http(rule) => host_problem(&rule.host)
                 .or_else(|| path_problem(&rule.path))
-                .or_else(|| rule.tls.filter(|tls| *tls == Tls::Auto).and_then(|_| auto_problem(&rule.host))),
+                .or_else(|| rule.tls.filter(|tls| *tls == Tls::Auto).and_then(|_| auto_problem(&rule.host)))
+                .or_else(|| answer_problem(rule.answer_timeout))
+                .or_else(|| upgrade_problem(&rule.upgrade)),
             Self::Tcp(rule) => zero("tcp", rule.tcp),
         };
         of_kind.or_else(|| zero("port", self.port()))
@@ -344,6 +440,27 @@ fn host_problem(host: &str) -> Option<RuleProblem> {
             "a host is a DNS name in lower case, such as web.example, or *.example for all names below it";
         ("host", text.to_owned())
     })
+}
+
+fn answer_problem(timeout: Option<Seconds>) -> Option<RuleProblem> {
+    let is_zero = timeout.is_some_and(|timeout| timeout.duration().is_zero());
+    is_zero.then(|| ("answer_timeout", "at least 1s; without it there is no limit".to_owned()))
+}
+
+fn upgrade_problem(names: &[String]) -> Option<RuleProblem> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte);
+    let problem = if names.len() > MAX_UPGRADES {
+        format!("a rule has at most {MAX_UPGRADES} protocols")
+    } else if let Some(name) =
+        names.iter().find(|name| !(1..=64).contains(&name.len()) || !name.bytes().all(is_token))
+    {
+        format!("{name:?} is no protocol: write a name as tcp or spdy/3.1")
+    } else if names.iter().any(|name| name == "h2c") {
+        "h2c would pass by the rules: use `protocol: h2c`, and clients use HTTP/2 as they like".to_owned()
+    } else {
+        return None;
+    };
+    Some(("upgrade", problem))
 }
 
 /// Returns why no certificate can be ordered for a host.
@@ -449,6 +566,7 @@ mod tests {
             r#"{"host":"web.example"}"#,
             r#"{"tcp":1,"host":"a","port":1}"#,
             r#"{"tcp":1,"tls":"files","port":1}"#,
+            r#"{"tcp":1,"answer_timeout":1,"port":1}"#,
             r#"{"port":1,"tls":"files "}"#,
             r#"{"hots":"a","port":1}"#,
             r#"{"port":70000}"#,
@@ -459,10 +577,50 @@ mod tests {
     }
 
     #[test]
+    fn what_a_rule_says_beyond_its_target_is_read_as_it_is_written() {
+        let service = ServiceName::new("web").unwrap();
+        for (json, line) in [
+            (r#"{"port":80}"#, None),
+            (r#"{"tcp":1,"port":80}"#, None),
+            (r#"{"port":80,"answer_timeout":"5m"}"#, Some("rule:/ web answer_timeout=300")),
+            (
+                r#"{"host":"a","path":"/b","port":80,"upgrade":["TCP","spdy/3.1"]}"#,
+                Some("rule:a/b web upgrade=tcp,spdy/3.1"),
+            ),
+            (
+                r#"{"port":80,"answer_timeout":7,"upgrade":["tcp"]}"#,
+                Some("rule:/ web answer_timeout=7 upgrade=tcp"),
+            ),
+        ] {
+            let rule = rule(json).unwrap();
+            let options = rule.options(&service);
+            let written = options.as_ref().map(|(route, value)| format!("{route} {value}"));
+            assert_eq!(written.as_deref(), line);
+            let (route, target) = (rule.route(), rule.target(&service));
+            let fields = [Some((&route, &target)), options.as_ref().map(|(route, value)| (route, value))];
+            let fields: Vec<_> =
+                fields.iter().flatten().map(|(route, value)| (route.as_str(), value.as_str())).collect();
+            assert_eq!(read_rules(fields.clone()), [(service.clone(), rule)]);
+            for (route, value) in &fields[1..] {
+                assert!(IngressRule::parse(route, value).is_err(), "a version before takes it for a route");
+            }
+        }
+        // What is of another service, of a later version or broken changes no rule.
+        for words in ["api answer_timeout=7", "web", "web answer_timeout=0 new=1", "web upgrade=,h2c,a b", ""]
+        {
+            let rules = read_rules([("rule:/", words), ("/", "web 80")]);
+            assert_eq!(rules, [(service.clone(), rule(r#"{"port":80}"#).unwrap())], "{words}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_a_rule_is_found_at_its_field() {
         for (json, expected) in [
             (r#"[{"host":"*.example","path":"/.well-known/x","port":1},{"tcp":1,"port":1}]"#, vec![]),
             (r#"[{"host":"Web.example","port":1}]"#, vec!["/ingress/0/host"]),
+            (r#"[{"port":1,"answer_timeout":0}]"#, vec!["/ingress/0/answer_timeout"]),
+            (r#"[{"port":1,"upgrade":["H2C"]}]"#, vec!["/ingress/0/upgrade"]),
+            (r#"[{"port":1,"upgrade":["a b"]}]"#, vec!["/ingress/0/upgrade"]),
             (r#"[{"host":"a..b","port":1}]"#, vec!["/ingress/0/host"]),
             (r#"[{"host":"a.*","port":1}]"#, vec!["/ingress/0/host"]),
             (r#"[{"path":"api","port":1}]"#, vec!["/ingress/0/path"]),

@@ -217,7 +217,7 @@ impl RequestHead {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
             7 if name.eq_ignore_ascii_case(b"upgrade") => {
-                self.has_upgrade = true;
+                self.has_upgrade |= upgrade_protocols(value).next().is_some();
                 Ok(())
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
@@ -289,6 +289,13 @@ impl RequestHead {
             _ => Ok(FramingState::Between),
         }
     }
+}
+
+/// Returns the protocols of an `Upgrade` header to which a connection may change: all but `h2c`, by which
+/// many clients ask with each request. A server ignores it, and behind it nothing would see the requests.
+pub fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))
 }
 
 /// Returns the name and the value of a header or trailer.

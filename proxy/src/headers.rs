@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use crate::framing::upgrade_protocols;
+
 /// The id of a request, for logs of several programs.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -101,6 +103,18 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 fn wants_trailers(value: &HeaderValue) -> bool {
     let is_trailers = |part: &str| part.trim().eq_ignore_ascii_case("trailers");
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
+}
+
+/// Returns the protocols that a request asks to change to and may: WebSocket, and `others`, which are in
+/// lower case. `None` if there are none.
+pub fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
+    let is_allowed = |name: &&[u8]| {
+        let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
+        name.eq_ignore_ascii_case(b"websocket") || others.iter().any(is_other)
+    };
+    let lines = headers.get_all(header::UPGRADE).iter().map(HeaderValue::as_bytes);
+    let names: Vec<&[u8]> = lines.flat_map(upgrade_protocols).filter(is_allowed).collect();
+    HeaderValue::from_bytes(&names.join(&b", "[..])).ok().filter(|value| !value.is_empty())
 }
 
 /// Removes from the trailers of a request what would have another meaning in its head, where some servers put
@@ -270,6 +284,23 @@ mod tests {
                 "x-request-id: 00000000000000000000000000000007",
             ]
         );
+    }
+
+    #[test]
+    fn a_connection_is_upgraded_to_websocket_and_what_the_rule_allows() {
+        let others = ["spdy/3.1".to_owned()];
+        for (asked, allowed) in [
+            ("websocket", Some("websocket")),
+            ("WebSocket", Some("WebSocket")),
+            ("h2c", None),
+            ("h2c, websocket", Some("websocket")),
+            ("tcp", None),
+            ("SPDY/3.1, tcp , websocket", Some("SPDY/3.1, websocket")),
+            ("", None),
+        ] {
+            let upgrade = allowed_upgrade(&headers(&[("upgrade", asked)]), &others);
+            assert_eq!(upgrade.as_ref().map(|value| value.to_str().unwrap()), allowed, "{asked}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::endpoint::Endpoint;
 use common::ids::{PodId, ServiceName};
-use common::ingress::IngressRule;
+use common::ingress::{IngressRule, read_rules};
 use common::store::{AliasesByApp, Callers, EndpointVersion, Routing};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -50,9 +50,9 @@ struct KnownEndpoints {
 
 /// Returns the content of the file.
 pub(crate) fn text(known: &FollowedCluster) -> String {
-    let route = |(service, rule): &(ServiceName, IngressRule)| Route {
-        route: rule.route(),
-        target: rule.target(service),
+    let fields = |(service, rule): &(ServiceName, IngressRule)| {
+        let field = (rule.route(), rule.target(service));
+        [Some(field), rule.options(service)].into_iter().flatten()
     };
     let service = |(name, set): (&ServiceName, &EndpointSet)| {
         let (version, is_heard) = set.to_save()?;
@@ -62,7 +62,10 @@ pub(crate) fn text(known: &FollowedCluster) -> String {
         Some((name.clone(), service))
     };
     let file = KnownClusterFile {
-        routes: known.routing.routes.iter().map(route).collect(),
+        routes: {
+            let fields = known.routing.routes.iter().flat_map(fields);
+            fields.map(|(route, target)| Route { route, target }).collect()
+        },
         callers: known.routing.callers.clone(),
         aliases: known.routing.aliases.clone(),
         services: known.sets.iter().filter_map(service).collect(),
@@ -73,7 +76,7 @@ pub(crate) fn text(known: &FollowedCluster) -> String {
 /// Reads the content of the file. What is no route or no endpoint is left out.
 fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
     let file: KnownClusterFile = serde_json::from_slice(text)?;
-    let routes = file.routes.iter().filter_map(|one| IngressRule::parse(&one.route, &one.target).ok());
+    let routes = read_rules(file.routes.iter().map(|one| (one.route.as_str(), one.target.as_str())));
     let set = |service: KnownEndpoints| {
         let endpoints = service.endpoints.into_iter();
         let endpoints = endpoints.filter_map(|(pod, line)| Endpoint::parse(pod, &line).ok()).collect();
@@ -81,7 +84,7 @@ fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
         EndpointSet::saved(version, endpoints, service.is_heard)
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
-    let routing = Routing { routes: routes.collect(), callers: file.callers, aliases: file.aliases };
+    let routing = Routing { routes, callers: file.callers, aliases: file.aliases };
     Ok(FollowedCluster { routing: Arc::new(routing), sets })
 }
 
@@ -165,7 +168,8 @@ mod tests {
         let web = ServiceName::new("web").unwrap();
         let endpoint = Endpoint::parse(PodId::new("p").unwrap(), "0 w a ready").unwrap();
         let version = EndpointVersion { version: 7, master: "0".to_owned() };
-        let rule = IngressRule::parse("web.example/", "web 80").unwrap();
+        let fields = [("web.example/", "web 80"), ("rule:web.example/", "web answer_timeout=300")];
+        let rule = read_rules(fields).remove(0);
         for is_heard in [false, true] {
             let set = EndpointSet::saved(version.clone(), vec![endpoint.clone()], is_heard);
             let callers = [(web.clone(), [ServiceName::new("api").unwrap()].into())].into();

@@ -7,9 +7,11 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use common::ids::{AppName, ServiceName};
 use common::ingress::{HttpProtocol, IngressRule, Tls};
+use common::spec::Seconds;
 use common::store::{AliasesByApp, Callers, Routing};
 
 /// The rules of all services, arranged for lookup.
@@ -38,6 +40,10 @@ pub struct HttpRoute {
     pub protocol: HttpProtocol,
     /// Set if clients are spoken to by HTTPS only.
     pub tls: Option<Tls>,
+    /// The longest time until an answer begins; `None` for any.
+    pub answer_timeout: Option<Duration>,
+    /// Protocols besides WebSocket to which a connection may be upgraded, in lower case.
+    pub upgrade: Vec<String>,
     /// The path without its last `/`: empty for all paths.
     path: String,
 }
@@ -67,7 +73,9 @@ impl RouteTable {
                     let path = rule.path.trim_end_matches('/').to_owned();
                     table.has_paths |= !path.is_empty();
                     let (port, protocol, tls) = (rule.port, rule.protocol, rule.tls);
-                    let route = HttpRoute { service, port, protocol, tls, path };
+                    let (answer_timeout, upgrade) =
+                        (rule.answer_timeout.map(Seconds::duration), rule.upgrade);
+                    let route = HttpRoute { service, port, protocol, tls, answer_timeout, upgrade, path };
                     table.routes_of(rule.host.to_ascii_lowercase()).push(route);
                 }
             }
@@ -229,13 +237,7 @@ mod tests {
         let (name, address) = words.split_once(' ').unwrap();
         let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
         let path = if path.is_empty() { "/" } else { path };
-        let rule = HttpRule {
-            host: host.into(),
-            path: path.into(),
-            port: 80,
-            protocol: HttpProtocol::Http,
-            tls: None,
-        };
+        let rule = HttpRule { host: host.into(), path: path.into(), port: 80, ..HttpRule::default() };
         (service(name), IngressRule::Http(rule))
     }
 

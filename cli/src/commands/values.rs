@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use common::document::{self, DocumentNode, Vocabulary};
 use common::duration::HumanDuration;
-use common::ingress::{HttpProtocol, HttpRule, IngressRule, TcpRule, Tls};
+use common::ingress::{HttpRule, IngressRule, TcpRule, Tls};
 use common::spec::{OnDisconnect, RestartPolicy};
 
 /// Longer durations are refused: a deadline that far away may not be representable.
@@ -57,8 +57,8 @@ pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
         host: host.to_owned(),
         path: path.to_owned(),
         port: port(target)?,
-        protocol: HttpProtocol::default(),
         tls,
+        ..HttpRule::default()
     }))
 }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use common::config::RuntimeKind;
-use common::ingress::{HttpProtocol, HttpRule, IngressRule};
+use common::ingress::{HttpRule, IngressRule};
 use common::lifecycle::Phase;
 use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
 use common::store::{PutMode, PutOutcome, Store};
@@ -79,5 +79,5 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
 }
 
 fn any_request_to(port: u16) -> HttpRule {
-    HttpRule { host: String::new(), path: "/".to_owned(), port, protocol: HttpProtocol::Http, tls: None }
+    HttpRule { port, ..HttpRule::default() }
 }

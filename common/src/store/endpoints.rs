@@ -10,7 +10,7 @@ use super::scripts::{follow, follow_pods};
 use super::{Store, StoreError};
 use crate::endpoint::Endpoint;
 use crate::ids::{AppName, PodId, ServiceName};
-use crate::ingress::{IngressRule, parse_alias, parse_callers};
+use crate::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
 
 /// Pods whose endpoints one script makes: some milliseconds of Redis.
 const PIECE: usize = 1000;
@@ -99,6 +99,7 @@ impl Store {
     pub async fn routing(&self) -> Result<Routing, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ROUTES)).await?;
         let mut routing = Routing::default();
+        let mut rules = Vec::new();
         for (route, target) in &fields {
             let (Ok(route), Ok(target)) = (std::str::from_utf8(route), std::str::from_utf8(target)) else {
                 continue;
@@ -108,9 +109,10 @@ impl Store {
             } else if let Some((app, alias, service)) = parse_alias(route, target) {
                 routing.aliases.entry(app).or_default().insert(alias, service);
             } else {
-                routing.routes.extend(IngressRule::parse(route, target).ok());
+                rules.push((route, target));
             }
         }
+        routing.routes = read_rules(rules);
         Ok(routing)
     }
 

@@ -643,13 +643,15 @@ fn lacks_routes(service: &Service, routes_text: &str) -> bool {
 }
 
 /// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one
-/// that says who reaches it, if not all do, and one for each alias.
+/// with what a rule says beyond that, one that says who reaches it, if not all do, and one for each alias.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
     let callers = allow_from.as_ref().map(|allowed| callers_line(name, allowed));
     let aliases = app.iter().flat_map(|app| alias_lines(app, name, aliases));
-    ingress.iter().map(line).chain(callers).chain(aliases).collect()
+    let options = ingress.iter().filter_map(|rule| rule.options(name));
+    let options = options.map(|(route, words)| format!("{route} {words}"));
+    ingress.iter().map(line).chain(options).chain(callers).chain(aliases).collect()
 }
 
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {

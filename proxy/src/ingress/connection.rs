@@ -36,6 +36,10 @@ use super::client_body::ClientBody;
 const MOST_IDLE: Duration = Duration::from_secs(4);
 /// The same for requests that must not be repeated: one that crosses with the server's close is lost.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
+/// A pod whose connection has stayed open for this long after an answer keeps its connections.
+const STAYS_OPEN: Duration = Duration::from_millis(100);
+/// For how long a pod is known to close its connections.
+const CLOSES_FOR: Duration = Duration::from_secs(60);
 /// How often those that were idle for longer are looked for.
 pub(super) const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Idle connections that each thread keeps for each pod and port.
@@ -136,6 +140,7 @@ pub(super) struct Http1 {
     /// Asks the gate between two requests, if the pod is on another host.
     tunnel: Option<KeptStream>,
     kept: Kept,
+    has_answered_before: bool,
 }
 
 /// An HTTP/2 connection. A task moves it.
@@ -181,7 +186,13 @@ impl PodConnection {
                 builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
                 let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
                 let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
-                Ok(Self::Http1(Http1 { sender, driver, tunnel: None, kept: Kept::default() }))
+                Ok(Self::Http1(Http1 {
+                    sender,
+                    driver,
+                    tunnel: None,
+                    kept: Kept::default(),
+                    has_answered_before: false,
+                }))
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -357,6 +368,16 @@ struct Pool {
     idle: Vec<Idle>,
     /// The one that all requests share.
     shared: Option<PodConnection>,
+    habit: KeepingHabit,
+}
+
+/// Whether the pod keeps its connections open after an answer that does not say otherwise. While that is not
+/// known, requests that must not be repeated have connections of their own: some servers close each one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeepingHabit {
+    Unknown,
+    Keeps,
+    Closes { since: Instant },
 }
 
 /// A connection between two requests.
@@ -412,12 +433,29 @@ impl Pools {
                 if let Some(shared) = &pool.shared {
                     return shared.shared();
                 }
+                // By HTTP/2 a pod says that it closes.
+                let may_close = key.protocol == HttpProtocol::Http;
+                if !is_repeatable && may_close && !pool.has_habit_of_keeping(cx) {
+                    return None;
+                }
                 pool.idle.pop()?
             };
             let is_recent = idle.since.elapsed() < most_idle;
-            if is_recent && idle.connection.is_usable(&mut Context::from_waker(Waker::noop())) {
+            let is_usable = idle.connection.is_usable(&mut Context::from_waker(Waker::noop()));
+            if is_recent && is_usable {
                 return Some(idle.connection);
             }
+            if !is_usable && idle.since.elapsed() < MOST_IDLE_UNREPEATABLE {
+                self.note_closed(key);
+            }
+        }
+    }
+
+    /// Takes in that the pod has closed a connection which it had not said to close.
+    pub(super) fn note_closed(&self, key: PoolKey) {
+        let mut pools = self.lock();
+        if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
+            pool.habit = KeepingHabit::Closes { since: Instant::now() };
         }
     }
 
@@ -429,6 +467,12 @@ impl Pools {
         }
         let mut pools = self.lock();
         let pool = pool(&mut pools, key);
+        if let PodConnection::Http1(http1) = &mut connection
+            && std::mem::replace(&mut http1.has_answered_before, true)
+            && pool.habit == KeepingHabit::Unknown
+        {
+            pool.habit = KeepingHabit::Keeps;
+        }
         if let Some(shared) = connection.shared() {
             pool.shared.get_or_insert(shared);
         } else if pool.idle.len() < MOST_KEPT {
@@ -467,9 +511,26 @@ impl Pools {
     }
 }
 
+impl Pool {
+    /// Returns whether the pod is known to keep its connections.
+    fn has_habit_of_keeping(&mut self, cx: &mut Context<'_>) -> bool {
+        if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
+            self.habit = KeepingHabit::Unknown;
+        }
+        if self.habit == KeepingHabit::Unknown
+            && let Some(oldest) = self.idle.first_mut()
+            && oldest.since.elapsed() >= STAYS_OPEN
+            && oldest.connection.is_usable(cx)
+        {
+            self.habit = KeepingHabit::Keeps;
+        }
+        self.habit == KeepingHabit::Keeps
+    }
+}
+
 fn pool(pools: &mut Vec<Pool>, key: PoolKey) -> &mut Pool {
     let index = pools.iter().position(|pool| pool.key == key).unwrap_or_else(|| {
-        pools.push(Pool { key, idle: Vec::new(), shared: None });
+        pools.push(Pool { key, idle: Vec::new(), shared: None, habit: KeepingHabit::Unknown });
         pools.len() - 1
     });
     &mut pools[index]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response, StatusCode, Uri, header, http};
@@ -27,6 +28,9 @@ use super::from_pod::{FromPod, RequestHold};
 use super::pods::{InFlight, Pod};
 use super::search::{ForRequest, NoPod, RequestTarget, Search};
 use super::way::{self, Way};
+
+/// How long a pod may take to answer without a limit.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A request as pods get it.
 pub(super) struct OutgoingRequest {
@@ -104,7 +108,12 @@ pub(super) async fn exchange(
     }
     let mut seen_by = 0;
     loop {
-        let (pod, way) = search.next().await.map_err(|why| no_pod(route, why))?;
+        let (pod, way) = search.next().await.map_err(|why| {
+            if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
+                service.metrics.not_listening.increment(1);
+            }
+            no_pod(route, why)
+        })?;
         let failure = match attempt(shared, route, &mut request, &pod, way).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
@@ -140,9 +149,9 @@ fn no_pod(route: &HttpRoute, why: NoPod) -> OwnAnswer {
     let (service, port) = (&route.service, route.port);
     match why {
         NoPod::NotReady => OwnAnswer::not_ready(format!("Service {service} has no ready pod.")),
-        NoPod::NotListening => {
-            OwnAnswer::bad_gateway(format!("No pod of service {service} accepts connections on port {port}."))
-        }
+        NoPod::NotListening => OwnAnswer::bad_gateway(format!(
+            "No pod of service {service} accepts connections on port {port}, the port of its ingress rule."
+        )),
     }
 }
 
@@ -171,10 +180,11 @@ async fn attempt(
     way: Way,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
+    let is_repeatable = request.is_repeatable();
     let (pass, key, mut source) = match way {
         Way::Here(pass) => {
             let key = PoolKey::new(pass.pod().start, route.port, route.protocol);
-            let source = match pod.pools.take(key, request.is_repeatable()) {
+            let source = match pod.pools.take(key, is_repeatable) {
                 Some(connection) => ConnectionSource::Open(connection),
                 None => ConnectionSource::Closed(Unconnected::Pod((pass.address(), route.port).into(), key)),
             };
@@ -189,11 +199,13 @@ async fn attempt(
             (None, None, ConnectionSource::Closed(Unconnected::Tunnel(stream, route.protocol)))
         }
     };
+    let is_reused = matches!(source, ConnectionSource::Open(_));
     let mut kept = source.take_kept();
     if let Some(pass) = pass.as_ref().filter(|pass| !kept.cut.as_ref().is_some_and(|cut| cut.is_of(pass))) {
         kept.cut = Some(pass.cut());
     }
     let (timer, cut) = (&mut kept.timer, &mut kept.cut);
+    let progress = request.progress.clone();
     let sent = async {
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
@@ -201,19 +213,25 @@ async fn attempt(
             ConnectionSource::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
         };
         let sent = Instant::now();
-        let response = send(shared, request, &mut connection, sent, timer).await?;
+        let response = send(shared, route, request, &mut connection, sent, timer).await?;
         learn(route, pod, response.status(), sent);
         Ok((connection, response))
     };
     let (connection, response) = tokio::select! {
         biased;
-        sent = sent => sent?,
+        sent = sent => sent.inspect_err(|failure: &Failure| {
+            let is_client = progress.as_ref().is_some_and(|progress| progress.has_failed());
+            if let (Some(key), true, FailedAt::Pod) = (key, is_reused && !is_client, failure.at)
+                && !failure.is_timeout
+            {
+                pod.pools.note_closed(key);
+            }
+        })?,
         () = way::until_cut(cut.as_mut()) => {
             let why = if request.has_sent_body() { NoAnswer::BodySent } else { NoAnswer::Unanswered };
             return Err(Failure::new(why, "the pod was stopped before it answered".to_owned()));
         }
     };
-    let progress = request.progress.clone();
     let lease = RequestHold { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
     Ok(response.map(|body| FromPod::new(body, lease)))
 }
@@ -224,7 +242,7 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
             pod.failed(&route.service, now.into_std());
         }
-        _ => pod.answered(now - sent, now.into_std()),
+        _ => pod.answered(route.port, now - sent, now.into_std()),
     }
 }
 
@@ -299,6 +317,7 @@ async fn open(
 /// being sent the answer is not due.
 async fn send(
     shared: &IngressShared,
+    route: &HttpRoute,
     request: &mut OutgoingRequest,
     connection: &mut PodConnection,
     mut since: Instant,
@@ -306,7 +325,8 @@ async fn send(
 ) -> Result<Response<Incoming>, Failure> {
     let tunnel = connection.tunnel().cloned();
     let is_heard = || tunnel.as_ref().is_none_or(KeptStream::has_heard);
-    let mut within = if is_heard() { shared.config.answer_within } else { shared.config.connect_within };
+    let answer_within = route.answer_timeout.unwrap_or(FOR_EVER);
+    let mut within = if is_heard() { answer_within } else { shared.config.connect_within };
     let failure = {
         let mut answer = pin!(connection.send(request.take_request()));
         loop {
@@ -323,12 +343,13 @@ async fn send(
                     let failure = Failure::new(NoAnswer::Unanswered, detail);
                     return Err(Failure { is_timeout: true, at: FailedAt::Host, ..failure });
                 }
-                Err(()) if within < shared.config.answer_within => within = shared.config.answer_within,
+                Err(()) if within != answer_within => within = answer_within,
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(failure)) => break failure,
                 Err(()) if !request.has_ended() => {}
                 Err(()) => {
-                    let detail = format!("no answer within {} s", within.as_secs());
+                    let detail =
+                        format!("no answer within {} s, the `answer_timeout` of its rule", within.as_secs());
                     return Err(Failure { is_timeout: true, ..Failure::new(NoAnswer::BodySent, detail) });
                 }
             }

@@ -9,6 +9,7 @@ use metrics::{
 const REQUESTS: &str = "kubeleet_ingress_requests_total";
 const SECONDS: &str = "kubeleet_ingress_answer_seconds";
 const REPEATS: &str = "kubeleet_ingress_repeats_total";
+const NOT_LISTENING: &str = "kubeleet_ingress_not_listening_total";
 const CONNECTIONS: &str = "kubeleet_ingress_tcp_connections_total";
 const UNROUTED: &str = "kubeleet_ingress_unrouted_total";
 const REFUSED: &str = "kubeleet_ingress_refused_connections_total";
@@ -21,6 +22,7 @@ pub(super) struct ServiceMetrics {
     answers: [Counter; 5],
     pub(super) seconds: Histogram,
     pub(super) repeats: Counter,
+    pub(super) not_listening: Counter,
     pub(super) connections: Counter,
 }
 
@@ -31,6 +33,7 @@ impl ServiceMetrics {
             answers: CLASSES.map(|class| counter!(REQUESTS, "service" => service(), "status" => class)),
             seconds: histogram!(SECONDS, "service" => service()),
             repeats: counter!(REPEATS, "service" => service()),
+            not_listening: counter!(NOT_LISTENING, "service" => service()),
             connections: counter!(CONNECTIONS, "service" => service()),
         }
     }
@@ -47,6 +50,11 @@ pub(super) fn describe() {
     describe_counter!(REQUESTS, Unit::Count, "Requests by service and class of their status");
     describe_histogram!(SECONDS, Unit::Seconds, "Time until the answer of a pod began");
     describe_counter!(REPEATS, Unit::Count, "Requests sent to another pod after one that did not answer");
+    describe_counter!(
+        NOT_LISTENING,
+        Unit::Count,
+        "Requests and connections that failed because no pod accepts connections on the rule's port"
+    );
     describe_counter!(CONNECTIONS, Unit::Count, "TCP connections passed to a pod");
     describe_counter!(UNROUTED, Unit::Count, "Requests for which there is no route");
     describe_counter!(

@@ -25,6 +25,7 @@ mod tests;
 mod threads;
 mod upgrade;
 mod way;
+mod websocket;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -73,8 +74,6 @@ pub struct IngressConfig {
     pub wait: Duration,
     /// The longest time to connect to a pod.
     pub connect_within: Duration,
-    /// The longest time from the end of a request to the beginning of its answer.
-    pub answer_within: Duration,
     /// The longest time for the head of a request to arrive, and for a TLS handshake.
     pub head_within: Duration,
     /// The longest time without a byte from the client when one is due.
@@ -98,7 +97,6 @@ impl Default for IngressConfig {
             tcp_address: Ipv4Addr::LOCALHOST.into(),
             wait: Duration::from_secs(10),
             connect_within: Duration::from_secs(2),
-            answer_within: Duration::from_secs(60),
             head_within: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             connections: usize::MAX,

@@ -19,6 +19,9 @@ use super::asking::Asking;
 use super::connection::Pools;
 use super::measure::ServiceMetrics;
 
+/// A port that has not refused for this time may have been open meanwhile.
+const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
+
 /// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
 #[derive(Default)]
 pub(super) struct RoutingTable {
@@ -52,6 +55,14 @@ pub(super) struct Pod {
 struct PodHealth {
     latency: Latency,
     failures: Failures,
+    /// The ports that accept nothing: since when, and when they last refused.
+    refusing: Vec<RefusingPort>,
+}
+
+struct RefusingPort {
+    port: u16,
+    since: Instant,
+    last: Instant,
 }
 
 /// A request or connection that counts for the choice of a pod until this is dropped.
@@ -74,9 +85,10 @@ impl Pod {
         InFlight(self.clone())
     }
 
-    /// Takes in an answer, and how long it took to begin.
-    pub(super) fn answered(&self, took: Duration, now: Instant) {
+    /// Takes in an answer from a port, and how long it took to begin.
+    pub(super) fn answered(&self, port: u16, took: Duration, now: Instant) {
         let mut health = self.health();
+        health.refusing.retain(|refusing| refusing.port != port);
         health.latency.record(took, now);
         health.failures.succeeded();
     }
@@ -90,6 +102,24 @@ impl Pod {
                 ejection.as_secs()
             );
         }
+    }
+
+    /// Takes in that a port has accepted no connection.
+    pub(super) fn port_refused(&self, port: u16, now: Instant) {
+        let refusing = &mut self.health().refusing;
+        refusing.retain(|refusing| now.saturating_duration_since(refusing.last) < REFUSAL_FORGOTTEN);
+        match refusing.iter_mut().find(|refusing| refusing.port == port) {
+            Some(refusing) => refusing.last = now,
+            None => refusing.push(RefusingPort { port, since: now, last: now }),
+        }
+    }
+
+    /// Returns whether a port has accepted no connection for this time, and refused again and again: it is
+    /// not about to be opened.
+    pub(super) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
+        let health = self.health();
+        let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
+        refusing.is_some_and(|refusing| now.saturating_duration_since(refusing.since) >= time)
     }
 
     /// Returns whether its host lets requests in, and when it may be asked.
@@ -115,6 +145,11 @@ impl FollowedService {
     /// Returns the pod of a slot, ready or not, unless `is_tried` is true for it.
     pub(super) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
+    }
+
+    /// Returns whether a port of all ready pods has accepted nothing for this time.
+    pub(super) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
+        !self.pods.is_empty() && self.pods.iter().all(|pod| pod.has_refused_for(port, time, now))
     }
 
     /// Chooses a ready pod other than those for which `is_tried` is true.
@@ -283,6 +318,25 @@ mod tests {
         };
         assert!(service.choose(Instant::now(), look).is_some());
         assert_eq!(looked_at.get(), 2);
+    }
+
+    #[test]
+    fn a_port_is_not_waited_for_that_all_pods_have_refused_for_long() {
+        let (start, service) = (Instant::now(), service(2));
+        let seconds = Duration::from_secs;
+        for second in 0..=10 {
+            assert!(!service.has_refused_for(80, seconds(10), start + seconds(9)));
+            service.pods.iter().for_each(|pod| pod.port_refused(80, start + seconds(second)));
+        }
+        assert!(service.has_refused_for(80, seconds(10), start + seconds(10)));
+        assert!(!service.has_refused_for(81, seconds(10), start + seconds(10)), "another port");
+        service.pods[0].answered(81, Duration::ZERO, start);
+        assert!(service.has_refused_for(80, seconds(10), start + seconds(10)));
+        service.pods[0].answered(80, Duration::ZERO, start);
+        assert!(!service.has_refused_for(80, seconds(10), start + seconds(10)), "one accepts");
+        // No request has come for a while: it may have been open.
+        service.pods.iter().for_each(|pod| pod.port_refused(80, start + seconds(60)));
+        assert!(!service.has_refused_for(80, seconds(10), start + seconds(60)));
     }
 
     #[test]

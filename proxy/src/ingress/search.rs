@@ -275,7 +275,10 @@ impl<'a> Search<'a> {
 
     /// Rules out a pod until the next wait: it did not answer.
     pub(super) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
-        self.has_refused_connection |= has_refused_connection;
+        if has_refused_connection {
+            self.has_refused_connection = true;
+            pod.port_refused(self.target.port, Instant::now().into_std());
+        }
         self.refused.push(pod.endpoint.pod.clone());
     }
 
@@ -289,8 +292,9 @@ impl<'a> Search<'a> {
         let Some(service) = self.service.clone() else { return };
         for lost in service.all().filter(|other| other.endpoint.node == *node) {
             lost.pools.clear();
-            self.rule_out(lost, true);
+            self.rule_out(lost, false);
         }
+        self.has_refused_connection = true;
     }
 
     /// Returns when the search ends: what held it up first began at `begun`.
@@ -298,11 +302,21 @@ impl<'a> Search<'a> {
         *self.deadline.get_or_insert(begun + self.shared.config.wait)
     }
 
+    /// Returns whether the pods are ready and their port has been closed for longer than anything waits: it
+    /// is the wrong port.
+    fn is_hopeless(&self, now: Instant) -> bool {
+        let (port, wait) = (self.target.port, self.shared.config.wait);
+        let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());
+        self.has_refused_connection
+            && self.target.slot.is_none()
+            && self.service.as_ref().is_some_and(refuses)
+    }
+
     /// Waits until something has changed, or for a moment.
     async fn wait(&mut self) -> Result<(), NoPod> {
         let now = Instant::now();
         let deadline = self.deadline_since(now);
-        if now >= deadline {
+        if now >= deadline || self.is_hopeless(now) {
             return Err(if self.has_refused_connection { NoPod::NotListening } else { NoPod::NotReady });
         }
         let mut table = self.shared.table.clone();

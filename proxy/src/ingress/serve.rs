@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use common::ingress::HttpProtocol;
 
+use crate::framing::upgrade_protocols;
 use crate::headers::{self, ClientOrigin};
 use crate::listening::Listening;
 use crate::route::{HttpRoute, has_dot_segments};
@@ -274,7 +275,10 @@ fn end_connection_after(client: &ClientConnection, response: &mut Response<Answe
 /// As the scanner sees it: the bytes that follow wait for the answer.
 fn wants_upgrade(request: &Request<Incoming>) -> bool {
     request.version() == Version::HTTP_11
-        && request.headers().contains_key(header::UPGRADE)
+        && request.headers().get_all(header::UPGRADE).iter().any(|value| {
+            let mut protocols = upgrade_protocols(value.as_bytes());
+            protocols.next().is_some()
+        })
         && request.headers().get_all(header::CONNECTION).iter().any(|value| {
             let options = value.as_bytes().split(|byte| *byte == b',');
             options.into_iter().any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
@@ -321,13 +325,14 @@ async fn routed(
         }
         return answer;
     }
-    let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut *request));
-    let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
+    let may_upgrade = wants_upgrade && route.protocol == HttpProtocol::Http;
+    let upgrade = may_upgrade.then(|| headers::allowed_upgrade(request.headers(), &route.upgrade)).flatten();
+    let on_upgrade = upgrade.is_some().then(|| hyper::upgrade::on(&mut *request));
     if route.protocol == HttpProtocol::H2c {
         request.body_mut().allow_silence();
     }
     let mut request = Box::new(OutgoingRequest::new(*request));
-    prepare(client, &mut request.head, route, &host, on_upgrade.is_some());
+    prepare(client, &mut request.head, route, &host, upgrade);
     let answer = exchange(&client.shared, route, request, begun).await;
     if let Some(service) = table.service(&route.service) {
         service.metrics.answered(status(&answer));
@@ -378,9 +383,8 @@ fn prepare(
     head: &mut http::request::Parts,
     route: &HttpRoute,
     host: &str,
-    is_upgrade: bool,
+    upgrade: Option<HeaderValue>,
 ) {
-    let protocol = is_upgrade.then(|| head.headers.get(header::UPGRADE).cloned()).flatten();
     headers::remove_hop_by_hop(&mut head.headers, route.protocol == HttpProtocol::H2c);
     // The proxy's own server asks for the body when a pod takes it.
     head.headers.remove(header::EXPECT);
@@ -388,7 +392,7 @@ fn prepare(
         headers::join_cookies(&mut head.headers);
     }
     headers::set_origin(&mut head.headers, &client.origin(host), rand::random);
-    if let Some(protocol) = protocol {
+    if let Some(protocol) = upgrade {
         head.headers.insert(header::UPGRADE, protocol);
         head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     }
@@ -415,8 +419,10 @@ fn deliver(
     let (mut head, body) = response.into_parts();
     if let Some(hold) = body.into_upgraded() {
         let place = client.place.clone();
+        let is_websocket = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
+        let is_websocket = upgrade.as_ref().is_some_and(is_websocket);
         client.connections.spawn(async move {
-            upgrade::pass_bytes(on_client, on_pod, hold).await;
+            upgrade::pass_bytes(on_client, on_pod, is_websocket, hold).await;
             drop(place);
         });
     }

@@ -18,7 +18,7 @@ use crate::tunnel::TunnelStream;
 
 use super::IngressShared;
 use super::pods::{InFlight, Pod};
-use super::search::{RequestTarget, Search};
+use super::search::{NoPod, RequestTarget, Search};
 use super::way::{self, Way};
 
 /// The wait until a port that was in use is tried again, and after a failed `accept`.
@@ -177,6 +177,9 @@ async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<Tc
         let (pod, way) = match search.next().await {
             Ok(found) => found,
             Err(why) => {
+                if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
+                    service.metrics.not_listening.increment(1);
+                }
                 tracing::warn!(%service, port, ?why, "Connection refused: no pod took it");
                 return None;
             }
@@ -185,7 +188,7 @@ async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<Tc
         let pass = match way {
             Way::Here(pass) => pass,
             Way::There { stream, took } => {
-                pod.answered(took, Instant::now());
+                pod.answered(port, took, Instant::now());
                 return Some(TcpToPod { stream: Either::Right(stream), pass: None, in_flight });
             }
             // Only found for requests.
@@ -209,6 +212,6 @@ async fn connect_to(shared: &IngressShared, pod: &Pod, pass: &Pass, port: u16) -
     let connecting = socket::connect((pass.address(), port).into());
     let stream = tokio::time::timeout(shared.config.connect_within, connecting).await??;
     stream.set_nodelay(true)?;
-    pod.answered(begun.elapsed(), Instant::now());
+    pod.answered(port, begun.elapsed(), Instant::now());
     Ok(stream)
 }

@@ -1,10 +1,11 @@
 //! What pods answer, and what the proxy does, as clients see it.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::ingress::HttpProtocol;
+use common::spec::Seconds;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::HeaderMap;
@@ -14,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::fixture::{Client, FakePod, Fixture, Pods, get, rule};
+use super::fixture::{Client, FakePod, Fixture, Pods, get, rule, rule_with, text};
 use crate::ingress::IngressConfig;
 
 /// A pod that answers each head with these bytes and closes the connection.
@@ -183,6 +184,81 @@ async fn a_pod_that_answers_an_upload_and_closes_at_once_is_heard() {
     }
 }
 
+/// As some servers of Python do. They do not say so.
+async fn requests_to_a_pod_that_closes_each_connection_do_not_fail(pods: Pods) {
+    let pod = FakePod::with(0, async |mut stream: TcpStream| {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        // The answer arrives before the end.
+        tokio::time::sleep(Duration::from_micros(300)).await;
+    })
+    .await;
+    let fixture = fixture_of(pods, &pod, HttpProtocol::Http).await;
+    let mut client = Client::connect(fixture.address).await;
+    for number in 0..200 {
+        let request = if number % 10 == 0 { Request::get("/") } else { Request::post("/") };
+        let body = if number % 10 == 0 { Full::default() } else { Full::from("x") };
+        let response = client.send(request.header("host", "a").body(body).unwrap()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "request {number}");
+        assert_eq!(text(response).await, "ok");
+    }
+}
+
+/// Those that must not be repeated, too: a connection for each would cost more than the request.
+#[tokio::test]
+async fn requests_to_a_pod_that_keeps_its_connections_share_them() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let config = IngressConfig { threads: 1, ..IngressConfig::default() };
+    let fixture = Fixture::start(config, vec![rule(pod.port, HttpProtocol::Http)]).await;
+    fixture.set_only_pod("p");
+    let mut client = Client::connect(fixture.address).await;
+    let mut post = async || {
+        let request = Request::post("/").header("host", "a").body(Full::from("x")).unwrap();
+        text(client.send(request).await.unwrap()).await;
+        pod.open_connections()
+    };
+    let before = post().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for _ in 0..50 {
+        assert_eq!(post().await, before);
+    }
+}
+
+async fn a_pod_may_take_as_long_as_its_rule_says(pods: Pods) {
+    let pod = FakePod::http1("p", 0, Duration::from_millis(1500)).await;
+    for (seconds, expected) in [(1, StatusCode::GATEWAY_TIMEOUT), (30, StatusCode::OK)] {
+        let timeout = Some(Seconds::new(seconds));
+        let rules = vec![rule_with(pod.port, |rule| rule.answer_timeout = timeout)];
+        let fixture = Fixture::start_with(pods, IngressConfig::default(), rules).await;
+        fixture.set_only_pod("p");
+        let response = fixture.request(get("/")).await;
+        assert_eq!(response.status(), expected);
+        if expected == StatusCode::GATEWAY_TIMEOUT {
+            assert!(text(response).await.contains("no answer within 1 s, the `answer_timeout` of its rule"));
+        }
+    }
+}
+
+/// Each request would wait for 10 s for a port that is never opened.
+#[tokio::test]
+async fn a_request_to_a_port_that_stays_closed_waits_no_more() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let port = pod.port;
+    pod.kill().await;
+    let wait = Duration::from_millis(500);
+    let config = IngressConfig { wait, ..IngressConfig::default() };
+    let fixture = Fixture::start(config, vec![rule(port, HttpProtocol::Http)]).await;
+    fixture.set_only_pod("p");
+    for is_first in [true, false, false] {
+        let begun = Instant::now();
+        let response = fixture.request(get("/")).await;
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+        assert_eq!(begun.elapsed() >= wait, is_first, "{:?}", begun.elapsed());
+    }
+    let _pod = FakePod::http1("p", port, Duration::ZERO).await;
+    assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK, "it was opened");
+}
+
 #[tokio::test]
 async fn a_request_that_cannot_be_read_is_told_why() {
     let pod = pod_that_says("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
@@ -233,4 +309,6 @@ super::wherever_the_pod_is! {
     details_of_grpc_errors_arrive_whole,
     trailers_arrive_without_what_they_say_of_the_origin,
     a_refused_upload_is_answered_before_its_connection_ends,
+    requests_to_a_pod_that_closes_each_connection_do_not_fail,
+    a_pod_may_take_as_long_as_its_rule_says,
 }

@@ -123,7 +123,21 @@ pub(super) fn web() -> ServiceName {
 
 /// A rule for all hosts and paths.
 pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
-    IngressRule::Http(HttpRule { host: String::new(), path: "/".into(), port, protocol, tls: None })
+    IngressRule::Http(HttpRule {
+        host: String::new(),
+        path: "/".into(),
+        port,
+        protocol,
+        tls: None,
+        ..HttpRule::default()
+    })
+}
+
+/// A rule for all hosts and paths, with some fields of its own.
+pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> IngressRule {
+    let mut rule = HttpRule { port, ..HttpRule::default() };
+    change(&mut rule);
+    IngressRule::Http(rule)
 }
 
 impl Fixture {

@@ -58,7 +58,14 @@ async fn what_the_proxy_cannot_answer_is_explained_in_text_or_json() {
     let config = IngressConfig { wait: Duration::from_millis(50), ..IngressConfig::default() };
     let rule = |path: &str, port| {
         let (host, path) = ("web.example".to_owned(), path.to_owned());
-        IngressRule::Http(HttpRule { host, path, port, protocol: HttpProtocol::Http, tls: None })
+        IngressRule::Http(HttpRule {
+            host,
+            path,
+            port,
+            protocol: HttpProtocol::Http,
+            tls: None,
+            ..HttpRule::default()
+        })
     };
     let fixture = Fixture::start(config, vec![rule("/a", pod.port)]).await;
 
@@ -142,6 +149,8 @@ async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
     let row = row("p");
     fixture.gates.forget(&row.assignment);
     fixture.gates.set(row.clone());
+    // Now the pod is known to keep its connections.
+    tokio::time::sleep(Duration::from_millis(150)).await;
     // It may not be sent again.
     let post = Request::post("/").header("host", "web.example").body(Full::from("x")).unwrap();
     let request = tokio::spawn(async move { client.send(post).await.unwrap().status() });

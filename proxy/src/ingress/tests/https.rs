@@ -38,6 +38,7 @@ fn https_rule(port: u16) -> IngressRule {
         port,
         protocol,
         tls: Some(Tls::Files),
+        ..HttpRule::default()
     })
 }
 

@@ -35,6 +35,7 @@ mod other_servers;
 mod slow_clients;
 mod take_over;
 mod tcp;
+mod upgrades;
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -189,7 +189,14 @@ async fn thousands_of_clients_that_send_a_byte_a_second_disturb_none_and_are_cut
 
 fn rule_of_path(path: &str, port: u16) -> IngressRule {
     let (host, path) = (String::new(), path.to_owned());
-    IngressRule::Http(HttpRule { host, path, port, protocol: HttpProtocol::Http, tls: None })
+    IngressRule::Http(HttpRule {
+        host,
+        path,
+        port,
+        protocol: HttpProtocol::Http,
+        tls: None,
+        ..HttpRule::default()
+    })
 }
 
 /// A pod that answers with as many bytes as it was sent, each in a chunk.

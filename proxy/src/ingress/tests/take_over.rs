@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, text, web};
+use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, rule_with, text, web};
 use crate::fixtures::endpoint;
 use crate::fixtures::follower_of;
 use crate::gate::Gates;
@@ -157,7 +157,7 @@ async fn what_was_upgraded_goes_on_in_the_process_that_has_accepted_it() {
     .await;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let config = IngressConfig { listen: address, ..IngressConfig::default() };
-    let host = Host::new(vec![rule(pod.port, HttpProtocol::Http)], config);
+    let host = Host::new(vec![rule_with(pod.port, |rule| rule.upgrade = vec!["echo".to_owned()])], config);
     let first = host.start(None);
     eventually(async || TcpStream::connect(address).await.is_ok()).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
