@@ -19,7 +19,7 @@ use crate::kind_status;
 /// Records read at a time, so that a million pods are never in memory together.
 const CHUNK_SIZE: usize = 1000;
 /// The reason that the scheduler stores with a pod that fits no node.
-const UNSCHEDULABLE: &str = "Unschedulable";
+pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// The number of pods in each phase, pushed pods included.
 pub(crate) type PhaseCounts = BTreeMap<Phase, u64>;
@@ -144,10 +144,10 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     Ok(PodCount { phases, not_ready, reasons, services, without_record, broken, at: Instant::now(), took })
 }
 
-/// Counts the reason of a pod that is not well. Those that fit no node are counted by their queue.
+/// Counts the reason of a pod that is not well. Of those that fit no node only the example counts: their
+/// queue has their number.
 fn note_reason(reasons: &mut Reasons, record: PodRecord) {
-    let is_ill = is_ill(&record) && record.reason != UNSCHEDULABLE;
-    if !is_ill || reasons.len() >= MAX_REASONS && !reasons.contains_key(&record.reason) {
+    if !is_ill(&record) || reasons.len() >= MAX_REASONS && !reasons.contains_key(&record.reason) {
         return;
     }
     let name = format!("{}-{}", record.name, record.replica);
@@ -383,7 +383,14 @@ mod tests {
         ];
         records.into_iter().for_each(|record| note_reason(&mut reasons, record));
         let example = PodExample { name: "web-0".into(), message: "because of CrashLoopBackOff".into() };
-        assert_eq!(reasons, Reasons::from([("CrashLoopBackOff".to_owned(), (2, example))]));
+        let fits_nowhere = PodExample { name: "web-0".into(), message: "because of Unschedulable".into() };
+        assert_eq!(
+            reasons,
+            Reasons::from([
+                ("CrashLoopBackOff".to_owned(), (2, example)),
+                (UNSCHEDULABLE.to_owned(), (1, fits_nowhere)),
+            ])
+        );
     }
 
     #[test]

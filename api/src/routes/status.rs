@@ -13,7 +13,7 @@ use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 use crate::differing_times;
 use crate::growth;
 use crate::overview::{self, Overview};
-use crate::pod_counts::PodExample;
+use crate::pod_counts::{PodExample, UNSCHEDULABLE};
 use crate::problem::ApiProblem;
 use crate::redis_watch::RedisCondition;
 use crate::state::AppState;
@@ -214,9 +214,16 @@ fn problems(
     let queues = &overview.queues;
     if queues.unschedulable > 0 {
         let count = counted(queues.unschedulable, "unschedulable pod");
-        problems.push(format!("{count}: `kubeleet queue peek uq` says why"));
+        let example = overview.reasons.get(UNSCHEDULABLE).map(|(_, pod)| pod);
+        problems.push(match example {
+            Some(PodExample { name, message }) if !message.is_empty() => {
+                format!("{count}: {name} waits ({message}); `kubeleet queue peek uq` lists all")
+            }
+            _ => format!("{count}: `kubeleet queue peek uq` says why"),
+        });
     }
-    problems.extend(overview.reasons.iter().map(|(reason, (count, pod))| {
+    let others = overview.reasons.iter().filter(|(reason, _)| *reason != UNSCHEDULABLE);
+    problems.extend(others.map(|(reason, (count, pod))| {
         let subject = if *count == 1 { "1 pod is".to_owned() } else { format!("{count} pods are") };
         let PodExample { name, message } = pod;
         let message = if message.is_empty() { String::new() } else { format!(" ({message})") };

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::lifecycle::Phase;
-use common::store::{LogChunk, LogRequest};
+use common::store::{LinesRequest, LogChunk, LogRequest, LoggedPod};
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
 use crate::log_throttle::MAX_READERS;
 use crate::runtime::process::ProcessRuntime;
+use crate::runtime::sim::SimOptions;
 
 async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
     let wanted =
@@ -39,6 +41,31 @@ async fn output_is_written_while_it_is_read() {
 
     let chunks = read(&rig, "unknown-pod", "r2").await;
     assert!(matches!(chunks.as_slice(), [LogChunk::End(why)] if why.contains("unknown-pod")), "{chunks:?}");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_learns_that_the_engine_does_not_answer() {
+    let options = SimOptions { deadline: Duration::from_millis(300), ..SimOptions::default() };
+    let Some(rig) = Rig::with_engine("a_reader_learns_of_the_engine", options) else { return };
+    let worker = rig.worker();
+    rig.push(&payload("p", "alpine"));
+    rig.until("p", Phase::Running).await;
+    rig.engine.hang(true);
+    let pod = LoggedPod { id: id("p"), name: "p-0".to_owned() };
+    let wanted = LinesRequest { id: "r".to_owned(), pods: vec![pod], ..LinesRequest::default() };
+    rig.store.request_lines(&rig.node(), &wanted).await.unwrap();
+    eventually("the answer says why", || async {
+        let (chunks, _) = rig.store.read_log("r", "0").await.unwrap();
+        let text = |chunk: &LogChunk| match chunk {
+            LogChunk::Output(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            LogChunk::End(_) => String::new(),
+        };
+        let said: String = chunks.iter().map(text).collect();
+        said.contains("cannot be read: the engine does not answer")
+    })
+    .await;
+    rig.engine.hang(false);
     worker.end().await.unwrap();
 }
 
