@@ -6,6 +6,9 @@ use crate::load::{Loader, Surroundings, Variables, names_of};
 use crate::merge::{first, merge};
 use crate::source::{folder_of, join};
 
+/// The most services that extend each other in a row: each takes a part of the thread's stack.
+const MAX_CHAIN: usize = 64;
+
 /// The services of a file, before they are merged with those of other files.
 struct ServicesFile {
     path: String,
@@ -76,6 +79,11 @@ fn extended(
             .mistake(extends.place(), format!("extends: there is no service {target:?} in {}", file.path));
         return service;
     };
+    if way.len() >= MAX_CHAIN {
+        let detail = format!("more than {MAX_CHAIN} services extend each other in a row");
+        loader.report.mistake(extends.place(), detail);
+        return service;
+    }
     way.push(step);
     let base = extended(loader, base, file, variables, way);
     merge(first(&base, crate::fields::SERVICE), &service, crate::fields::SERVICE)

@@ -20,16 +20,17 @@ const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "config
 /// The variables that the texts may use.
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// The most files that are included, and the most bytes that are read: a few lines can ask for billions.
+/// The most files that are included, and the most bytes of all files, each as often as it is included or
+/// extended: a few lines can ask for billions.
 const MAX_INCLUDES: usize = 500;
-const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// Reads files and collects what there is to say about them.
 pub(crate) struct Loader<'a> {
     sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
-    /// The documents of the files that were read.
-    parsed: BTreeMap<String, Vec<DocumentNode>>,
+    /// The documents of the files that were read, with the number of bytes.
+    parsed: BTreeMap<String, (Vec<DocumentNode>, usize)>,
     includes: usize,
     bytes: usize,
 }
@@ -60,14 +61,21 @@ impl<'a> Loader<'a> {
     /// Returns the documents of one file. `place` is where it is named, if that is in another file.
     pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
         if !self.parsed.contains_key(file) {
-            let documents = self.read_documents(file, place);
-            self.parsed.insert(file.to_owned(), documents);
+            let read = self.read_documents(file, place);
+            self.parsed.insert(file.to_owned(), read);
         }
-        let documents = self.parsed.get(file).into_iter().flatten();
-        documents.map(|root| ComposeDocument { file: file.to_owned(), root: root.clone() }).collect()
+        let Some((documents, bytes)) = self.parsed.get(file) else { return Vec::new() };
+        self.bytes += bytes;
+        if self.bytes > MAX_BYTES {
+            let detail = format!("{file}: the files have more than {} MiB", MAX_BYTES >> 20);
+            self.report.mistake(place, detail);
+            return Vec::new();
+        }
+        let document = |root: &DocumentNode| ComposeDocument { file: file.to_owned(), root: root.clone() };
+        documents.iter().map(document).collect()
     }
 
-    fn read_documents(&mut self, file: &str, place: Option<TextPosition>) -> Vec<DocumentNode> {
+    fn read_documents(&mut self, file: &str, place: Option<TextPosition>) -> (Vec<DocumentNode>, usize) {
         let text = match self.sources.read(file) {
             Ok(text) => text,
             Err(error) => {
@@ -75,14 +83,9 @@ impl<'a> Loader<'a> {
                     Some(place) => self.report.mistake(Some(place), format!("{file}: {error}")),
                     None => self.report.mistake_of_file(file, error.to_string()),
                 }
-                return Vec::new();
+                return (Vec::new(), 0);
             }
         };
-        self.bytes += text.len();
-        if self.bytes > MAX_BYTES {
-            self.report.mistake(place, format!("{file}: the files have more than {} MiB", MAX_BYTES >> 20));
-            return Vec::new();
-        }
         let number = self.report.add_file(file);
         let (mut documents, mistakes) = document::yaml(&text);
         for mistake in mistakes {
@@ -91,7 +94,7 @@ impl<'a> Loader<'a> {
             self.report.mistake(Some(place), mistake.detail);
         }
         documents.iter_mut().for_each(|root| root.set_file(number));
-        documents
+        (documents, text.len())
     }
 
     /// Returns the variables of files: a later one wins, and the environment before all. A file that is not

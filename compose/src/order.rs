@@ -6,6 +6,9 @@ use common::document::{DocumentNode, nearest};
 
 use crate::report::Report;
 
+/// The most services that depend on each other in a row: each takes a part of the thread's stack.
+const MAX_CHAIN: usize = 500;
+
 /// The profile that activates all services.
 const ALL: &str = "*";
 
@@ -47,6 +50,11 @@ impl Sorting<'_> {
     fn visit(&mut self, name: &str) {
         if self.done.iter().any(|done| done == name) {
             return;
+        }
+        if self.way.len() >= MAX_CHAIN {
+            let detail = format!("more than {MAX_CHAIN} services depend on each other in a row");
+            let place = self.services.field(name).and_then(|service| service.place);
+            return self.report.mistake(place, detail);
         }
         self.way.push(name.to_owned());
         let needed = self.services.get(name).and_then(|service| service.get("depends_on")).cloned();
