@@ -23,7 +23,7 @@ fn service(command: &Value, round: usize) -> Value {
     json!({
         "name": "web", "image": "none", "command": command, "replicas": REPLICAS, "stop_grace_period": 0,
         "environment": {"ROUND": round.to_string()},
-        "update": {"parallelism": 1, "monitor": "1s", "on_failure": "rollback"},
+        "update": {"order": "stop-first", "parallelism": 1, "monitor": "1s", "on_failure": "rollback"},
     })
 }
 
@@ -110,6 +110,52 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
         assert_eq!(pods(&http).await.intersection(&before).count(), 0, "all were replaced");
         has_settled(&http, good).await;
     }
+}
+
+/// Waits until the service is as wanted, and looks all the while that its only replica is in service.
+async fn until_in_service(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let service = http.get("/service/web").await;
+        assert!(service["status"]["ready"].as_u64().unwrap() > 0, "{what}: {}", service["status"]);
+        if is_reached(&service) {
+            return service;
+        }
+        check(Instant::now() < deadline, || format!("{what}: {service}")).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A typo is no outage: what runs stays until its successor is good, or until its node could start it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_pod_stays_until_its_successor_is_good_and_an_undo_goes_back_to_it() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
+    let api = cluster.api().await;
+    let _scheduler = cluster.scheduler_named("s1");
+    let _worker = cluster.worker("w1", "process");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let web =
+        |command: &Value| json!({"name": "web", "image": "none", "command": command, "stop_grace_period": 0});
+    http.post("/service", &web(&sleeps())).await;
+    http.runs(SOON, "web", 1).await;
+    let before = pods(&http).await;
+    let crashes = json!(["/bin/sh", "-c", "echo no database; exit 3"]);
+    for (round, broken) in [crashes, json!(["/bin/no-such-program"])].iter().enumerate() {
+        put(&http, &web(broken)).await;
+        let is_held = |service: &Value| service["held"].is_string();
+        let held = until_in_service(&http, "the broken one is held", is_held).await;
+        let why = held["held"].as_str().unwrap();
+        assert!(round > 0 || why.contains("no database"), "{why}");
+        let (status, body) = http.send(Method::POST, "/service/web/undo", None).await;
+        assert!(status.is_success(), "{body}");
+        let undone = |service: &Value| service["status"]["running"] == 1 && service["held"].is_null();
+        until_in_service(&http, "it is undone", undone).await;
+        assert_eq!(pods(&http).await, before, "the pod was never touched");
+    }
+    let history = http.get("/service/web/history").await;
+    assert_eq!(history["items"][1]["outcome"], "failed", "{history}");
 }
 
 /// What was good before is not tried again: a rollback and an undo do not wait.
