@@ -73,6 +73,9 @@ fn no_name(name: &str, line: u64) -> LineProblem {
     (line, format!("{name:?} is not the name of a variable: write KEY=value"))
 }
 
+/// A name with what follows it, and the number of its line.
+type NumberedName<'a> = ((&'a str, Separator), u64);
+
 /// What follows a name.
 enum Separator {
     Value,
@@ -99,7 +102,7 @@ impl<'a> EnvReader<'a> {
     }
 
     /// Returns the next name with what follows it, and the number of its line; none at the end.
-    fn next_name(&mut self) -> Result<Option<((&'a str, Separator), u64)>, LineProblem> {
+    fn next_name(&mut self) -> Result<Option<NumberedName<'a>>, LineProblem> {
         loop {
             self.skip(self.rest.len() - self.rest.trim_start().len());
             match self.rest.starts_with('#') {

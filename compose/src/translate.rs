@@ -232,7 +232,7 @@ pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
         return;
     }
     let is_off = check.get("disable").is_some_and(|disable| !disable.is_blank())
-        || check.get("test").and_then(DocumentNode::items).is_some_and(|test| is_none(test));
+        || check.get("test").and_then(DocumentNode::items).is_some_and(is_none);
     if !is_off {
         check.set("start_period", field.place, DocumentNode::null(field.place).with_text(NO_END));
     }

@@ -318,7 +318,7 @@ fn compose(rest: &[String]) -> Result<Vec<String>, String> {
     };
     let (before, after) = (&rest[..index.min(rest.len())], &rest[index + 1..]);
     let takes_files = ["up", "down", "config", "create", "convert"].contains(&command.as_str());
-    let before = before.iter().cloned().filter(|_| takes_files);
+    let before = before.iter().filter(|_| takes_files).cloned();
     match command.as_str() {
         "ls" => Ok(words("app ls", after.iter().cloned())),
         "config" | "convert" => Ok(words("apply --dry-run", before.chain(after.iter().cloned()))),
