@@ -47,10 +47,12 @@ pub(crate) enum CircuitBreaker {
 
 impl CircuitBreaker {
     pub(crate) fn evaluate(input: &SilentNodes) -> Self {
-        let silent = max_within_window(&input.last_beats);
-        let nodes = input.nodes.max(silent);
-        let are_many = silent >= MIN_SILENT_NODES && silent * 100 > nodes * MAX_SILENT_PERCENT;
-        if are_many || (silent == nodes && nodes >= MIN_ALL_NODES) {
+        let (all_silent, silent) = (input.last_beats.len(), max_within_window(&input.last_beats));
+        let nodes = input.nodes.max(all_silent);
+        if all_silent == nodes && nodes >= MIN_ALL_NODES {
+            // Whenever they fell silent: the clock of a new master says nothing of that.
+            Self::Open { silent: all_silent, nodes }
+        } else if silent >= MIN_SILENT_NODES && silent * 100 > nodes * MAX_SILENT_PERCENT {
             Self::Open { silent, nodes }
         } else {
             Self::Closed
@@ -94,7 +96,7 @@ mod tests {
         for (nodes, beats, expected, case) in [
             (1, &[0][..], false, "the only node may be declared dead"),
             (2, &[0, 0], true, "both"),
-            (2, &[0, 61], false, "one, and later the other"),
+            (2, &[0, 1600], true, "both, one of them before the clock was another"),
             (3, &[0, 0], false, "two are no mass loss while a third one lives"),
             (3, &[0, 0, 0], true, "all three at once"),
             (10, &[0, 0, 0], false, "30 % is not more than 30 %"),
