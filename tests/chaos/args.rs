@@ -21,6 +21,8 @@ pub enum Part {
     Rollouts,
     /// All of Redis unavailable
     Outage,
+    /// Both replicas away, so that Redis takes no writes: no pod may move
+    Replicas,
     /// Safeguards removed: each run must show a loss
     Ablations,
     /// A node cut off or frozen until it is declared dead; a frozen master. Not part of the default round
@@ -65,7 +67,7 @@ pub struct Args {
     /// In the rollouts part, cut the proxies off from Redis before the first update, for good
     #[arg(long)]
     cut_off: bool,
-    /// How long all of Redis is unavailable in the outage part
+    /// How long all of Redis is unavailable in the outage part, and both replicas in the replicas part
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = humantime::parse_duration)]
     pub away: Duration,
     /// How many parts run at the same time, each on a stack of its own

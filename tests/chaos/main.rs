@@ -25,6 +25,7 @@ mod load;
 mod monitor;
 mod net;
 mod outage;
+mod replicas;
 mod report;
 mod rollouts;
 mod stack;
@@ -94,6 +95,7 @@ fn job(part: Part, args: &Args) -> LocalBoxFuture<'_, (Part, Vec<FaultResult>)> 
             Part::Failovers => vec![failovers::run(args.failovers).await],
             Part::Rollouts => vec![rollouts::run(args.rollouts()).await],
             Part::Outage => vec![outage::run(args.away).await],
+            Part::Replicas => vec![replicas::run(args.away, args.times).await],
             Part::Ablations => ablations::run(args.seed).await,
         }
     };

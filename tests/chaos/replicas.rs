@@ -1,0 +1,85 @@
+//! Both replicas are away for a while, so that the master takes no writes: no node can show that it lives. No
+//! node may be declared dead for that, neither meanwhile nor when the replicas return, and no pod may move.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::Keyspace;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::engine::IMAGE;
+use crate::report::FaultResult;
+use crate::stack::{DEAD_AFTER, Stack, StackOptions};
+
+/// How soon after their return the stack must have converged: a node gets the time until it is dead again.
+const CONVERGENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Freezes both replicas for `away`, `times` times.
+pub async fn run(away: Duration, times: usize) -> FaultResult {
+    let stack = Stack::start(StackOptions::default()).await;
+    let http = stack.https().remove(0);
+    for (number, on_disconnect) in ["keep", "keep", "keep", "stop"].into_iter().enumerate() {
+        let service = json!({
+            "name": format!("s{number}"), "image": IMAGE, "command": ["/bin/sleep", "86400"],
+            "replicas": 3, "on_disconnect": on_disconnect,
+        });
+        http.send(Method::PUT, &format!("/service/s{number}"), Some(&service)).await;
+    }
+    let fault = format!("both replicas away for {away:.0?}");
+    let mut result = FaultResult { fault, ..FaultResult::default() };
+    let (mut keyspace, missing) = stack.wait_until_converged(CONVERGENCE_LIMIT).await;
+    result.wrong.extend(missing.into_iter().filter(|_| keyspace.is_none()));
+    for _ in 0..times {
+        let Some(before) = keyspace else { break };
+        let master = stack.trio.master().await;
+        let replicas = [(master + 1) % 3, (master + 2) % 3];
+        replicas.iter().for_each(|replica| stack.trio.redis[*replica].freeze());
+        tokio::time::sleep(away).await;
+        replicas.iter().for_each(|replica| stack.trio.redis[*replica].thaw());
+        let returned = Instant::now();
+        stack.trio.is_well().await;
+        // A death that the outage has led to comes within this time.
+        tokio::time::sleep(DEAD_AFTER + DEAD_AFTER / 2).await;
+        let (after, missing) = stack.wait_until_converged(CONVERGENCE_LIMIT).await;
+        result.injected += 1;
+        result.converged = result.converged.max(returned.elapsed().as_secs_f64());
+        match &after {
+            Some(after) => result.wrong.extend(moved(&before, after)),
+            None => {
+                result.wrong.push(format!("not converged within {CONVERGENCE_LIMIT:?}: {missing:?}"));
+            }
+        }
+        keyspace = after;
+    }
+    if result.is_broken() {
+        result.wrong.push(format!("logs are in {}", stack.keep_logs("replicas").display()));
+    }
+    result
+}
+
+/// Describes the nodes that died, and the pods that have moved or were started anew although they were to
+/// run on.
+fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
+    let died =
+        after.below("node:").filter(|(name, _)| !after.field(&format!("node:{name}"), "dead_at").is_empty());
+    let mut wrong: Vec<String> = died.map(|(name, _)| format!("node {name} was declared dead")).collect();
+    let (before, after) = (places(before), places(after));
+    for (pod, place) in &before {
+        if after.get(pod) != Some(place) {
+            wrong.push(format!("pod {pod} was at {place:?} and is at {:?}", after.get(pod)));
+        }
+    }
+    wrong
+}
+
+/// Returns the node of each pod, and of those that run on without Redis also the assignment and the restarts.
+fn places(keyspace: &Keyspace) -> BTreeMap<String, Vec<String>> {
+    let place = |id: &str| {
+        let field = |name| keyspace.field(&format!("pod:{id}"), name).to_owned();
+        let is_kept = field("service") != "s3";
+        let fields = if is_kept { vec!["node", "assignment", "restarts"] } else { vec!["node"] };
+        fields.into_iter().map(field).collect()
+    };
+    keyspace.below("pod:").map(|(id, _)| (id.to_owned(), place(id))).collect()
+}
