@@ -12,9 +12,10 @@ use common::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
 use common::spec::{ContainerSpec, OnDisconnect, Port, PullPolicy};
 use common::volume::{VolumeClaim, VolumeScope};
 use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use worker::runtime::{
     Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
     RegistryLogins, Runtime, RuntimeError, VolumeOwner,
@@ -456,6 +457,17 @@ impl Runtime for SimulatedHost {
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.command(HostCall::Stop(handle.to_owned(), grace.as_millis() as u64)).boxed()
+    }
+
+    /// Ends and removes each in one call.
+    fn end_all<'a>(
+        &'a self,
+        containers: &'a [Container],
+        kill_by: Instant,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        let left = kill_by.saturating_duration_since(Instant::now());
+        let stops = containers.iter().map(move |one| self.stop(&one.handle, one.grace.min(left)));
+        join_all(stops.collect::<Vec<_>>()).map(|done| done.into_iter().collect()).boxed()
     }
 
     fn logs<'a>(
