@@ -24,6 +24,7 @@ mod params;
 mod patch;
 mod pod_counts;
 mod problem;
+mod proxy_watch;
 mod readiness;
 mod recovery;
 mod redis_watch;

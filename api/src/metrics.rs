@@ -34,6 +34,7 @@ const SENTINELS: &str = "kubeleet_redis_sentinels";
 const CAN_FAIL_OVER: &str = "kubeleet_redis_can_fail_over";
 const PAUSE_SECONDS: &str = "kubeleet_pause_remaining_seconds";
 const PROBLEMS: &str = "kubeleet_problems";
+const PROXIES: &str = "kubeleet_proxies";
 const NODES_HOLDING: &str = "kubeleet_nodes_holding";
 const CONTAINERS_HELD: &str = "kubeleet_containers_held";
 const PODS: &str = "kubeleet_pods";
@@ -95,6 +96,7 @@ fn describe_metrics() {
         "Time for which no node is declared dead any more because the master of Redis changed"
     );
     describe_gauge!(PROBLEMS, "Problems that kubeleet status shows");
+    describe_gauge!(PROXIES, "Proxies of nodes by state: alive, or away after this API saw them");
     describe_gauge!(NODES_HOLDING, "Nodes that leave containers alone which this Redis does not know");
     describe_gauge!(
         CONTAINERS_HELD,
@@ -174,6 +176,8 @@ pub(crate) struct ClusterGauges {
     pub(crate) problems: u64,
     /// Seconds for which no node is declared dead.
     pub(crate) pause_seconds: u64,
+    /// Proxies by state.
+    pub(crate) proxies: [(&'static str, u64); 2],
     /// Nodes that hold containers, and how many.
     pub(crate) held: (u64, u64),
 }
@@ -182,6 +186,8 @@ pub(crate) struct ClusterGauges {
 pub(crate) const NOT_READY: &str = "not_ready";
 /// The states of nodes.
 pub(crate) const NODE_STATES: [&str; 3] = ["ready", "not_ready", "dead"];
+/// The states of proxies.
+pub(crate) const PROXY_STATES: [&str; 2] = ["alive", "away"];
 /// The queues.
 pub(crate) const QUEUES: [&str; 7] =
     ["waiting", "in_flight", "unschedulable", "dead", "pending", "starting", "running"];
@@ -199,6 +205,7 @@ impl ClusterGauges {
             broken_keys: 0,
             problems: 0,
             pause_seconds: 0,
+            proxies: PROXY_STATES.map(|state| (state, 0)),
             held: (0, 0),
             redis_memory: RedisMemory::default(),
             redis_headroom: None,
@@ -220,6 +227,7 @@ pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     };
     set_family(PODS, "phase", &values.pods);
     set_family(NODES, "state", &values.nodes);
+    set_family(PROXIES, "state", &values.proxies);
     set_family(QUEUE_LENGTH, "queue", &values.queues);
     set(gauge!(NODES_CORDONED), values.nodes_cordoned);
     set(gauge!(SERVICES), values.services);

@@ -13,6 +13,7 @@ use common::store::{
 
 use crate::broken::BrokenKeys;
 use crate::pod_counts::{PhaseCounts, Reasons};
+use crate::proxy_watch::ProxySigns;
 use crate::state::AppState;
 use crate::views;
 
@@ -52,6 +53,8 @@ pub(crate) struct Overview {
     pub(crate) schedulers: u64,
     /// With which times they detect failures, where that is known.
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
+    /// The proxies that live, and those that have gone.
+    pub(crate) proxies: ProxySigns,
     /// Keys of the whole cluster that another program wrote.
     pub(crate) foreign_keys: Vec<ForeignKey>,
     /// When the Redis master changed or was restarted, if it ever did.
@@ -97,6 +100,7 @@ impl Overview {
             reasons: pods.reasons.clone(),
             schedulers: schedulers.len() as u64,
             scheduler_times: schedulers.iter().zip(scheduler_times).filter_map(known_times).collect(),
+            proxies: read_proxies(app).await?,
             foreign_keys: store.foreign_keys().await?,
             master_changed_at: store.master_changed_at().await?,
             memory: store.memory().await?,
@@ -129,6 +133,14 @@ async fn live_schedulers(app: &AppState) -> Result<Vec<SchedulerId>, StoreError>
 /// Returns the number of schedulers that are alive.
 pub(crate) async fn count_live_schedulers(app: &AppState) -> Result<u64, StoreError> {
     Ok(live_schedulers(app).await?.len() as u64)
+}
+
+/// A broken hash of proxies is moved out of the way by the proxies themselves.
+async fn read_proxies(app: &AppState) -> Result<ProxySigns, StoreError> {
+    match app.proxy_watch.read(&app.store).await {
+        Err(error) if error.is_broken_key() => Ok(ProxySigns::default()),
+        signs => signs,
+    }
 }
 
 /// Returns the address of the Redis master as last known, or why there is no connection to it.

@@ -71,6 +71,8 @@ impl Server {
         app.tasks.spawn(async move { feed.run().await });
         let (watch, until) = (app.redis_watch.clone(), app.shutdown.clone());
         app.tasks.spawn(async move { watch.run(until).await });
+        let (watch, store, until) = (app.proxy_watch.clone(), app.store.clone(), app.shutdown.clone());
+        app.tasks.spawn(async move { watch.run(store, until).await });
         app.tasks.spawn(metrics::upkeep(app.metrics.clone(), app.shutdown.clone()));
         let router = router(app.clone());
         let max_connections = connections::most(app.config.max_connections, common::file_limit::raise());

@@ -20,6 +20,7 @@ use crate::forwards::Forwards;
 use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
+use crate::proxy_watch::ProxyWatch;
 use crate::readiness::Readiness;
 use crate::redis_watch::RedisWatch;
 use crate::streams::OpenStreams;
@@ -42,6 +43,8 @@ pub(crate) struct AppState {
     pub(crate) readiness: Arc<Readiness>,
     /// Whether Redis takes writes, and what would survive its next fault.
     pub(crate) redis_watch: Arc<RedisWatch>,
+    /// The proxies that have gone.
+    pub(crate) proxy_watch: Arc<ProxyWatch>,
     /// Refuses requests that add too much.
     growth: Arc<GrowthGate>,
     /// Knows what the nodes have free.
@@ -80,6 +83,7 @@ impl AppState {
             usage: Arc::default(),
             readiness: Arc::default(),
             redis_watch: Arc::new(RedisWatch::new(store.clone())),
+            proxy_watch: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),
             streams: OpenStreams::new(config.max_connections),

@@ -3,8 +3,8 @@
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`],
 //!   [`node`], [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`],
-//!   [`event`], [`channel`], [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`];
-//!   and the JSON documents of the API: [`api`].
+//!   [`event`], [`channel`], [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`],
+//!   [`mass_loss`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`timing`], [`secret_key`], [`clock`], [`telemetry`],
 //!   [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
@@ -35,6 +35,7 @@ pub mod lifecycle;
 pub mod listen;
 pub mod log_line;
 pub mod log_merge;
+pub mod mass_loss;
 pub mod network;
 pub mod node;
 pub mod payload;

@@ -2,7 +2,7 @@
 //! failures.
 //!
 //! ```text
-//! decide/, mass_loss.rs, write_witness.rs,
+//! decide/, write_witness.rs,
 //! cron.rs, reconcile/{plan,job}.rs           pure: decide what to do
 //! apply.rs, reconcile/apply.rs               carry it out
 //! loops/                                     one file per control loop; each names the invariant it restores
@@ -19,7 +19,6 @@ pub mod decide;
 mod intake;
 mod loop_lease;
 mod loops;
-mod mass_loss;
 mod metrics;
 mod reconcile;
 #[cfg(test)]

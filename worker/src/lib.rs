@@ -156,6 +156,11 @@ pub async fn run_supervised(
         return run_many(config, store, runtime, shutdown).await;
     }
     let env = WorkerEnv::real(&config, runtime)?;
+    if (env.pressure)().is_none() {
+        tracing::info!(
+            "this kernel reports no pressure (psi=1 on its command line): placement counts pods and reservations here"
+        );
+    }
     let worker = Worker::new(config, store, env, WorkerTimings::default(), redis_log());
     session::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
 }

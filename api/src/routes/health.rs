@@ -9,7 +9,7 @@ use common::config::Config;
 use common::lifecycle::Phase;
 
 use crate::growth;
-use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, QUEUES};
+use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QUEUES};
 use crate::overview::Overview;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::redis_watch::RedisCondition;
@@ -113,6 +113,10 @@ fn cluster_gauges(overview: &Overview, condition: &RedisCondition, config: &Conf
         broken_keys: overview.broken.total,
         problems: status::all_problems(overview, condition, config).len() as u64,
         pause_seconds: pause.map_or(0, |pause| pause.no_deaths_for_seconds),
+        proxies: label(
+            PROXY_STATES,
+            [overview.proxies.alive.len() as u64, overview.proxies.away.len() as u64],
+        ),
         held: (overview.held.len() as u64, held),
     }
 }

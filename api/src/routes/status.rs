@@ -7,7 +7,8 @@ use axum::extract::State;
 use common::RedisMillis;
 use common::api::{NodeCounts, PauseView, RedisMemoryView, RedisView, RedundancyView, StatusView, rfc3339};
 use common::config::Config;
-use common::node::NodeState;
+use common::mass_loss::{CircuitBreaker, SilentNodes};
+use common::node::{Node, NodeState};
 use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 
 use crate::differing_times;
@@ -211,6 +212,14 @@ fn problems(
             "there are no nodes: start `kubeleet worker` on the machines that run containers".to_owned(),
         );
     }
+    let silent = silent_nodes(&overview.nodes, overview.now, fresh);
+    problems.extend(mass_loss(&silent).filter(|_| is_writable));
+    problems.extend(overview.proxies.away.iter().filter(|_| is_writable).map(|node| {
+        format!(
+            "the proxy of node {node} is gone: requests from outside and by name to that host fail; start `kubeleet \
+             proxy` there, or `HDEL proxies {node}` if it has none any more"
+        )
+    }));
     let queues = &overview.queues;
     if queues.unschedulable > 0 {
         let count = counted(queues.unschedulable, "unschedulable pod");
@@ -274,6 +283,25 @@ fn problems(
     problems
 }
 
+/// Returns which nodes are silent, as schedulers count them: a silent one that is cordoned was given up.
+fn silent_nodes(nodes: &[Node], now: RedisMillis, fresh: Duration) -> SilentNodes {
+    let alive = nodes.iter().filter(|node| node.state == NodeState::Alive);
+    let (silent, others): (Vec<&Node>, Vec<&Node>) =
+        alive.partition(|node| views::is_silent(node, now, fresh));
+    let last_beats: Vec<RedisMillis> =
+        silent.iter().filter(|node| !node.cordoned).map(|node| node.beat).collect();
+    SilentNodes { nodes: others.len() + last_beats.len(), last_beats }
+}
+
+/// Returns the problem of many nodes that are silent together: none of them is declared dead.
+fn mass_loss(silent: &SilentNodes) -> Option<String> {
+    let CircuitBreaker::Open { silent, nodes } = CircuitBreaker::evaluate(silent) else { return None };
+    Some(format!(
+        "{silent} of {nodes} nodes are silent together, so none is declared dead: repair the network, or `kubeleet \
+         cordon` those that are really gone"
+    ))
+}
+
 fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
@@ -283,6 +311,15 @@ mod tests {
     use testkit::fixtures;
 
     use super::*;
+
+    #[test]
+    fn nodes_that_are_silent_together_are_said_to_be_a_mass_loss() {
+        let silent = |count: usize| SilentNodes { nodes: 5, last_beats: vec![1_700_000_000_000; count] };
+        assert_eq!(mass_loss(&silent(1)), None);
+        assert!(
+            mass_loss(&silent(3)).is_some_and(|text| text.starts_with("3 of 5 nodes are silent together"))
+        );
+    }
 
     #[test]
     fn the_pause_after_a_change_of_the_master_is_shown_until_it_is_over() {

@@ -108,7 +108,7 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("Disk", disk(node))
         .field("For the system", kept_words(&node.reserved))
         .field("Shared volumes", node.shared_volumes.as_deref().unwrap_or_default())
-        .field("Pressure", node.psi.as_ref().map(pressure).unwrap_or_default())
+        .field("Pressure", node.psi.as_ref().map_or_else(|| "not reported".to_owned(), pressure))
         .field(
             "Queues",
             format!("{} pending, {} starting, {} running", queues.pending, queues.starting, queues.running),

@@ -1,5 +1,7 @@
 //! The proxies of the hosts: where each takes connections from the others.
 
+use std::time::Duration;
+
 use redis::cmd;
 
 use super::keys::{self, channel};
@@ -33,6 +35,37 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
+    /// Says that the proxy of these nodes lives. It counts as gone if it does not say so again within
+    /// `lasts`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn proxy_lives(&self, nodes: &[NodeName], lasts: Duration) -> Result<(), StoreError> {
+        for node in nodes {
+            // The holder is the same for every process: the next one of the host goes on.
+            self.lease(&sign_of_life(node), &"proxy", lasts).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the nodes whose proxies have announced themselves, and whether each shows that it lives.
+    /// Proxies of a version before never do.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn proxy_signs(&self) -> Result<Vec<(NodeName, bool)>, StoreError> {
+        let nodes: Vec<NodeName> = self.proxies().await?.into_iter().map(|(node, _)| node).collect();
+        if nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for node in &nodes {
+            pipe.cmd("EXISTS").arg(keys::lease(&sign_of_life(node)));
+        }
+        let signs: Vec<u8> = self.link.pipeline(&pipe).await?;
+        Ok(nodes.into_iter().zip(signs.into_iter().map(|sign| sign == 1)).collect())
+    }
+
     /// Forgets the proxies of these nodes: the others take no connections from them any more.
     ///
     /// # Errors
@@ -45,4 +78,9 @@ impl Store {
         forget.arg(keys::PROXIES).arg(nodes.iter().map(NodeName::as_str).collect::<Vec<_>>());
         self.link.query(&forget).await
     }
+}
+
+/// The lease by which the proxy of a node shows that it lives.
+fn sign_of_life(node: &NodeName) -> String {
+    format!("proxy:{node}")
 }

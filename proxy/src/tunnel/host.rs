@@ -25,6 +25,8 @@ use crate::workers::Workers;
 pub(crate) const PORT: u16 = 7079;
 /// Between two looks at the other proxies when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// A proxy that does not say for this time that it lives counts as gone.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 /// What changes within this time is saved at once.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -133,9 +135,9 @@ impl HostTunnel {
     async fn exchange(&mut self, own: Peer) -> Result<(), StoreError> {
         let announced: HashMap<NodeName, String> = self.store.proxies().await?.into_iter().collect();
         let line = own.to_string();
-        let nodes = self.nodes.borrow_and_update().clone();
+        let nodes: Vec<NodeName> = self.nodes.borrow_and_update().iter().cloned().collect();
         let missing: Vec<NodeName> =
-            nodes.into_iter().filter(|node| announced.get(node) != Some(&line)).collect();
+            nodes.iter().filter(|node| announced.get(*node) != Some(&line)).cloned().collect();
         if !missing.is_empty() {
             self.store.announce_proxy(&missing, &line).await?;
         }
@@ -144,7 +146,8 @@ impl HostTunnel {
         if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
             self.peers.set(others(announced, own));
         }
-        Ok(())
+        // Last: while Redis takes no writes, the others are followed all the same.
+        self.store.proxy_lives(&nodes, SIGN_OF_LIFE).await
     }
 }
 

@@ -17,12 +17,12 @@ use common::RedisMillis;
 use common::clock::Clock;
 use common::control_loop::{Loop, Next};
 use common::ids::{NodeName, SchedulerId};
+use common::mass_loss::{CircuitBreaker, SilentNodes};
 use common::node::Node;
 use common::store::{DeclareOutcome, SilenceProof, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::SchedulerContext;
-use crate::mass_loss::{CircuitBreaker, SilentNodes};
 use crate::metrics;
 use crate::timings::LoopTimings;
 use crate::write_witness::WriteWitness;

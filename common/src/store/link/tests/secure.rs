@@ -70,6 +70,21 @@ async fn tls_trusts_only_the_configured_authority() {
 }
 
 #[tokio::test]
+async fn a_server_that_asks_for_a_certificate_gets_the_one_that_the_url_names() {
+    need_redis!();
+    let Some((server, port)) = start_tls_server().await else { return };
+    server.cli::<()>(&["CONFIG", "SET", "tls-auth-clients", "yes"]).await;
+    let file = |name: &str| server.folder().join(name).display().to_string();
+    let url = format!("rediss://127.0.0.1:{port}?ca={}", file("ca.pem"));
+    let error = set(&link(&url), "a", "1").await.unwrap_err().to_string();
+    assert!(error.contains("tls-auth-clients no") && error.contains("?cert=FILE&key=FILE"), "{error}");
+    let shown = link(&format!("{url}&cert={}&key={}", file("cert.pem"), file("key.pem")));
+    eventually_set(&shown, "a", "1").await;
+    let error = set(&link(&format!("redis://127.0.0.1:{port}")), "a", "2").await.unwrap_err().to_string();
+    assert!(error.contains("write rediss://"), "{error}");
+}
+
+#[tokio::test]
 async fn durable_writes_trust_the_authority_that_is_on_disk_now() {
     need_redis!();
     let Some((server, port)) = start_tls_server().await else { return };

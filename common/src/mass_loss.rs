@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use common::RedisMillis;
+use crate::RedisMillis;
 
 /// Fewer silent nodes are no mass loss while another node is left.
 const MIN_SILENT_NODES: usize = 3;
@@ -24,16 +24,16 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// The input of the circuit breaker. Nodes that an operator has given up are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SilentNodes {
+pub struct SilentNodes {
     /// The number of nodes that are not declared dead, including silent ones.
-    pub(crate) nodes: usize,
+    pub nodes: usize,
     /// The last heartbeat of each silent node, in any order.
-    pub(crate) last_beats: Vec<RedisMillis>,
+    pub last_beats: Vec<RedisMillis>,
 }
 
 /// The state of the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CircuitBreaker {
+pub enum CircuitBreaker {
     /// Silent nodes may be declared dead.
     Closed,
     /// No node may be declared dead.
@@ -46,7 +46,8 @@ pub(crate) enum CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    pub(crate) fn evaluate(input: &SilentNodes) -> Self {
+    /// Judges which nodes are silent.
+    pub fn evaluate(input: &SilentNodes) -> Self {
         let (all_silent, silent) = (input.last_beats.len(), max_within_window(&input.last_beats));
         let nodes = input.nodes.max(all_silent);
         if all_silent == nodes && nodes >= MIN_ALL_NODES {
@@ -59,7 +60,8 @@ impl CircuitBreaker {
         }
     }
 
-    pub(crate) fn is_open(self) -> bool {
+    /// Returns whether no node may be declared dead.
+    pub fn is_open(self) -> bool {
         matches!(self, Self::Open { .. })
     }
 }

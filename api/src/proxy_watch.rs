@@ -1,0 +1,80 @@
+//! Which proxies of the hosts have gone.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use common::ids::NodeName;
+use common::store::{Store, StoreError};
+use tokio_util::sync::CancellationToken;
+
+/// How often the background task looks. A sign of life lasts for longer.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Remembers which proxies have shown that they live. Those of a version before never do, and are not missed.
+#[derive(Default)]
+pub(crate) struct ProxyWatch {
+    seen: Mutex<BTreeSet<NodeName>>,
+}
+
+/// The proxies that show that they live, and those that did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ProxySigns {
+    pub(crate) alive: BTreeSet<NodeName>,
+    pub(crate) away: BTreeSet<NodeName>,
+}
+
+impl ProxyWatch {
+    /// Looks regularly until `shutdown`: a proxy is missed only if it was seen.
+    pub(crate) async fn run(&self, store: Store, shutdown: CancellationToken) {
+        let look = async {
+            loop {
+                if let Err(error) = self.read(&store).await {
+                    tracing::debug!(%error, "the proxies cannot be read");
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+        };
+        shutdown.run_until_cancelled(look).await;
+    }
+
+    /// Returns which proxies live, and which have gone.
+    pub(crate) async fn read(&self, store: &Store) -> Result<ProxySigns, StoreError> {
+        Ok(self.judge(store.proxy_signs().await?))
+    }
+
+    fn judge(&self, signs: Vec<(NodeName, bool)>) -> ProxySigns {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (alive, silent): (Vec<_>, Vec<_>) = signs.into_iter().partition(|(_, is_alive)| *is_alive);
+        let nodes =
+            |signs: Vec<(NodeName, bool)>| signs.into_iter().map(|(node, _)| node).collect::<BTreeSet<_>>();
+        let (alive, silent) = (nodes(alive), nodes(silent));
+        // What is not announced any more was removed by an operator.
+        seen.retain(|node| silent.contains(node));
+        seen.extend(alive.iter().cloned());
+        ProxySigns { away: silent.intersection(&seen).cloned().collect(), alive }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_missed_once_it_was_seen_and_until_it_is_back_or_removed() {
+        let watch = ProxyWatch::default();
+        let name = |text: &str| NodeName::new(text).unwrap();
+        let away = |signs: &[(&str, bool)]| {
+            let signs = signs.iter().map(|(node, is_alive)| (name(node), *is_alive)).collect();
+            watch.judge(signs).away.into_iter().map(|node| node.to_string()).collect::<Vec<_>>()
+        };
+        assert!(away(&[("w1", true), ("old", false)]).is_empty(), "that of a version before says nothing");
+        assert_eq!(away(&[("w1", false), ("old", false)]), ["w1"]);
+        assert_eq!(away(&[("w1", false)]), ["w1"], "until it is back");
+        assert!(away(&[("w1", true)]).is_empty());
+        assert!(away(&[]).is_empty(), "removed");
+        assert!(away(&[("w1", false)]).is_empty());
+    }
+}
