@@ -606,8 +606,7 @@ mod tests {
             }
         }
         // What is of another service, of a later version or broken changes no rule.
-        for words in ["api answer_timeout=7", "web", "web answer_timeout=0 new=1", "web upgrade=,h2c,a b", ""]
-        {
+        for words in ["api answer_timeout=7", "web", "web answer_timeout=0 new=1", "web upgrade=,h2c b", ""] {
             let rules = read_rules([("rule:/", words), ("/", "web 80")]);
             assert_eq!(rules, [(service.clone(), rule(r#"{"port":80}"#).unwrap())], "{words}");
         }

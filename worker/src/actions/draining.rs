@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::PodAction;
 use crate::handover::ClosedGate;
-use crate::handover::drain::{self, DrainFacts, DrainStep, StopFacts};
+use crate::handover::drain::{self, DrainFacts, DrainProgress, DrainStep, StopFacts};
 use crate::measure::ContainerStopReason;
-use crate::runtime::ContainerState;
+use crate::runtime::{ContainerState, RuntimeError};
 use crate::step::DesiredState;
+use crate::stop_order;
 
 /// Between two looks at the record of a pod whose stop a failover may have lost.
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ impl PodAction {
         let (pod, assignment) = (&self.managed.payload.id, &self.managed.assignment);
         let mut answers = handover.answers();
         let gate = handover.close(pod, assignment, limit);
-        let mut is_revoked = false;
+        let (mut is_revoked, mut is_signalled) = (false, false);
         loop {
             answers.mark_unchanged();
             let (link, progress) = handover.progress(assignment);
@@ -43,6 +44,10 @@ impl PodAction {
                     return Some(gate);
                 }
                 DrainStep::Wait(rest) => {
+                    if !is_signalled && matches!(progress, DrainProgress::Closed { in_flight: 1.. }) {
+                        is_signalled = true;
+                        self.signal_drain().await;
+                    }
                     tokio::select! {
                         _ = answers.changed() => {}
                         () = self.context.tasks.stopping().cancelled() => {}
@@ -52,6 +57,26 @@ impl PodAction {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Sends `drain_signal` to the containers that have one: nothing new reaches them any more.
+    async fn signal_drain(&self) {
+        for container in self.containers.iter().filter(|container| container.state.may_run()) {
+            let index = stop_order::index_of(&self.managed.spec, container);
+            let Some(signal) = index.and_then(|index| self.managed.spec.containers[index].drain_signal)
+            else {
+                continue;
+            };
+            let pod = &self.managed.payload.id;
+            match self.context.worker.runtime.signal(&container.handle, signal).await {
+                Ok(()) => tracing::info!(%pod, "{signal} sent (`drain_signal`)"),
+                // It has ended meanwhile.
+                Err(RuntimeError::NotFound(_)) => {}
+                Err(error) => tracing::warn!(
+                    %pod, "`drain_signal`: {signal} could not be sent: {error}; what is in flight is cut after `drain`"
+                ),
             }
         }
     }

@@ -76,7 +76,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 30] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 31] {
     let ContainerSpec {
         name,
         image,
@@ -102,6 +102,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         cap_drop,
         init,
         stop_signal,
+        drain_signal,
         pre_stop,
         healthcheck,
         readiness,
@@ -150,6 +151,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("init", any(init)),
         // The worker sends it, and SIGKILL after the grace period.
         ("stop_signal", any(stop_signal)),
+        // The worker sends it once or more before the other one.
+        ("drain_signal", any(drain_signal)),
         // Commands run inside the container, as its user, for the grace period at most.
         ("pre_stop", any(pre_stop)),
         // Commands run inside the container, as its user. Requests go to the container's own address, and of

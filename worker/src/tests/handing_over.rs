@@ -135,6 +135,26 @@ async fn a_request_that_takes_longer_than_drain_is_cut_and_told() {
     worker.end().await.unwrap();
 }
 
+/// A pod that is not asked before cannot end its WebSockets: when SIGTERM comes they are cut already.
+#[tokio::test]
+async fn a_pod_gets_its_drain_signal_when_its_gate_is_closed_and_something_is_in_flight() {
+    let Some(rig) = rig("a_pod_gets_its_drain_signal_when_its_gate_is_closed_and_something_is_in_flight")
+    else {
+        return;
+    };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""drain":"60s","drain_signal":"USR1""#).await;
+    assert_eq!(rig.engine.signals(&id("p")), []);
+    rig.stop("p").await;
+    eventually("the signal was sent", || async { !rig.engine.signals(&id("p")).is_empty() }).await;
+    host.until_closed(&rig, "p").await;
+    assert_eq!(rig.engine.running(), 1, "it ends its connections itself");
+    assert_eq!(rig.engine.signals(&id("p")).len(), 1);
+    drop(pass);
+    rig.until("p", Phase::Stopped).await;
+    worker.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn without_requests_in_flight_or_without_a_proxy_no_stop_waits() {
     let Some(rig) = rig("without_requests_in_flight_or_without_a_proxy_no_stop_waits") else { return };

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::NodeName;
-use common::spec::PullPolicy;
+use common::spec::{PullPolicy, StopSignal};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use rustix::process::Signal;
@@ -185,6 +185,16 @@ impl Runtime for ProcessRuntime {
             }
             Ok(())
         })
+    }
+
+    fn signal<'a>(&'a self, handle: &'a str, signal: StopSignal) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        let state = self.folder(handle).ok().and_then(|folder| folder.load()).map(|record| record.state);
+        if let (Some(PodState::Running(process)), Some(signal)) =
+            (state, Signal::from_named_raw(signal.number()))
+        {
+            process.signal(signal);
+        }
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

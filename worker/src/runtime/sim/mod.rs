@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::{ContainerSpec, Port, PullPolicy};
+use common::spec::{ContainerSpec, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
@@ -118,6 +118,14 @@ impl SimRuntime {
         let nodes = self.nodes();
         let containers = nodes.values().flat_map(|node| node.containers.values());
         containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
+    }
+
+    /// Returns the signals that the containers of a pod were sent, without those that ask them to stop.
+    pub fn signals(&self, pod: &PodId) -> Vec<StopSignal> {
+        let nodes = self.nodes();
+        let containers = nodes.values().flat_map(|node| node.containers.values());
+        let of_pod = containers.filter(|simulated| simulated.container.pod == *pod);
+        of_pod.flat_map(|simulated| simulated.signals.iter().copied()).collect()
     }
 
     /// Makes the pod's containers vanish, as if a person had removed them. Returns whether there was one.
@@ -261,6 +269,15 @@ fn check_image(image: &str) -> Result<(), RuntimeError> {
 }
 
 impl Runtime for SimRuntime {
+    fn signal<'a>(&'a self, handle: &'a str, signal: StopSignal) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            self.with_container(handle, |node, name| {
+                node.containers.get_mut(name).map(|simulated| simulated.signals.push(signal))
+            })
+        })
+    }
+
     fn uses_host_network(&self) -> bool {
         self.options.host_network
     }

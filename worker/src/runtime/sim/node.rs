@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use common::spec::StopSignal;
 use tokio::sync::broadcast;
 
 use crate::runtime::volume::requested;
@@ -40,6 +41,7 @@ impl SimNode {
             ends_with,
             exec_exit_code,
             execs: 0,
+            signals: Vec::new(),
             starts: 0,
         };
         simulated.start();
@@ -102,6 +104,7 @@ pub(super) struct SimContainer {
     pub(super) exec_exit_code: Option<i64>,
     /// How many commands were run in it.
     pub(super) execs: u32,
+    pub(super) signals: Vec<StopSignal>,
     pub(super) starts: u32,
 }
 
