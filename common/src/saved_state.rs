@@ -178,6 +178,15 @@ pub struct SavedVolume {
     /// The id of that node's container engine, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_id: Option<String>,
+    /// Its epoch; a version before has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Whether its node has had the data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub found: bool,
+    /// Until when other copies of it were given up, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up_at: Option<u64>,
 }
 
 /// A pod and its assignment.
@@ -533,6 +542,9 @@ mod tests {
             space: Some(1 << 30),
             node: NodeName::new("w1").unwrap(),
             engine_id: Some("A".to_owned()),
+            epoch: Some(7),
+            found: true,
+            given_up_at: None,
         };
         let mut state = SavedState { pods: vec![pod], volumes: vec![volume], ..SavedState::default() };
         state.add_service(SavedService::new(name, fields));

@@ -291,6 +291,19 @@ schemas! {
                         "description": "How much it is meant to hold: bytes, or a text such as `10G`",
                         "pattern": BYTES,
                     },
+                    "uid": {
+                        "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX,
+                        "description": "The user that owns its folder when it is created; of the kinds persistent and local",
+                    },
+                    "gid": {
+                        "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX,
+                        "description": "The group that owns its folder when it is created, and can write to it",
+                    },
+                    "mode": {
+                        "type": ["integer", "string", "null"],
+                        "description": "The permissions of its folder when it is created, by default `0755`, or `0775` \
+                                        with a `gid`",
+                    },
                     "app": {
                         "type": ["string", "null"], "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
                         "description": "Only of the kind shared: the app of the service, which is filled in",

@@ -63,7 +63,7 @@ pub use units::{
 };
 pub(crate) use units::{replicas, whole};
 pub use update::{OnFailure, RollbackPolicy, UpdateOrder, UpdatePolicy};
-pub use volume::{PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
+pub use volume::{FolderOwner, PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;

@@ -141,6 +141,10 @@ pub struct GarbageView {
     pub kept_log_bytes: u64,
     /// Images that no pod of the node uses and to which no service can be undone, the longest unused first.
     pub images: Vec<String>,
+    /// Images that nothing needs and that stay, because they came from no registry and cannot be pulled
+    /// again.
+    #[serde(default)]
+    pub unpullable_images: Vec<String>,
     /// Those of them that were removed.
     pub removed: Vec<String>,
 }

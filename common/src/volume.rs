@@ -139,8 +139,95 @@ pub struct Volume {
     pub over: Option<String>,
     /// Whether a backup says where it is, and no node has said so since.
     pub is_restored: bool,
+    /// When it was bound, in milliseconds, or later than all of its copies that were known then: of two
+    /// copies the one with the greater epoch is younger. `None` for one that a version before has bound.
+    pub epoch: Option<u64>,
+    /// Whether its node has had the data: that it is there no more is a loss.
+    pub is_found: bool,
+    /// Whether its node does not have the data any more. No pod gets it before an operator says so.
+    pub is_lost: bool,
+    /// Whether its record was lost and written again, and its service has not been seen since.
+    pub is_recovered: bool,
+    /// The nodes whose copies contradict each other: an operator has to choose one. Empty without a conflict.
+    pub conflict: Vec<NodeName>,
     /// When it was bound to its node.
     pub created_at: RedisMillis,
+}
+
+/// A copy of a persistent volume on this node's engine, as it is reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineCopy {
+    /// The volume.
+    pub claim: VolumeClaim,
+    /// The epoch for which it was created; `None` if a version before has created it.
+    pub epoch: Option<u64>,
+    /// Whether a pod of this node has it.
+    pub is_mounted: bool,
+}
+
+impl From<VolumeClaim> for EngineCopy {
+    fn from(claim: VolumeClaim) -> Self {
+        Self { claim, epoch: None, is_mounted: false }
+    }
+}
+
+/// A copy of a persistent volume that its record does not name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormerCopy {
+    /// The volume.
+    pub volume: VolumeName,
+    /// The node that has the copy.
+    pub node: NodeName,
+    /// The epoch for which it was created, if that is known.
+    pub epoch: Option<u64>,
+    /// The id of the node's container engine, if it has one.
+    pub engine_id: Option<String>,
+    /// Whether a pod of that node has it.
+    pub is_mounted: bool,
+    /// Whether it was given up: it comes back only when it is asked for.
+    pub is_given_up: bool,
+}
+
+impl FormerCopy {
+    /// Reads a field of `volumes:copies`. Returns `None` for what another program wrote there.
+    pub(crate) fn from_field(field: &str, value: &str) -> Option<Self> {
+        let (volume, node) = field.split_once(' ')?;
+        let mut words = value.split(' ');
+        let (epoch, engine_id, mounted) = (words.next()?, words.next()?, words.next()?);
+        Some(Self {
+            volume: VolumeName::new(volume).ok()?,
+            node: NodeName::new(node).ok()?,
+            epoch: epoch.parse().ok(),
+            engine_id: Some(engine_id.to_owned()).filter(|id| id != "-"),
+            is_mounted: mounted == "1",
+            is_given_up: false,
+        })
+    }
+}
+
+/// Whether the containers of a pod may have a persistent volume of this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeVerdict {
+    /// The engine has it. `Some` if no pod is known to have had it: it was created by a start that was
+    /// interrupted.
+    Use(Option<u64>),
+    /// It was never here: its first container creates it, with this epoch.
+    Create(u64),
+    /// It was here, and is not any more.
+    Lost {
+        /// Whether the engine has an older copy in its place.
+        has_older: bool,
+    },
+    /// These nodes have copies that contradict each other.
+    Conflict(String),
+    /// Where its data is is not known yet.
+    Unreported,
+    /// The engine has a copy that was given up, and that must not become the volume.
+    Former,
+    /// It is on another node.
+    Elsewhere(String),
+    /// It is being removed.
+    Removing,
 }
 
 /// A machine that has not told Redis which volumes it has.

@@ -100,6 +100,9 @@ pub struct Project {
     pub directory: Option<String>,
     /// What is not refused.
     pub allowed: BTreeSet<Allowance>,
+    /// Of the named volumes of several services, those that a service in the cluster has, and whether shared:
+    /// they stay what they are.
+    pub kept_volumes: BTreeMap<String, bool>,
 }
 
 /// What the files mean.

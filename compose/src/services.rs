@@ -6,6 +6,7 @@ use common::document::{DocumentNode, Field, Mistake, Reading};
 use common::ids::{AppName, ServiceName};
 use common::spec::ServiceInput;
 
+use crate::Project;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_uses, share_volumes};
@@ -38,7 +39,6 @@ pub(crate) fn all(
     declared: &mut Declared<'_>,
     report: &mut Report,
 ) -> All {
-    let shares_volumes = project.shares_volumes;
     let none = DocumentNode::empty_map(root.place());
     let services = root.get("services").filter(|services| services.is_map()).unwrap_or(&none);
     if services.is_blank() && !report.has_mistakes() {
@@ -67,10 +67,11 @@ pub(crate) fn all(
     networks::allow_networks(root, &mut documents, &names, &project.allowed, report);
     aliases::name_services(root, &mut documents, &names, report);
     let common = common_volumes(&documents);
-    if shares_volumes {
-        share_volumes(&common, &mut documents);
-    }
-    note_uses(root, &documents, &common, shares_volumes, report);
+    let is_shared =
+        |source: &&String| project.kept_volumes.get(*source).copied().unwrap_or(project.shares_volumes);
+    let shared: BTreeSet<String> = common.iter().filter(is_shared).cloned().collect();
+    share_volumes(&shared, &mut documents);
+    note_uses(root, &documents, &common, &shared, report);
     let (mut services, mut without_ingress) = (Vec::new(), BTreeSet::new());
     for (name, translated) in &translated_services {
         let Some(service) = checked(name, translated, report) else { continue };

@@ -219,9 +219,15 @@ pub(crate) fn only_lacks_room(message: &str) -> bool {
 
 fn counted(refusal: &Refusal) -> String {
     let reason = format!("{} {}", refusal.count, refusal.reason);
-    let is_constant = [Reason::HOST_PORT_TAKEN, Reason::VOLUME_ELSEWHERE, Reason::VOLUME_UNREPORTED]
-        .iter()
-        .any(|reason| refusal.reason == reason.as_str());
+    let is_constant = [
+        Reason::HOST_PORT_TAKEN,
+        Reason::VOLUME_ELSEWHERE,
+        Reason::VOLUME_UNREPORTED,
+        Reason::VOLUME_CONFLICT,
+        Reason::VOLUME_FORMER,
+    ]
+    .iter()
+    .any(|reason| refusal.reason == reason.as_str());
     match refusal.nodes.first().filter(|_| is_constant) {
         Some(example) => format!("{reason} ({})", example.detail),
         None => reason,

@@ -5,9 +5,9 @@ use common::ids::{NodeName, PodId, ServiceName};
 use common::payload::{InvalidPayload, Payload};
 use common::spec::PodSpec;
 use common::store::{Store, StoreError};
-use common::volume::{Volume, VolumeClaim, VolumeState};
+use common::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 
-use crate::decide::{BoundVolume, PodRequest, Requirements, UnreportedVolume};
+use crate::decide::{BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume};
 
 /// A pod to be placed.
 #[derive(Debug, Clone)]
@@ -118,22 +118,26 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
             || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
     };
     let mut claims = pods.iter().flat_map(|pod| &pod.volumes).zip(&records);
-    let unreported = if claims.all(|(claim, record)| is_certain(claim, record)) {
-        Vec::new()
+    let (unreported, copies) = if claims.all(|(claim, record)| is_certain(claim, record)) {
+        (Vec::new(), Vec::new())
     } else {
-        store.unreported_nodes().await?
+        (store.unreported_nodes().await?, store.former_copies().await?)
     };
     let mut records = records.into_iter();
     for pod in pods {
         let of_pod: Vec<_> = pod.volumes.iter().zip(records.by_ref()).collect();
-        let uncertain =
-            of_pod.iter().find(|(claim, record)| !unreported.is_empty() && !is_certain(claim, record));
-        pod.request.requirements.unreported_volume = uncertain
-            .map(|(claim, _)| UnreportedVolume { name: claim.name.clone(), nodes: unreported.clone() });
+        let requirements = &mut pod.request.requirements;
+        requirements.contested_volume = of_pod.iter().find_map(|(claim, record)| contested(claim, record));
+        let nowhere = of_pod.iter().filter(|(_, record)| matches!(record, Ok(None))).map(|(claim, _)| *claim);
+        requirements.given_up_copies = nowhere.flat_map(|claim| given_up(claim, &copies)).collect();
+        let uncertain = of_pod.iter().filter(|(claim, record)| !is_certain(claim, record));
+        pod.request.requirements.unreported_volume =
+            uncertain.map(|(claim, _)| unreported_volume(claim, &unreported, &copies)).find(has_nodes);
         let bound = of_pod.into_iter().filter_map(|(claim, record)| match record {
             Ok(record) => record.and_then(|volume| {
                 let is_removing = volume.state == VolumeState::Removing;
-                let node = volume.node.filter(|_| is_removing || !claim.scope.is_shared())?;
+                let is_contested = !volume.conflict.is_empty();
+                let node = volume.node.filter(|_| !is_contested && (is_removing || !claim.scope.is_shared()))?;
                 Some(BoundVolume {
                     name: claim.name.clone(),
                     node,
@@ -150,6 +154,38 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
         pod.request.requirements.bound_volumes = bound.collect();
     }
     Ok(())
+}
+
+/// Returns the machines that may have the data of a volume: those that have not said so, and those whose copy
+/// is still to be settled.
+fn unreported_volume(
+    claim: &VolumeClaim,
+    unreported: &[UnreportedNode],
+    copies: &[FormerCopy],
+) -> UnreportedVolume {
+    let unsettled = copies.iter().filter(|copy| copy.volume == claim.name && !copy.is_given_up);
+    let unsettled = unsettled.map(|copy| UnreportedNode { name: copy.node.clone(), is_former: false });
+    let mut nodes: Vec<UnreportedNode> = unreported.iter().cloned().chain(unsettled).collect();
+    nodes.sort();
+    nodes.dedup();
+    UnreportedVolume { name: claim.name.clone(), nodes }
+}
+
+fn has_nodes(volume: &UnreportedVolume) -> bool {
+    !volume.nodes.is_empty()
+}
+
+fn contested(claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>) -> Option<ContestedVolume> {
+    let volume = record.as_ref().ok()?.as_ref().filter(|volume| !volume.conflict.is_empty())?;
+    Some(ContestedVolume { name: claim.name.clone(), nodes: volume.conflict.clone() })
+}
+
+fn given_up<'a>(
+    claim: &'a VolumeClaim,
+    copies: &'a [FormerCopy],
+) -> impl Iterator<Item = GivenUpCopy> + use<'a> {
+    let of_volume = copies.iter().filter(|copy| copy.is_given_up && copy.volume == claim.name);
+    of_volume.map(|copy| GivenUpCopy { name: copy.volume.clone(), node: copy.node.clone() })
 }
 
 fn invalid_pod(payload: Payload, error: &InvalidPayload) -> InvalidPod {

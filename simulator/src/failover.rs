@@ -185,6 +185,9 @@ impl World {
             if engine.is_some_and(|engine| !engine.is_empty() && !engines.contains(&engine)) {
                 self.redis.execute(&["DEL", &key]);
                 self.redis.execute(&["SREM", "volumes", &name]);
+                let now: Vec<String> = convert(self.redis.execute(&["TIME"]));
+                let now = format!("{}999", now[0]);
+                self.redis.execute(&["ZADD", "volumes:given_up", &now, &name]);
                 self.log("", format_args!("volume {name} is given up"));
             }
         }
@@ -196,6 +199,35 @@ impl World {
                 self.redis.execute(&["HDEL", "volumes:reports", &report]);
             }
         }
+    }
+
+    /// Does what an operator does: gives up the data of a volume that is on a machine which does not come
+    /// back.
+    pub(crate) fn give_up_volume(&mut self, name: &VolumeName, machine: ProcessId) {
+        let key = format!("volume:{name}");
+        let epoch: Option<String> = convert(self.redis.execute(&["HGET", &key, "epoch"]));
+        let epoch = epoch.unwrap_or_else(|| "0".to_owned());
+        self.redis.execute(&["ZADD", "volumes:given_up", &epoch, name.as_str()]);
+        self.redis.execute(&["DEL", &key]);
+        self.redis.execute(&["SREM", "volumes", name.as_str()]);
+        self.redis.execute(&["HDEL", "volumes:reports", &machine.to_string()]);
+        self.checks.data_hosts.remove(name);
+        self.log("", format_args!("the data of volume {name} on {machine} is given up"));
+    }
+
+    /// Loses all that Redis knows of volumes, as `cluster recover` finds it: it waits for all nodes.
+    pub(crate) fn forget_volumes(&mut self) {
+        let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
+        let records = names.iter().map(|name| format!("volume:{name}"));
+        let lists = ["volumes", "volumes:copies", "volumes:given_up", "volumes:problems"].map(str::to_owned);
+        for key in records.chain(lists) {
+            self.redis.execute(&["DEL", &key]);
+        }
+        let nodes: Vec<String> = convert(self.redis.execute(&["HKEYS", "volumes:reports"]));
+        for node in nodes {
+            self.redis.execute(&["HSET", "volumes:reports", &node, ""]);
+        }
+        self.log("redis", "has LOST what it knew of volumes");
     }
 
     /// Does what an operator does when a pod waits for a full node, because its data is there: deletes a pod

@@ -320,6 +320,7 @@ impl HostState {
             let volume = EngineVolume {
                 handle: name.to_string(),
                 cluster: identity.cluster.clone(),
+                epoch: request.volume_epochs.get(&claim.source).copied(),
                 owner: VolumeOwner::Replica(claim),
                 space: None,
             };
@@ -436,8 +437,13 @@ impl Runtime for SimulatedHost {
         _ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         let container = ContainerSpec::from_image("sandbox");
-        let request =
-            ContainerRequest { identity: identity.clone(), container, sandbox: None, files: Vec::new() };
+        let request = ContainerRequest {
+            identity: identity.clone(),
+            container,
+            sandbox: None,
+            files: Vec::new(),
+            volume_epochs: Default::default(),
+        };
         async move {
             match self.call(HostCall::Run(Box::new(request))).await? {
                 EngineReply::Container(container) => Ok(*container),

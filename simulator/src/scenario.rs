@@ -1,8 +1,10 @@
 //! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
 //! random except when the faults of the scenario occur.
 
+use common::ids::{ServiceName, VolumeName};
+
 use crate::bus::{EngineRequest, HostCall};
-use crate::clients::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check};
+use crate::clients::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check, has_volume};
 use crate::expected_state::ExpectedService;
 use crate::faults::RefusedWrites;
 use crate::observed_state::SimulatedPod;
@@ -53,6 +55,10 @@ pub enum Scenario {
     /// Redis refuses the writes of the schedulers and of one worker for so long that the node is overdue; or
     /// no worker reaches Redis for so long, and they return one after the other.
     Outage,
+    /// The machine with the data of a pod is cut off, the data is given up, and the pod gets a new volume on
+    /// another machine. The first one comes back with its old copy. Then Redis loses all that it knew of
+    /// volumes, while the machine with the new volume is away.
+    OldCopy,
     /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still,
     /// failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
@@ -60,7 +66,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 11] = [
+    pub const ALL: [Scenario; 12] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -71,6 +77,7 @@ impl Scenario {
         Scenario::Health,
         Scenario::HandOver,
         Scenario::Outage,
+        Scenario::OldCopy,
         Scenario::Jobs,
     ];
 }
@@ -144,6 +151,7 @@ impl Director {
                 Scenario::BrokenUpdate => (UPDATED_REPLICAS, STOP_FIRST.good),
                 Scenario::StartFirst => (UPDATED_REPLICAS, START_FIRST.good),
                 Scenario::Health => (UPDATED_REPLICAS, CHECKED.good),
+                Scenario::OldCopy => (1, "stop:volume"),
                 _ => (1, "stop:1"),
             };
             let may_break = matches!(scenario, Scenario::StartFirst | Scenario::Health);
@@ -160,6 +168,7 @@ impl Director {
             Scenario::LateStart => self.late_start(world),
             Scenario::LateReport => self.late_report(world),
             Scenario::Outage => self.outage(world),
+            Scenario::OldCopy => self.old_copy(world),
             Scenario::BrokenUpdate => self.broken_update(world, &STOP_FIRST),
             Scenario::StartFirst if self.breaks => self.broken_update(world, &START_FIRST),
             Scenario::StartFirst => self.start_first(world, &START_FIRST),
@@ -298,6 +307,38 @@ impl Director {
             }
             Stage::LostReply if world.lose_reply_of(REPORT_LOST, victim) || now > self.deadline => {
                 delay_start(world, 0);
+                self.stage = Stage::Done;
+            }
+            _ => {}
+        }
+    }
+
+    fn old_copy(&mut self, world: &mut World) {
+        let (dead, now) = (world.timing.dead, world.clock.now);
+        let Some(pod) = world.observed.pods.values().find(|pod| has_volume(&pod.image)) else { return };
+        let service = ServiceName::new(pod.service.as_str()).unwrap();
+        let volume = VolumeName::of_replica(&service, "data", pod.replica).unwrap();
+        let waits_for_data = pod.phase == "pending" && pod.message.contains("VolumeElsewhere");
+        let host = leased_host_of_pod(world).filter(|host| world.cluster.hosts[*host].has_volume(&volume));
+        match (self.stage, host) {
+            (Stage::Pod, Some(host)) => {
+                self.victim = host;
+                world.partition(self.victim(), u64::MAX);
+                world.cluster.slot_mut(self.victim()).is_one_way_partition = false;
+                self.stage = Stage::Death;
+            }
+            (Stage::Death, _) if waits_for_data => {
+                world.give_up_volume(&volume, self.victim());
+                self.stage = Stage::Move;
+            }
+            (Stage::Move, Some(host)) if host != self.victim => {
+                world.cluster.slot_mut(self.victim()).partitioned_until = now;
+                self.deadline = now + 2 * dead;
+                self.stage = Stage::Lease;
+            }
+            (Stage::Lease, Some(host)) if now > self.deadline => {
+                world.forget_volumes();
+                world.partition(ProcessId::Worker(host), now + 2 * dead);
                 self.stage = Stage::Done;
             }
             _ => {}

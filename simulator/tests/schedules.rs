@@ -258,6 +258,7 @@ scenarios! {
     a_pod_is_ready_once_its_check_has_passed_and_unhealthy_when_it_says_so: Health, 2 * SEEDS_PER_SCENARIO;
     no_request_is_cut_short_and_none_let_in_by_a_closed_gate:
         HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    an_old_copy_of_a_volume_does_not_take_the_place_of_a_younger_one: OldCopy, SEEDS_PER_SCENARIO;
     each_tick_is_taken_once_and_each_index_counts_once:
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
@@ -477,6 +478,11 @@ ablations! {
     with_addresses_given_again_at_once, seed 1:
         "address", "return NOW - past(since) >= QUARANTINE_MS" => "return true",
         "is told as that of";
+    }
+    OldCopy {
+    with_a_volume_of_the_first_reporter, seed 0:
+        "volumes_report", "#unreported_nodes(reports) == 0 and pause_left(tonumber(settle_after_ms)) == 0" => "true",
+        "has its data on the machine";
     }
     Jobs {
     with_ticks_taken_whatever_was_taken_before, seed 6:

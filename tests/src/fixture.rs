@@ -15,7 +15,7 @@ use common::store::{
     Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Claimant, DeclareOutcome,
     DrainOutcome, KnownCluster, PodRef, PutMode, Registration, Session, Store, VolumeReport,
 };
-use common::volume::VolumeClaim;
+use common::volume::{EngineCopy, VolumeClaim};
 
 use testkit::fixtures;
 
@@ -349,8 +349,14 @@ impl Fixture {
 /// Reports the volumes of a node as a worker does: first to learn which run of Redis answers, and then for
 /// that one.
 pub async fn report_volumes(session: &Session, present: &[VolumeClaim]) -> VolumeReport {
-    let first = session.report_volumes(present, &[], None).await.unwrap().unwrap();
-    session.report_volumes(present, &[], Some(&first.redis_run)).await.unwrap().unwrap()
+    let copies: Vec<EngineCopy> = present.iter().cloned().map(EngineCopy::from).collect();
+    report_copies(session, &copies).await
+}
+
+/// As [`report_volumes`], with the epochs of the copies.
+pub async fn report_copies(session: &Session, copies: &[EngineCopy]) -> VolumeReport {
+    let first = session.report_volumes(copies, None, DEAD_AFTER).await.unwrap().unwrap();
+    session.report_volumes(copies, Some(&first.redis_run), DEAD_AFTER).await.unwrap().unwrap()
 }
 
 /// A node's name.

@@ -95,6 +95,7 @@ mod timings;
 mod unknown_pods;
 mod unlabelled;
 mod usage;
+mod volume_claims;
 mod volume_sizes;
 mod volumes;
 mod wakeups;

@@ -201,6 +201,7 @@ impl SharedDirectory {
                 cluster: cluster.cloned(),
                 owner: VolumeOwner::Replica(claim),
                 space: None,
+                epoch: None,
             }
         };
         claims.filter(|claim| claim.scope.is_shared()).map(of_claim).collect()
@@ -332,7 +333,13 @@ mod tests {
         let cluster = identity.cluster.clone().unwrap();
         let json = r#"{"image":"x","volumes":[{"source":"up","target":"/up","kind":"shared"},"/cache"]}"#;
         let container = serde_json::from_str(json).unwrap();
-        let request = ContainerRequest { identity, container, sandbox: None, files: Vec::new() };
+        let request = ContainerRequest {
+            identity,
+            container,
+            sandbox: None,
+            files: Vec::new(),
+            volume_epochs: Default::default(),
+        };
         (shared(root), request, cluster)
     }
 

@@ -21,6 +21,7 @@ use crate::container_files::FilesUnavailable;
 use crate::context::SessionContext;
 use crate::dependencies::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
 use crate::first_start::{self, Interrupted};
+use crate::garbage;
 use crate::measure;
 use crate::node_fault::is_node_fault;
 use crate::remove::{Why, remove};
@@ -29,6 +30,7 @@ use crate::runtime::{Container, ContainerState, RuntimeError};
 use crate::step::DesiredState;
 use crate::table::{ManagedPod, StartCheck};
 use crate::text::seconds;
+use crate::volume_claims::{self, VolumeObstacle};
 
 /// How often a start that waits for something on this machine looks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -39,6 +41,8 @@ const MAX_NODE_FAILURES: u32 = 3;
 
 /// The reason of a pod whose host port another program has.
 const HOST_PORT_TAKEN: &str = "HostPortTaken";
+/// The reason of a pod whose data is on another node.
+const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
 
 /// The longest wait for a secret or config: its creation wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
@@ -240,10 +244,25 @@ impl PodStart {
             if let Err(error) = image {
                 return self.after_failure(assignment, error, &container.image);
             }
-            worker.image_uses.note(&container.image);
+            if garbage::is_pullable(container.pull_policy) {
+                worker.image_uses.note(&container.image);
+            }
         }
         let StartJob { payload, service, .. } = &self.job;
         let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);
+        match volume_claims::check(&self.context, &mut managed).await {
+            Ok(()) => {}
+            Err(VolumeObstacle::Waits(unavailable)) => {
+                measure::start("volumes");
+                return StartPhase::Wait(managed.assignment, Obstacle::Files(unavailable));
+            }
+            Err(VolumeObstacle::Elsewhere(message)) => {
+                return StartPhase::GiveBack(managed.assignment, VOLUME_ELSEWHERE, message);
+            }
+            Err(VolumeObstacle::Engine(error)) => return self.after_failure(managed.assignment, error, ""),
+            Err(VolumeObstacle::Redis) => return StartPhase::Claim,
+            Err(VolumeObstacle::Fenced) => return StartPhase::Done,
+        }
         match first_start::start(&worker, &mut managed).await {
             Ok(containers) => {
                 measure::start_took(begun.elapsed());
@@ -398,7 +417,10 @@ impl PodStart {
             HOST_PORT_TAKEN => ports_named_in(&spec.host_ports(), &reason),
             _ => HostPorts::default(),
         };
-        let message = format!("{} could not start it {MAX_NODE_FAILURES} times: {reason}", worker.node);
+        let message = match word {
+            VOLUME_ELSEWHERE => reason.clone(),
+            _ => format!("{} could not start it {MAX_NODE_FAILURES} times: {reason}", worker.node),
+        };
         tracing::warn!(node = %worker.node, pod = %self.job.payload.id, message, "returning the pod to the schedulers");
         let pod = PodRef { id: &self.job.payload.id, assignment: &assignment };
         let reply = self.context.session.give_back(pod, &self.job.payload.raw, &taken, word, &message).await;

@@ -10,14 +10,15 @@ use std::time::Duration;
 use common::backoff::Backoff;
 use common::control_loop::{Loop, Next};
 use common::ids::VolumeName;
-use common::store::VolumeReport;
-use common::volume::{Volume, VolumeClaim, VolumeState};
+use common::store::{SessionResult, VolumeReport};
+use common::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
 use crate::rare_log::RareLog;
 use crate::retry::RetryClass;
 use crate::runtime::{EngineVolume, RuntimeError, VolumeOwner};
+use crate::volume_claims;
 
 /// How often the loop looks whether the pods of this node have changed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -114,18 +115,25 @@ impl VolumeLoop {
     /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is
     /// left to be removed.
     async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
-        let present: Vec<VolumeClaim> = own.iter().filter_map(|volume| claim_of(volume).cloned()).collect();
+        let present = own.iter().filter_map(|volume| {
+            let claim = claim_of(volume)?.clone();
+            Some(EngineCopy { claim, epoch: volume.epoch, is_mounted: false })
+        });
+        let mut present: Vec<EngineCopy> = present.collect();
+        volume_claims::note_mounted(&self.context, &mut present);
         let seen_run = self.redis_run.clone();
         self.redis_run = None;
-        let Some(report) = self.send(&present, &[], seen_run.as_deref()).await else { return Ok(true) };
-        let VolumeReport { remove, elsewhere, redis_run } = report;
+        let dead_after = self.context.worker.config.timing.dead_after;
+        let reply = self.context.session.report_volumes(&present, seen_run.as_deref(), dead_after).await;
+        let Some(report) = self.reported(reply) else { return Ok(true) };
+        let VolumeReport { remove, elsewhere, redis_run, missing } = report;
         self.redis_run = Some(redis_run);
         for name in elsewhere {
             if self.misplaced.is_due(name.as_str()) {
                 tracing::warn!(
                     node = %self.context.worker.node,
-                    "volume {name} is here, but the cluster has its data on another node: this copy is left alone; \
-                     `docker volume rm` removes it"
+                    "this node has a copy of volume {name} that is not the volume, and is left alone: `kubeleet volume ls` \
+                     shows it with the others"
                 );
             }
         }
@@ -134,9 +142,9 @@ impl VolumeLoop {
             removed.extend(self.remove(name, own).await?);
         }
         let is_complete = removed.len() == remove.len();
-        if !removed.is_empty() {
-            // Not all volumes are in it.
-            self.send(&[], &removed, None).await;
+        let missing: Vec<VolumeClaim> = missing.iter().filter_map(VolumeClaim::from_name).collect();
+        if !removed.is_empty() || !missing.is_empty() {
+            self.reported(self.context.session.report_gone_volumes(&removed, &missing).await);
         }
         Ok(is_complete)
     }
@@ -158,8 +166,9 @@ impl VolumeLoop {
         }
         // It was bound to this node and no pod of it ever started here, or a worker that was killed has
         // removed it.
-        let reply = self.context.worker.store.volume(name).await;
-        Ok(reply.ok().flatten().map(|volume| volume.claim))
+        let Ok(volume) = self.context.worker.store.volume(name).await else { return Ok(None) };
+        // A copy that was given up has no record.
+        Ok(volume.map(|volume| volume.claim).or_else(|| VolumeClaim::from_name(name)))
     }
 
     /// Removes a shared volume when no pod has it any more. Returns whether nothing of it is left to do here.
@@ -180,13 +189,7 @@ impl VolumeLoop {
         }
     }
 
-    async fn send(
-        &self,
-        present: &[VolumeClaim],
-        removed: &[VolumeClaim],
-        seen_run: Option<&str>,
-    ) -> Option<VolumeReport> {
-        let reply = self.context.session.report_volumes(present, removed, seen_run).await;
+    fn reported(&self, reply: SessionResult<VolumeReport>) -> Option<VolumeReport> {
         match self.context.classify("reporting volumes", reply) {
             RetryClass::Reply(report) => Some(report),
             RetryClass::Transient(_) | RetryClass::Fenced | RetryClass::Permanent(_) => None,

@@ -73,6 +73,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(usage::get_node_stats))
         .routes(routes!(volumes::list_volumes))
         .routes(routes!(volumes::get_volume, volumes::remove_volume))
+        .routes(routes!(volumes::bind_volume))
         .routes(routes!(queues::list_queues))
         .routes(routes!(queues::list_dead_letters))
         .routes(routes!(queues::peek_queue))

@@ -17,6 +17,7 @@ use crate::overview::{self, Overview};
 use crate::pod_counts::{PodExample, UNSCHEDULABLE};
 use crate::problem::ApiProblem;
 use crate::redis_watch::RedisCondition;
+use crate::routes::volumes::condition_of;
 use crate::state::AppState;
 use crate::views;
 
@@ -42,6 +43,8 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
     let fresh = app.config.timing.fence_after;
     let memory = memory(&overview, &app.config);
     let mut problems = all_problems(&overview, &condition, &app.config);
+    let volumes = app.store.volumes_with_problems().await.unwrap_or_default();
+    problems.extend(volumes.iter().filter_map(|volume| condition_of(volume).1));
     problems.extend(server_problems(&app).await?);
     Ok(Json(StatusView {
         redis: RedisView {

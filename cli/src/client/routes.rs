@@ -1,9 +1,9 @@
 //! The API's routes, one method each.
 
 use common::api::{
-    DeadLetterView, FindingView, GenerationView, IndexResultView, List, NodeView, PodView, QueueView,
-    QueuesView, RecoveryView, RegistryInput, RegistryView, RouteView, ScaleInput, ServiceView, StatusView,
-    ValueComparison, ValueInput, ValueView, VolumeView,
+    BindVolumeInput, DeadLetterView, FindingView, GenerationView, IndexResultView, List, NodeView, PodView,
+    QueueView, QueuesView, RecoveryView, RegistryInput, RegistryView, RouteView, ScaleInput, ServiceView,
+    StatusView, ValueComparison, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
 use common::ids::RegistryHost;
@@ -198,9 +198,17 @@ impl Client {
     }
 
     /// Asks for a persistent volume to be removed with its data.
-    pub(crate) async fn remove_volume(&self, name: &str) -> Result<(), ClientError> {
-        let request = self.request(Method::DELETE, &["volume", name], &[]);
+    /// With a node, only the copy that it has goes, which is not the volume.
+    pub(crate) async fn remove_volume(&self, name: &str, node: Option<&str>) -> Result<(), ClientError> {
+        let query: Vec<_> = node.map(|node| ("node", node.to_owned())).into_iter().collect();
+        let request = self.request(Method::DELETE, &["volume", name], &query);
         self.send_for_success(&format!("removing volume {name}"), request).await
+    }
+
+    /// Makes the copy that a node has of a persistent volume the volume.
+    pub(crate) async fn bind_volume(&self, name: &str, input: &BindVolumeInput) -> Result<(), ClientError> {
+        let request = self.request(Method::POST, &["volume", name, "bind"], &[]).json(input);
+        self.send_for_success(&format!("choosing a copy of volume {name}"), request).await
     }
 
     /// Returns all selected pods.

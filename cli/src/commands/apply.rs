@@ -16,7 +16,7 @@ use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::service_files::FileArgs;
 use super::wait::Goal;
-use super::{effect, prune, service_form};
+use super::{effect, lost_volumes, prune, service_form};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::humanize;
@@ -46,6 +46,9 @@ pub(crate) struct ApplyArgs {
     /// Compose: delete services of the app that its files do not have any more.
     #[arg(long)]
     prune: bool,
+    /// Also apply what leaves volumes with data without their services. The data stays.
+    #[arg(long)]
+    leave_volumes: bool,
     /// Print what would change, and change nothing. `kubeleet diff` shows the lines.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -53,7 +56,8 @@ pub(crate) struct ApplyArgs {
 
 /// Applies the services in the order of the files.
 pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let desired = desired::read(&args.files, &context.client).await?;
+    let mut desired = desired::read(&args.files, &context.client).await?;
+    desired.leaves_volumes = args.leave_volumes;
     if args.prune && desired.app.is_none() {
         return Err(CommandError::Usage(
             "--prune is for Compose files: only these describe a whole app".to_owned(),
@@ -204,6 +208,9 @@ async fn put_over_stored(
     if let (Some(stored), Ok(after)) = (&stored, service_form::normal(&input))
         && *stored != after
     {
+        if !desired.leaves_volumes {
+            lost_volumes::check(client, stored, &after).await?;
+        }
         let scaled = before.as_ref().and_then(|before| before.scaled_at.as_deref());
         let scaled = scaled.map(|at| humanize::age(at, Timestamp::now()));
         let effect = effect::of_change(stored, &after, scaled.as_deref());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::document;
 use common::ids::{AppName, ServiceName, ValueName};
-use common::spec::ServiceInput;
+use common::spec::{ServiceInput, VolumeKind};
 use common::value::ValueKind;
 use compose::{AppValue, ComposeFinding, NoteKind};
 
@@ -30,6 +30,8 @@ pub(super) struct Desired {
     pub(super) app: Option<DesiredApp>,
     /// The secrets and configs of the app that its services use.
     pub(super) values: Vec<AppValue>,
+    /// Whether a service may lose sight of volumes with data.
+    pub(super) leaves_volumes: bool,
     notes: Vec<compose::Note>,
     /// The files of this machine that go to the cluster, and as what.
     sent_files: BTreeSet<(String, String)>,
@@ -131,9 +133,9 @@ pub(super) async fn read_files(
         let mut loaded = compose::load(&project, &texts);
         if let (Ok(app), Some(client)) = (&loaded, client)
             && app.has_common_volumes
-            && has_shared_directory(client).await?
         {
-            project.shares_volumes = true;
+            project.shares_volumes = has_shared_directory(client).await?;
+            project.kept_volumes = kept_volumes(app, client).await?;
             loaded = compose::load(&project, &texts);
         }
         match loaded {
@@ -155,6 +157,28 @@ pub(super) async fn read_files(
 /// file means must not change with that.
 async fn has_shared_directory(client: &Client) -> Result<bool, CommandError> {
     Ok(client.nodes().await?.iter().any(|node| node.shared_volumes.is_some()))
+}
+
+/// Returns the named volumes that the services of an app have in the cluster, and whether shared. A volume
+/// that any of them has as a persistent one stays that: a shared one in its place would be empty.
+async fn kept_volumes(app: &compose::App, client: &Client) -> Result<BTreeMap<String, bool>, CommandError> {
+    let mut kept = BTreeMap::new();
+    for service in &app.services {
+        let stored = match client.service(service.name().as_str()).await {
+            Ok(stored) => stored,
+            Err(error) if error.status() == Some(404) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for volume in stored.containers.iter().flat_map(|container| &container.volumes) {
+            let Some(source) = volume.source.clone() else { continue };
+            match volume.kind {
+                VolumeKind::Persistent => kept.insert(source, false),
+                VolumeKind::Shared => Some(*kept.entry(source).or_insert(true)),
+                VolumeKind::Local | VolumeKind::Tmpfs | VolumeKind::Bind => None,
+            };
+        }
+    }
+    Ok(kept)
 }
 
 /// Puts the Compose files of a folder in the order in which they override each other, which is not that of

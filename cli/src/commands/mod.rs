@@ -34,6 +34,7 @@ mod globals;
 mod jobs;
 mod leave;
 mod logs;
+mod lost_volumes;
 mod node;
 mod object;
 mod operations;

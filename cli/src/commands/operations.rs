@@ -292,7 +292,7 @@ async fn delete_all(
         ObjectType::Config => {
             value::run(ValueKind::Config, ValueCommand::Rm { names, force: false }, context).await
         }
-        ObjectType::Volume => volume::run(VolumeCommand::Rm { names }, context).await,
+        ObjectType::Volume => volume::run(VolumeCommand::Rm { names, node: None }, context).await,
         ObjectType::Registry => {
             registry::run(RegistryCommand::Logout { hosts: names, force: false }, context).await
         }

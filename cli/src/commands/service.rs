@@ -89,9 +89,12 @@ pub(crate) struct RemoveArgs {
     services: Vec<String>,
     #[command(flatten)]
     selector: SelectorArgs,
-    /// Remove their persistent volumes as well, with the data.
-    #[arg(long)]
+    /// Remove their persistent volumes as well, with the data; requires --yes.
+    #[arg(long, requires = "yes")]
     volumes: bool,
+    /// Confirms --volumes.
+    #[arg(long)]
+    yes: bool,
     /// Wait until their last pods are gone.
     #[arg(long)]
     wait: bool,
@@ -100,7 +103,7 @@ pub(crate) struct RemoveArgs {
 impl ServiceCommand {
     /// Returns `rm`.
     pub(super) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
-        Self::Rm(RemoveArgs { services, selector, volumes: false, wait })
+        Self::Rm(RemoveArgs { services, selector, volumes: false, yes: false, wait })
     }
 }
 

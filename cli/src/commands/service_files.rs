@@ -101,6 +101,7 @@ impl ComposeArgs {
             profiles: self.profile.clone(),
             environment,
             shares_volumes: false,
+            kept_volumes: Default::default(),
             directory,
             allowed: self.allowances(),
         }

@@ -1,6 +1,8 @@
-//! `volume`: list, describe, remove.
+//! `volume`: list, describe, choose a copy, remove.
 
 use clap::{Args, Subcommand};
+use common::api::BindVolumeInput;
+use common::ids::NodeName;
 
 use super::batch::BatchResult;
 use super::context::{self, Context};
@@ -39,12 +41,25 @@ pub(crate) enum VolumeCommand {
         #[arg(value_name = "VOLUME", value_parser = object::volume)]
         name: String,
     },
+    /// Choose which of several copies of a persistent volume is the volume. The others stay where they are.
+    #[command(after_help = "Example: kubeleet volume bind shop-db_pgdata_0 machine1")]
+    Bind {
+        /// Name of the volume.
+        #[arg(value_name = "VOLUME", value_parser = object::volume)]
+        name: String,
+        /// The node whose copy is to be the volume.
+        #[arg(value_name = "NODE", value_parser = object::node)]
+        node: String,
+    },
     /// Remove volumes that no service uses, with their data.
     #[command(visible_aliases = ["remove", "delete"])]
     Rm {
         /// Names of the volumes.
         #[arg(value_name = "VOLUME", required = true, value_parser = object::volume)]
         names: Vec<String>,
+        /// Remove only the copy that this node has, which is not the volume.
+        #[arg(long, value_name = "NODE", value_parser = object::node)]
+        node: Option<String>,
     },
 }
 
@@ -60,7 +75,8 @@ pub(super) async fn run(command: VolumeCommand, context: &mut Context<'_>) -> Re
     match command {
         VolumeCommand::Ls(args) => list(&args, context).await,
         VolumeCommand::Describe { name } => describe(&name, context).await,
-        VolumeCommand::Rm { names } => remove(&names, context).await,
+        VolumeCommand::Bind { name, node } => bind(&name, &node, context).await,
+        VolumeCommand::Rm { names, node } => remove(&names, node.as_deref(), context).await,
     }
 }
 
@@ -82,12 +98,27 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn bind(name: &str, node: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let chosen = NodeName::new(node).map_err(|error| CommandError::Usage(error.to_string()))?;
+    context.client.bind_volume(name, &BindVolumeInput { node: chosen }).await?;
+    let text = format!("volume {name} is the copy on {node}; other copies stay, and are listed as `former`");
+    context.output.print_named_result(&format!("volume/{name}"), &text, "is bound")?;
+    Ok(Exit::Ok)
+}
+
+async fn remove(
+    names: &[String],
+    node: Option<&str>,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     for name in names {
-        let result = context.client.remove_volume(name).await.map_err(CommandError::from);
+        let result = context.client.remove_volume(name, node).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
-            let text = format!("volume {name} is being removed");
+            let text = match node {
+                Some(node) => format!("the copy of volume {name} on {node} is being removed"),
+                None => format!("volume {name} is being removed"),
+            };
             context.output.print_named_result(&format!("volume/{name}"), &text, "is being removed")?;
         }
     }

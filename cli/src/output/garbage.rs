@@ -7,7 +7,7 @@ use super::{TableRow, humanize};
 
 impl TableRow for GarbageView {
     fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["NODE", "DISK", "USED", "KEPT LOGS", "IMAGES NOT NEEDED", "REMOVED"]
+        vec!["NODE", "DISK", "USED", "KEPT LOGS", "IMAGES NOT NEEDED", "REMOVED", "NOT IN A REGISTRY"]
     }
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
@@ -23,6 +23,7 @@ impl TableRow for GarbageView {
             format!("{} ({})", self.kept_logs, humanize::bytes(self.kept_log_bytes)),
             self.images.join(" "),
             self.removed.join(" "),
+            self.unpullable_images.join(" "),
         ]
     }
 

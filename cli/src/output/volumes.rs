@@ -1,6 +1,6 @@
 //! Volumes as table rows and descriptions.
 
-use common::api::VolumeView;
+use common::api::{VolumeCondition, VolumeView};
 use common::spec::VolumeKind;
 use common::volume::VolumeState;
 use jiff::Timestamp;
@@ -31,10 +31,13 @@ impl TableRow for VolumeView {
 }
 
 fn status(volume: &VolumeView) -> &'static str {
-    match (volume.state, volume.in_use) {
-        (VolumeState::Removing, _) => "removing",
-        (VolumeState::Bound, true) => "used",
-        (VolumeState::Bound, false) => "unused",
+    match (volume.condition, volume.state, volume.in_use) {
+        (VolumeCondition::Conflict, ..) => "conflict",
+        (VolumeCondition::Lost, ..) => "lost",
+        (VolumeCondition::Former, ..) => "former",
+        (VolumeCondition::Good, VolumeState::Removing, _) => "removing",
+        (VolumeCondition::Good, VolumeState::Bound, true) => "used",
+        (VolumeCondition::Good, VolumeState::Bound, false) => "unused",
     }
 }
 
@@ -48,13 +51,22 @@ fn space(volume: &VolumeView) -> String {
 }
 
 fn meaning(volume: &VolumeView) -> &'static str {
-    match (volume.state, volume.in_use) {
-        (VolumeState::Removing, _) => "its node removes the data; no pod that needs it starts before",
-        (VolumeState::Bound, true) if volume.kind == VolumeKind::Shared => {
+    match (volume.condition, volume.state, volume.in_use) {
+        (VolumeCondition::Conflict, ..) => "no pod gets it until `kubeleet volume bind` chooses a copy",
+        (VolumeCondition::Lost, ..) => "no pod gets it until `kubeleet volume rm` begins anew",
+        (VolumeCondition::Former, ..) => {
+            "a copy that is not the volume any more: `kubeleet volume bind` makes it the volume again"
+        }
+        (VolumeCondition::Good, VolumeState::Removing, _) => {
+            "its node removes the data; no pod that needs it starts before"
+        }
+        (VolumeCondition::Good, VolumeState::Bound, true) if volume.kind == VolumeKind::Shared => {
             "in the directory that nodes share"
         }
-        (VolumeState::Bound, true) => "its replica runs only on its node",
-        (VolumeState::Bound, false) => "kept until `kubeleet volume rm`, or until it is wanted again",
+        (VolumeCondition::Good, VolumeState::Bound, true) => "its replica runs only on its node",
+        (VolumeCondition::Good, VolumeState::Bound, false) => {
+            "kept until `kubeleet volume rm`, or until it is wanted again"
+        }
     }
 }
 

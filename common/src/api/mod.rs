@@ -38,7 +38,7 @@ pub use services::{
 };
 pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, RedundancyView, StatusView};
 pub use values::{ValueComparison, ValueInput, ValueView};
-pub use volumes::VolumeView;
+pub use volumes::{BindVolumeInput, VolumeCondition, VolumeView};
 
 /// A collection, or one page of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

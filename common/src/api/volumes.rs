@@ -7,6 +7,30 @@ use crate::ids::{NodeName, ServiceName, VolumeName};
 use crate::spec::VolumeKind;
 use crate::volume::VolumeState;
 
+/// How a volume is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeCondition {
+    /// Nothing is wrong with it.
+    #[default]
+    Good,
+    /// Its node does not have the data any more. No pod gets it until it is removed, or another copy is
+    /// chosen.
+    Lost,
+    /// Several nodes have copies, and which one is wanted is not known. No pod gets it until one is chosen.
+    Conflict,
+    /// This is a copy that is not the volume: it was given up, or is older. It stays until it is removed.
+    Former,
+}
+
+/// Chooses a copy of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BindVolumeInput {
+    /// The node whose copy is to be the volume.
+    pub node: NodeName,
+}
+
 /// A persistent volume of a replica of a service, or a shared one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeView {
@@ -28,6 +52,9 @@ pub struct VolumeView {
     /// the data is on the machine that had the name before.
     #[serde(default)]
     pub engine_id: Option<String>,
+    /// Whether it is lost, in conflict, or a former copy of the volume of this name.
+    #[serde(default)]
+    pub condition: VolumeCondition,
     /// Whether it can be used.
     pub state: VolumeState,
     /// Whether a service that is not scaled to zero has the volume, and its replica. Such a volume cannot be
@@ -38,9 +65,9 @@ pub struct VolumeView {
     /// How many bytes it held when its node measured last; null before that, and where the node cannot.
     #[serde(default)]
     pub used: Option<u64>,
-    /// That it holds more than its space; null if it does not.
+    /// What is wrong with it, such as that it holds more than its space; null if nothing is.
     #[serde(default)]
     pub problem: Option<String>,
-    /// When its first pod was assigned.
+    /// When its first pod was assigned, or when this was recorded anew.
     pub created_at: String,
 }

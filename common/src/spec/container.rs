@@ -81,7 +81,7 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "TextList::is_empty")]
     pub tmpfs: TextList,
     /// Volumes: `data:/var/lib/app` stays with its replica, `/cache` goes with the pod. A map has `source`,
-    /// `target`, `read_only`, `kind` and `space`.
+    /// `target`, `read_only`, `kind`, `space`, `uid`, `gid` and `mode`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeMount>,
     /// Secrets that the container gets as files in `/run/secrets`: names, or maps with `source`, `target`,

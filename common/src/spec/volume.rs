@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, Memory, OnDisconnect, PodSpec, Violation, checks};
+use super::{ContainerSpec, FileMode, Memory, OnDisconnect, PodSpec, Violation, checks};
 use crate::ids::AppName;
 use crate::value::ValueKind;
 
@@ -58,6 +58,15 @@ pub struct VolumeMount {
     /// How much it is meant to hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
+    /// The number of the user that owns its folder when it is created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The number of the group that owns its folder when it is created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
+    /// The permissions of its folder when it is created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<FileMode>,
     /// The app whose services share it; `None` if it is shared by the pods of one service, and for other
     /// kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +74,30 @@ pub struct VolumeMount {
     /// What contradicts itself in the map that it was read from. Never stored, because it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
+}
+
+/// The owner and the permissions of the folder of a new volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderOwner {
+    /// The number of the user.
+    pub uid: u32,
+    /// The number of the group.
+    pub gid: u32,
+    /// The permission bits.
+    pub mode: u32,
+}
+
+impl VolumeMount {
+    /// Returns whose the folder of the volume is to be when it is created; `None` if that is left to the
+    /// image. A group alone may write to it.
+    pub fn folder_owner(&self) -> Option<FolderOwner> {
+        if self.uid.is_none() && self.gid.is_none() && self.mode.is_none() {
+            return None;
+        }
+        let by_default = if self.gid.is_some() { 0o775 } else { 0o755 };
+        let mode = self.mode.map_or(by_default, FileMode::bits);
+        Some(FolderOwner { uid: self.uid.unwrap_or(0), gid: self.gid.unwrap_or(0), mode })
+    }
 }
 
 /// A persistent volume that a pod needs.
@@ -302,6 +335,9 @@ impl std::str::FromStr for VolumeMount {
             target: target.to_owned(),
             read_only,
             space: None,
+            uid: None,
+            gid: None,
+            mode: None,
             app: None,
             contradiction: None,
         })
@@ -330,6 +366,12 @@ struct LongForm {
     #[serde(default)]
     space: Option<Memory>,
     #[serde(default)]
+    uid: Option<u32>,
+    #[serde(default)]
+    gid: Option<u32>,
+    #[serde(default)]
+    mode: Option<FileMode>,
+    #[serde(default)]
     app: Option<AppName>,
     #[serde(default)]
     tmpfs: Option<TmpfsOptions>,
@@ -344,7 +386,7 @@ struct TmpfsOptions {
 
 impl LongForm {
     fn into_volume(self) -> Result<VolumeMount, String> {
-        let Self { type_name, kind, source, target, read_only, space, app, tmpfs } = self;
+        let Self { type_name, kind, source, target, read_only, space, uid, gid, mode, app, tmpfs } = self;
         use VolumeKind::{Bind, Local, Persistent, Shared, Tmpfs};
         let of_type: &[VolumeKind] = match type_name.as_deref() {
             None => &[Local, Persistent, Shared, Tmpfs, Bind],
@@ -366,6 +408,9 @@ impl LongForm {
             contradiction = Some("`tmpfs` belongs to a volume of the type tmpfs".to_owned());
         } else if app.is_some() && kind != Shared {
             contradiction = Some("`app` belongs to a volume of the kind shared".to_owned());
+        } else if (uid.is_some() || gid.is_some() || mode.is_some()) && !matches!(kind, Local | Persistent) {
+            let detail = "`uid`, `gid` and `mode` belong to a volume of the kind persistent or local";
+            contradiction = Some(detail.to_owned());
         }
         if kind == VolumeKind::Bind
             && let Some(path) = source.as_deref().filter(|path| path.starts_with(['.', '~']))
@@ -373,7 +418,7 @@ impl LongForm {
             return Err(no_relative_bind(path));
         }
         let space = space.or(tmpfs.and_then(|options| options.size));
-        Ok(VolumeMount { kind, source, target, read_only, space, app, contradiction })
+        Ok(VolumeMount { kind, source, target, read_only, space, uid, gid, mode, app, contradiction })
     }
 }
 
@@ -476,11 +521,30 @@ mod tests {
             (r#"{"type":"tmpfs","source":"a","target":"/x"}"#, "no source"),
             (r#"{"type":"tmpfs","kind":"local","target":"/x"}"#, "contradict"),
             (r#"{"type":"npipe","target":"/x"}"#, "volume, bind or tmpfs"),
+            (r#"{"type":"tmpfs","target":"/x","uid":1}"#, "persistent or local"),
+            (r#"{"source":"a","target":"/x","kind":"shared","mode":"0770"}"#, "persistent or local"),
+            (r#"{"source":"a","target":"/x","mode":"rwx"}"#, "mode"),
             (r#"{"source":"a","target":"/x","volume":{"nocopy":true}}"#, "unknown field"),
             (r#"{"source":"a"}"#, "target"),
         ] {
             let reason = read(json).unwrap_err();
             assert!(reason.contains(part), "{json}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_new_volume_belongs_to_whom_the_document_says_and_a_group_can_write() {
+        for (fields, expected) in [
+            ("", None),
+            (r#","uid":999"#, Some((999, 0, 0o755))),
+            (r#","gid":999"#, Some((0, 999, 0o775))),
+            (r#","uid":999,"gid":998,"mode":"0700""#, Some((999, 998, 0o700))),
+        ] {
+            let volume = read(&format!(r#"{{"source":"d","target":"/d"{fields}}}"#)).unwrap();
+            let again: VolumeMount = serde_json::from_str(&serde_json::to_string(&volume).unwrap()).unwrap();
+            assert_eq!(again, volume);
+            let owner = volume.folder_owner().map(|owner| (owner.uid, owner.gid, owner.mode));
+            assert_eq!(owner, expected, "{fields}");
         }
     }
 

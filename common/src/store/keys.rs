@@ -24,6 +24,9 @@ pub(crate) const CONFIGS: &str = "configs";
 pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
 pub(crate) const ABANDONED_VOLUMES: &str = "volumes:abandoned";
+pub(crate) const VOLUME_COPIES: &str = "volumes:copies";
+pub(crate) const GIVEN_UP_VOLUMES: &str = "volumes:given_up";
+pub(crate) const VOLUME_PROBLEMS: &str = "volumes:problems";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
@@ -77,6 +80,7 @@ keys! {
     volume(VolumeName) = "volume:";
     endpoints(ServiceName) = "ep:";
     removals(NodeName) = "rv:";
+    reported_volumes(NodeName) = "vs:";
     usage(NodeName) = "usage:";
     usage_wanted(NodeName) = "usage_wanted:";
     done(ServiceName) = "done:";
@@ -86,7 +90,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 29] = [
+pub(crate) const CLUSTER_WIDE: [&str; 32] = [
     EVENTS,
     META,
     SQ,
@@ -108,6 +112,9 @@ pub(crate) const CLUSTER_WIDE: [&str; 29] = [
     VOLUMES,
     VOLUME_REPORTS,
     ABANDONED_VOLUMES,
+    VOLUME_COPIES,
+    GIVEN_UP_VOLUMES,
+    VOLUME_PROBLEMS,
     ROLLOUTS,
     REGISTRIES,
     ROUTES,
@@ -127,15 +134,16 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | ROLLOUTS | ROUTES
-        | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | VOLUME_COPIES
+        | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
-        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",
-        SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
+        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES => "zset",
+        SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | VOLUME_PROBLEMS
+        | REGISTRIES => "set",
         RECOVERY | USAGE_WANTED => "string",
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "xr" | "recovery" => "list",
-            "cs" | "stop" | "rv" => "set",
+            "cs" | "stop" | "rv" | "vs" => "set",
             "hb" | "spec" | "lease" | "scheduler" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
             "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries"

@@ -111,7 +111,7 @@ use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
 pub use value_rollouts::{ValueRollout, ValueRolloutNote};
 pub use values::PutValueOutcome;
-pub use volumes::{RemoveVolumeOutcome, VolumeReport};
+pub use volumes::{BindVolumeOutcome, RemoveVolumeOutcome, VolumeReport};
 pub use write_probe::{ProbeReport, WriteProbe};
 
 /// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share

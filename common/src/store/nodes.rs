@@ -189,6 +189,8 @@ impl Store {
             log_requests: keys::log_requests(name),
             reports: keys::VOLUME_REPORTS,
             proxies: keys::PROXIES,
+            copies: keys::VOLUME_COPIES,
+            reported: keys::reported_volumes(name),
             node: name,
             is_former,
         };

@@ -181,8 +181,8 @@ impl Session {
         self.write("reporting a lost container", &lost.call()).await
     }
 
-    /// Returns a pod of rq that cannot be started, because another program has its host ports `taken`, to the
-    /// schedulers. They avoid this node for a while.
+    /// Returns a pod of rq that cannot be started here to the schedulers, with the reason in one word and a
+    /// sentence. They avoid this node for a while if another program has its host ports `taken`.
     ///
     /// # Errors
     /// See [`StoreError`](super::StoreError).

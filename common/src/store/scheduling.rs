@@ -180,9 +180,8 @@ impl Store {
             "stale" => Ok(AssignOutcome::Stale),
             "gone" => Ok(AssignOutcome::Gone),
             "unknown_service" => Ok(AssignOutcome::UnknownService),
-            "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" | "unreported" => {
-                Ok(AssignOutcome::Refused)
-            }
+            "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" | "unreported"
+            | "conflict" => Ok(AssignOutcome::Refused),
             other => Err(unexpected(what, other)),
         };
         replies.into_iter().map(outcome).collect()
@@ -285,6 +284,8 @@ fn assign_call(
         pushed: keys::PUSHED,
         volumes: keys::VOLUMES,
         reports: keys::VOLUME_REPORTS,
+        copies: keys::VOLUME_COPIES,
+        given_up: keys::GIVEN_UP_VOLUMES,
         node_count: nodes.len(),
         request_count: requests.len(),
         volume_count: assignments.iter().map(|assignment| assignment.volumes.len()).sum::<usize>(),

@@ -433,6 +433,16 @@ fn a_named_volume_of_several_services_is_shared_where_the_cluster_has_a_director
     assert!(notes(&app).iter().all(|note| note.contains(expected)), "{:?}", notes(&app));
     let alone = "services:\n  a: {image: x, scale: 2, volumes: ['data:/d']}\nvolumes: {data: }\n";
     assert!(!self::app(alone).has_common_volumes);
+
+    // What a service in the cluster has stays what it is.
+    for (shares_volumes, kept, expected) in [(true, false, "persistent"), (false, true, "shared")] {
+        let kept_volumes = [("data".to_owned(), kept)].into();
+        let project = Project { shares_volumes, kept_volumes, ..project.clone() };
+        let app = load(&project, &files(&[("compose.yaml", text)])).unwrap();
+        for name in ["app-a", "app-b"] {
+            assert_eq!(service(&app, name)["volumes"][0]["kind"], expected);
+        }
+    }
 }
 
 #[test]

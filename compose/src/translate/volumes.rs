@@ -190,12 +190,12 @@ fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
 }
 
 /// Notes what is otherwise than with Compose about the named volumes that services have. `common` are those
-/// of several services, which are shared if `shares_volumes`.
+/// of several services, of which `shared` are.
 pub(crate) fn note_uses(
     root: &DocumentNode,
     services: &[(&str, &mut DocumentNode)],
     common: &BTreeSet<String>,
-    shares_volumes: bool,
+    shared: &BTreeSet<String>,
     report: &mut Report,
 ) {
     for (service, document) in services {
@@ -203,7 +203,7 @@ pub(crate) fn note_uses(
             document.get("replicas").and_then(DocumentNode::scalar).and_then(|text| text.parse::<u64>().ok());
         let has_replicas = replicas.is_some_and(|count| count > 1);
         for (name, volume) in named(document) {
-            let is_shared = shares_volumes && common.contains(&name);
+            let is_shared = shared.contains(&name);
             if !is_shared && (has_replicas || common.contains(&name)) {
                 let detail = format!("volume {name} is not shared: each replica of a service has its own");
                 report.note(NoteKind::Different, volume.place(), service, detail);

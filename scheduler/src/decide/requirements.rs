@@ -23,6 +23,10 @@ pub struct Requirements {
     pub needs_shared_directory: bool,
     /// A volume whose data may be on a node that has not told which volumes it has.
     pub unreported_volume: Option<UnreportedVolume>,
+    /// A volume of which several nodes have copies that contradict each other.
+    pub contested_volume: Option<ContestedVolume>,
+    /// Copies of its volumes that were given up: its new volume cannot be where one of them is.
+    pub given_up_copies: Vec<GivenUpCopy>,
 }
 
 /// A volume whose place is not known, because nodes have not reported.
@@ -32,6 +36,24 @@ pub struct UnreportedVolume {
     pub name: VolumeName,
     /// The machines that may have its data.
     pub nodes: Vec<UnreportedNode>,
+}
+
+/// A volume between whose copies an operator has to choose.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ContestedVolume {
+    /// The volume.
+    pub name: VolumeName,
+    /// The nodes that have copies.
+    pub nodes: Vec<NodeName>,
+}
+
+/// A copy of a volume that was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GivenUpCopy {
+    /// The volume.
+    pub name: VolumeName,
+    /// The node that has it.
+    pub node: NodeName,
 }
 
 /// A volume whose data is on a node.
@@ -66,6 +88,12 @@ impl Hash for Requirements {
         if let Some(volume) = &self.unreported_volume {
             volume.hash(state);
         }
+        if let Some(volume) = &self.contested_volume {
+            volume.hash(state);
+        }
+        if !self.given_up_copies.is_empty() {
+            self.given_up_copies.hash(state);
+        }
     }
 }
 
@@ -79,6 +107,8 @@ impl Requirements {
             bound_volumes: Vec::new(),
             needs_shared_directory: spec.has_shared_volumes(),
             unreported_volume: None,
+            contested_volume: None,
+            given_up_copies: Vec::new(),
         }
     }
 

@@ -154,6 +154,8 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             bound_volumes: Vec::new(),
             needs_shared_directory: false,
             unreported_volume: None,
+            contested_volume: None,
+            given_up_copies: Vec::new(),
         },
     );
     prop::collection::vec(requirements, 0..40).prop_map(|pods| {

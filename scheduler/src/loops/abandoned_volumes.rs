@@ -2,13 +2,14 @@
 //!
 //! The time is counted in Redis by the passes of this loop and never read from a clock: one that jumps would
 //! remove data. While no scheduler runs, or a worker holds because Redis does not know its pods, nothing is
-//! counted.
+//! counted; nor is a volume whose record Redis had lost before its service was seen again, because the
+//! service may be lost as well.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use common::control_loop::{Loop, Next};
-use common::ids::ServiceName;
+use common::ids::{ServiceName, VolumeName};
 use common::store::{RemoveVolumeOutcome, Store, StoreError};
 use common::volume::{Volume, VolumeScope, VolumeState};
 
@@ -19,6 +20,8 @@ use crate::loop_lease::{LeaseStanding, LoopLease};
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Of a pass that came late, as after a suspend of the machine, no more than this counts.
 const MOST_PER_PASS: Duration = Duration::from_secs(2 * 60);
+/// When it is said again that a volume will be removed.
+const LAST_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct AbandonedVolumeLoop {
     store: Store,
@@ -76,10 +79,14 @@ pub(crate) async fn remove_abandoned(
     let (found, unreadable) = store.services_each(&Vec::from_iter(named)).await?;
     let found = found.into_iter().map(|service| service.name);
     let services: HashSet<ServiceName> = found.chain(unreadable.into_iter().map(|(name, _)| name)).collect();
+    let is_known = |volume: &&Volume| volume.is_recovered && services.contains(&volume.claim.service);
+    let known: Vec<_> = volumes.iter().filter(is_known).map(|volume| volume.claim.name.clone()).collect();
+    store.note_known_services(&known).await?;
     let abandoned: Vec<_> = volumes.iter().filter(|volume| is_abandoned(volume, &services)).collect();
     let names: Vec<_> = abandoned.iter().map(|volume| volume.claim.name.clone()).collect();
     for (name, without) in store.count_abandoned_volumes(&names, passed).await? {
         if without < grace {
+            tell(&name, without, passed, grace);
             continue;
         }
         // The script looks once more whether a service has it.
@@ -87,16 +94,34 @@ pub(crate) async fn remove_abandoned(
             RemoveVolumeOutcome::Removing | RemoveVolumeOutcome::Removed => {
                 tracing::info!(volume = %name, "removed: its service has been gone for {}", humantime(without));
             }
-            RemoveVolumeOutcome::Missing | RemoveVolumeOutcome::Used | RemoveVolumeOutcome::NoNode => {}
+            RemoveVolumeOutcome::Missing
+            | RemoveVolumeOutcome::Used
+            | RemoveVolumeOutcome::NoNode
+            | RemoveVolumeOutcome::Conflict => {}
         }
     }
     Ok(())
+}
+
+/// Says that a volume will be removed: when it is first counted, and on its last day.
+fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration) {
+    let left = grace - without;
+    let is_last_day = left <= LAST_DAY && left + passed > LAST_DAY;
+    if without <= passed || is_last_day {
+        tracing::warn!(
+            volume = %name,
+            "its service is gone: it is removed with its data in {} unless the service comes back; `kubeleet volume ls` \
+             shows it",
+            humantime(left)
+        );
+    }
 }
 
 /// Whether the service of a volume does not exist. What an app shares has no service of its own, and stays.
 fn is_abandoned(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
     volume.state == VolumeState::Bound
         && volume.claim.scope != VolumeScope::App
+        && !volume.is_recovered
         && !services.contains(&volume.claim.service)
 }
 

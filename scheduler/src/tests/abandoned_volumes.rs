@@ -20,6 +20,9 @@ fn volume(service: &str) -> SavedVolume {
         space: None,
         node: NodeName::new("gone").unwrap(),
         engine_id: None,
+        epoch: None,
+        found: false,
+        given_up_at: None,
     }
 }
 
@@ -93,4 +96,24 @@ async fn nothing_is_counted_while_a_worker_holds_and_a_wrong_count_is_none() {
     assert_eq!(cluster.store.held_nodes().await.unwrap().len(), 1);
     remove_abandoned(&cluster.store, DAY * 300, GRACE).await.unwrap();
     assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
+}
+
+/// After a recovery the services without pods are unknown, and so are those of the volumes that nodes report.
+#[tokio::test]
+async fn a_volume_whose_record_was_lost_is_not_abandoned_before_its_service_was_seen() {
+    need_redis!();
+    let cluster = cluster().await;
+    let _: u32 = cluster.server.cli(&["HSET", "volume:db_data_0", "recovered", "1"]).await;
+    remove_abandoned(&cluster.store, DAY * 300, GRACE).await.unwrap();
+    assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
+    cluster.post(r#"{"name":"db","image":"postgres"}"#, Some(0)).await;
+    remove_abandoned(&cluster.store, DAY, GRACE).await.unwrap();
+    let name = ServiceName::new("db").unwrap();
+    cluster.store.delete_service(&name).await.unwrap();
+    let service = cluster.store.service(&name).await.unwrap().unwrap();
+    assert!(cluster.store.forget_service(&service).await.unwrap());
+    remove_abandoned(&cluster.store, DAY, GRACE).await.unwrap();
+    assert_eq!(cluster.store.abandoned_volumes().await.unwrap().len(), 1);
+    remove_abandoned(&cluster.store, GRACE, GRACE).await.unwrap();
+    assert_eq!(names(&cluster).await, ["web_data_0"]);
 }

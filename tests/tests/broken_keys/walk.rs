@@ -72,7 +72,8 @@ fn documented_kinds() -> BTreeSet<String> {
 /// The type that a key, or a kind of key, has.
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
-        "uq:at" | "uq:why" | "volumes:reports" | "volumes:abandoned" | "addresses:free" => key,
+        "uq:at" | "uq:why" | "addresses:free" => key,
+        _ if key.starts_with("volumes:") => key,
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
     match kind {
@@ -82,11 +83,11 @@ fn kind_type(key: &str) -> &'static str {
         }
         "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" => "hash",
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
-        "volumes:reports" | "volumes:abandoned" | "addresses" => "hash",
+        "volumes:reports" | "volumes:abandoned" | "volumes:copies" | "addresses" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "xr:" | "recovery:" => "list",
-        "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" => "zset",
+        "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" | "volumes:given_up" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
-        | "stop:" | "volumes" | "rv:" => "set",
+        | "stop:" | "volumes" | "volumes:problems" | "rv:" | "vs:" => "set",
         "hb:" | "spec:" | "lease:" | "scheduler:" | "recovery" | "usage:" | "usage_wanted"
         | "usage_wanted:" => "string",
         other => panic!("the walk does not know the keys {other:?}: add them here"),

@@ -77,7 +77,7 @@ async fn the_example_of_the_memo_is_started_scaled_and_deleted_without_a_trace()
     let listed = command(&http, &["volume", "ls"]).await.unwrap();
     assert!(listed.contains("memo_uploads_shared"), "{listed}");
 
-    command(&http, &["service", "rm", "memo", "--volumes"]).await.unwrap();
+    command(&http, &["service", "rm", "memo", "--volumes", "--yes"]).await.unwrap();
     eventually_within(SOON, "nothing of it is left", || async {
         let (containers, volumes) = (docker.containers().await, docker.volumes().await);
         let (listed, folders) = (http.get("/volume").await, std::fs::read_dir(&shared).unwrap().count());

@@ -60,6 +60,19 @@ notices! {
         "is forgotten";
     a_machine_that_takes_over_what_ran_on_another: volumes::another_machine_has_the_name, "register",
         "if is_other and state == 'alive'" => "if false", "are the other one's";
+    /// Invariant 17.
+    a_volume_that_is_of_the_first_reporter: volumes::an_old_copy_reports_first, "volumes_report",
+        "#unreported_nodes(reports) == 0 and pause_left(tonumber(settle_after_ms)) == 0" => "true",
+        "on the old copy, before w2 has reported";
+    /// Invariant 17.
+    an_old_copy_that_may_be_the_volume: volumes::an_old_copy_reports_first, "volumes_report",
+        "copy.epoch > youngest.epoch" => "copy.epoch < youngest.epoch", "the old copy has won";
+    /// Invariant 17.
+    a_volume_that_is_created_where_it_is_lost: volumes::a_volume_is_lost, "volumes_claim",
+        "if is_present ~= '1' and found ~= '1' then" => "if is_present ~= '1' then", "starts on an empty volume";
+    /// Invariant 17.
+    data_that_was_given_up_and_is_forgotten: volumes::data_that_was_given_up_comes_back, "_prelude",
+        "return at ~= nil and not (epoch and epoch > at)" => "return false", "it is bound by itself";
     an_assignment_that_does_not_look_where_the_data_is: volumes::records_are_lost, "assign",
         "record.node ~= node.name" => "false", "although w1 has reported it";
     /// Invariant 2.

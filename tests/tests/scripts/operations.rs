@@ -22,11 +22,11 @@ use common::store::{
     StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
-use common::volume::{VolumeClaim, VolumeScope, VolumeSize};
+use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed};
+use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed, report_copies};
 use testkit::fixtures;
 
 /// An operation that can be called any number of times.
@@ -47,6 +47,7 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
         "lost",
         "report",
         "reject",
+        "volumes_claim",
         "volumes_report",
         "volumes_measured",
         "shared_directory",
@@ -101,9 +102,9 @@ fn usual_case(script: &'static str) -> Case {
     let phase = match script {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
-        "heartbeat" | "lost" | "report" | "volumes_report" | "volumes_measured" | "shared_directory"
-        | "disk_pressure" | "node_problems" | "pods_replace" | "pods_stop" | "pods_restore" | "drain"
-        | "channel_open" | "channel_close" => Phase::Running,
+        "heartbeat" | "lost" | "report" | "volumes_claim" | "volumes_report" | "volumes_measured"
+        | "shared_directory" | "disk_pressure" | "node_problems" | "pods_replace" | "pods_stop"
+        | "pods_restore" | "drain" | "channel_open" | "channel_close" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -138,9 +139,8 @@ macro_rules! operation {
 /// place, a copy of its payload is put there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
-        "volume_remove" | "volumes_report" | "volumes_measured" | "volumes_restore" => {
-            volumes(fixture, case, placed).await
-        }
+        "volume_bind" | "volume_copy_remove" | "volume_remove" | "volumes_claim" | "volumes_report"
+        | "volumes_measured" | "volumes_restore" => volumes(fixture, case, placed).await,
         "value_put" | "value_delete" | "value_restore" | "rollout_done" => values(fixture, case).await,
         "cron_tick" | "job_count" | "job_end" => jobs(fixture, case).await,
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
@@ -440,14 +440,41 @@ fn claim() -> VolumeClaim {
 async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     let (store, session, claim) = (fixture.store.clone(), placed.session.clone(), claim());
     if case.name == "volumes_report" {
-        return operation!(None, [session, claim] session.report_volumes(std::slice::from_ref(&claim), &[], None));
+        return operation!(None, [session, claim] session.report_volumes(&[claim.clone().into()], None, DEAD_AFTER));
     }
     if case.script == "volumes_restore" {
         let VolumeClaim { service, source, space, .. } = claim;
-        let saved = [SavedVolume { service, source, replica: 0, space, node: node(NODE), engine_id: None }];
+        let saved = [SavedVolume {
+            service,
+            source,
+            replica: 0,
+            space,
+            node: node(NODE),
+            engine_id: None,
+            epoch: None,
+            found: false,
+            given_up_at: None,
+        }];
         return operation!(None, [store, saved] store.restore_volumes(&saved));
     }
-    session.report_volumes(std::slice::from_ref(&claim), &[], None).await.unwrap().unwrap();
+    if case.script == "volumes_claim" {
+        let volumes = [(claim, None)];
+        return operation!(None, [session, volumes] session.claim_volumes(&volumes, DEAD_AFTER));
+    }
+    if case.script == "volume_bind" || case.script == "volume_copy_remove" {
+        // Another node has the volume, and this one an older copy.
+        let other = fixture.node("w2").await;
+        let copy = |epoch| [EngineCopy { epoch: Some(epoch), ..EngineCopy::from(claim.clone()) }];
+        report_copies(&other, &copy(2)).await;
+        report_copies(&session, &copy(1)).await;
+        let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
+        let node = node(NODE);
+        if case.script == "volume_bind" {
+            return operation!(None, [store, claim, node] store.bind_volume(&claim, &node));
+        }
+        return operation!(None, [store, claim, node] store.remove_volume_copy(&claim, &node));
+    }
+    session.report_volumes(&[claim.clone().into()], None, DEAD_AFTER).await.unwrap().unwrap();
     if case.script == "volumes_measured" {
         let size = VolumeSize { name: claim.name, used: 2 << 30, over: "it holds too much".to_owned() };
         return operation!(None, [session, size] session.report_volume_sizes(std::slice::from_ref(&size), &[]));
@@ -456,7 +483,7 @@ async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         return operation!(None, [store, claim] store.remove_volume(&claim.name));
     }
     store.remove_volume(&claim.name).await.unwrap();
-    operation!(None, [session, claim] session.report_volumes(&[], std::slice::from_ref(&claim), None))
+    operation!(None, [session, claim] session.report_gone_volumes(std::slice::from_ref(&claim), &[]))
 }
 
 async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {

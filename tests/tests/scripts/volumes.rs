@@ -5,13 +5,17 @@ use common::ids::{SchedulerId, ServiceName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::SharedVolumesState;
 use common::payload::Payload;
+use common::saved_state::SavedVolume;
 use common::store::{
-    AssignOutcome, Assignment, Registration, RemoveNodeOutcome, RemoveVolumeOutcome, RequeueOutcome, Session,
-    SharedDirectoryReport,
+    AssignOutcome, Assignment, BindVolumeOutcome, Registration, RemoveNodeOutcome, RemoveVolumeOutcome,
+    RequeueOutcome, Session, SharedDirectoryReport,
 };
-use common::volume::{LocalExcess, Volume, VolumeScope, VolumeSize, VolumeState};
+use common::volume::{
+    EngineCopy, FormerCopy, LocalExcess, Volume, VolumeClaim, VolumeScope, VolumeSize, VolumeState,
+    VolumeVerdict,
+};
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_volumes};
+use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_copies, report_volumes};
 use serde_json::json;
 
 use crate::changing_nothing;
@@ -24,6 +28,10 @@ async fn service(fixture: &Fixture, replicas: u32) {
 
 fn name(replica: u32) -> VolumeName {
     VolumeName::new(format!("db_data_{replica}")).unwrap()
+}
+
+fn copies(claims: &[VolumeClaim]) -> Vec<EngineCopy> {
+    claims.iter().cloned().map(EngineCopy::from).collect()
 }
 
 async fn volume(fixture: &Fixture, replica: u32) -> Volume {
@@ -111,9 +119,9 @@ async fn a_volume_is_removed_when_its_service_does_not_want_it_and_its_node_has_
     let () = fixture.redis.cli(&["DEL", "slots:db"]).await;
     assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Removing);
     assert_eq!(volume(&fixture, 0).await.state, VolumeState::Removing);
-    let report = w1.report_volumes(&present, &[], None).await.unwrap().unwrap();
+    let report = w1.report_volumes(&copies(&present), None, DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!((report.remove, report.elsewhere), (vec![name(0)], Vec::new()));
-    let report = w1.report_volumes(&[], &present, None).await.unwrap().unwrap();
+    let report = w1.report_gone_volumes(&present, &[]).await.unwrap().unwrap();
     assert_eq!((report.remove, report.elsewhere), (Vec::new(), Vec::new()));
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
     assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Missing);
@@ -146,11 +154,20 @@ async fn a_node_restores_the_record_of_a_volume_that_it_has_and_leaves_that_of_a
     let before = volume(&fixture, 0).await;
     let present = [before.claim.clone()];
     let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volumes"]).await;
-    let report = w1.report_volumes(&present, &[], None).await.unwrap().unwrap();
+    let report = w1.report_volumes(&copies(&present), None, DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!((report.remove, report.elsewhere), (Vec::new(), Vec::new()));
     let after = volume(&fixture, 0).await;
-    assert_eq!(Volume { created_at: before.created_at, ..after }, before);
-    let report = changing_nothing(&fixture, w2.report_volumes(&present, &[], None)).await.unwrap().unwrap();
+    let expected = Volume { epoch: None, is_found: true, is_recovered: true, ..before.clone() };
+    assert_eq!(
+        Volume { created_at: before.created_at, ..after },
+        expected,
+        "the age of the copy is not known"
+    );
+    w2.report_volumes(&copies(&present), None, DEAD_AFTER).await.unwrap().unwrap();
+    let report = changing_nothing(&fixture, w2.report_volumes(&copies(&present), None, DEAD_AFTER))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(report.elsewhere, [name(0)]);
 }
 
@@ -367,8 +384,8 @@ pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
 
     // One report is not enough: the engine was asked before this run of Redis was known.
     let w1 = registered(fixture.machine("w1", "").await);
-    w1.report_volumes(&[], &[], None).await.unwrap().unwrap();
-    w1.report_volumes(&[], &[], Some("another run")).await.unwrap().unwrap();
+    w1.report_volumes(&[], None, DEAD_AFTER).await.unwrap().unwrap();
+    w1.report_volumes(&[], Some("another run"), DEAD_AFTER).await.unwrap().unwrap();
     if assign(&w2).await != [AssignOutcome::Refused] {
         return vec!["empty on w2, after an incomplete report of w1".to_owned()];
     }
@@ -442,21 +459,26 @@ async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_h
     assert_eq!(changing_nothing(&fixture, fixture.store.restore_volumes(&saved)).await.unwrap(), 0);
     // Since the backup one volume was removed, and is on another node now.
     let w2 = fixture.node("w2").await;
-    report_volumes(&w2, std::slice::from_ref(&moved)).await;
-    assert_eq!(
-        (volume(&fixture, 1).await.node, volume(&fixture, 1).await.is_restored),
-        (Some(node("w2")), false)
-    );
-    assert_eq!(
-        (volume(&fixture, 0).await.node, volume(&fixture, 0).await.is_restored),
-        (Some(node("w1")), true)
-    );
+    let younger = [EngineCopy { epoch: Some(u64::MAX >> 12), ..EngineCopy::from(moved) }];
+    report_copies(&w2, &younger).await;
+    for replica in 0..2 {
+        let volume = volume(&fixture, replica).await;
+        assert_eq!(
+            (volume.node, volume.is_restored),
+            (Some(node("w1")), true),
+            "w1 has not said what it has"
+        );
+    }
     let taken = fixture.take_all().await;
     let of_replica =
         |replica: u32| taken.iter().filter(|payload| payload.replica == replica).cloned().collect::<Vec<_>>();
-    assert_eq!(fixture.assign(&w2, of_replica(1)).await, [AssignOutcome::Assigned]);
+    assert_eq!(fixture.assign(&w2, of_replica(1)).await, [AssignOutcome::Refused]);
     assert_eq!(fixture.assign(&w2, of_replica(0)).await, [AssignOutcome::Refused]);
     let w1 = fixture.node("w1").await;
+    report_copies(&w2, &younger).await;
+    let of_w2 = volume(&fixture, 1).await;
+    assert_eq!((of_w2.node, of_w2.is_restored), (Some(node("w2")), false));
+    assert_eq!(fixture.assign(&w2, of_replica(1)).await, [AssignOutcome::Assigned]);
     assert_eq!(fixture.assign(&w2, of_replica(0)).await, [AssignOutcome::Refused], "its data is on w1");
     assert_eq!(fixture.assign(&w1, of_replica(0)).await, [AssignOutcome::Assigned]);
 }
@@ -582,19 +604,19 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
     fixture.store.scale_service(&web, 0).await.unwrap();
     assert_eq!(remove(&of_web).await, RemoveVolumeOutcome::Removing);
-    let report = w1.report_volumes(std::slice::from_ref(&claim), &[], None).await.unwrap().unwrap();
+    let report = w1.report_volumes(&[claim.clone().into()], None, DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!(report.remove, std::slice::from_ref(&of_web));
     assert!(!fixture.store.may_be_mounted(&claim).await.unwrap());
     let asked: bool = fixture.redis.cli(&["SISMEMBER", "rv:w2", of_web.as_str()]).await;
     assert!(!asked, "the former one is not asked any more");
-    w1.report_volumes(&[], std::slice::from_ref(&claim), None).await.unwrap().unwrap();
+    w1.report_gone_volumes(std::slice::from_ref(&claim), &[]).await.unwrap().unwrap();
     assert_eq!(fixture.store.volume(&of_web).await.unwrap(), None);
 
     // Redis has lost the record: a node that finds the volume says so.
     let of_shop = fixture.store.volume(&of_shop).await.unwrap().unwrap();
     assert!(fixture.store.may_be_mounted(&of_shop.claim).await.unwrap());
     let () = fixture.redis.cli(&["DEL", "volume:shop_up_app", "volumes"]).await;
-    w1.report_volumes(std::slice::from_ref(&of_shop.claim), &[], None).await.unwrap().unwrap();
+    w1.report_volumes(&[of_shop.claim.clone().into()], None, DEAD_AFTER).await.unwrap().unwrap();
     let again = fixture.store.volume(&of_shop.claim.name).await.unwrap().unwrap();
     assert_eq!(Volume { created_at: of_shop.created_at, ..again }, of_shop);
 }
@@ -625,4 +647,309 @@ async fn a_volume_that_holds_more_than_its_space_is_noted_once_until_it_does_not
     assert_eq!(events().await, before + 3);
     let missing = [VolumeSize { name: shared("gone_data_0"), used: 1, over: "x".to_owned() }];
     changing_nothing(&fixture, w1.report_volume_sizes(&missing, &[])).await.unwrap().unwrap();
+}
+
+/// The volume of the only replica, as an engine has it.
+fn copy_of(claim: &VolumeClaim, epoch: impl Into<Option<u64>>, is_mounted: bool) -> Vec<EngineCopy> {
+    vec![EngineCopy { claim: claim.clone(), epoch: epoch.into(), is_mounted }]
+}
+
+/// Redis has lost all that it knew of volumes, and waits for these nodes.
+async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
+    let () = fixture
+        .redis
+        .cli(&["DEL", "volume:db_data_0", "volumes", "volumes:copies", "volumes:given_up"])
+        .await;
+    for name in nodes {
+        let () = fixture.redis.cli(&["HSET", "volumes:reports", name, ""]).await;
+    }
+}
+
+/// An old copy is on `w1`, whose report comes first, and the data of today on `w2`. Returns what is wrong.
+pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> {
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    service(fixture, 1).await;
+    let payloads = fixture.take_all().await;
+    let claim = fixture.volumes(&payloads[0]).await.remove(0);
+    lose_records(fixture, &["w1", "w2"]).await;
+    let (old, young) = (copy_of(&claim, 1, false), copy_of(&claim, 2, false));
+    report_copies(&w1, &old).await;
+    if fixture.assign(&w1, payloads.clone()).await != [AssignOutcome::Refused] {
+        return vec!["on the old copy, before w2 has reported".to_owned()];
+    }
+    report_copies(&w2, &young).await;
+    let bound = volume(fixture, 0).await;
+    if bound.node != Some(node("w2")) {
+        return vec![format!("the old copy has won: {bound:?}")];
+    }
+    let report = report_copies(&w1, &old).await;
+    assert_eq!(report.elsewhere, [name(0)]);
+    if fixture.assign(&w1, payloads.clone()).await != [AssignOutcome::Refused] {
+        return vec!["on the old copy".to_owned()];
+    }
+    assert_eq!(fixture.assign(&w2, payloads).await, [AssignOutcome::Assigned]);
+    fixture.violations().await
+}
+
+#[tokio::test]
+async fn an_old_copy_of_a_volume_never_wins_over_a_younger_one() {
+    assert_eq!(an_old_copy_reports_first(&Fixture::new().await).await, [""; 0]);
+}
+
+/// What each of two nodes has, what a backup says, and which node has the volume; none is a conflict.
+#[tokio::test]
+async fn of_several_copies_only_one_that_is_the_volume_without_doubt_is_bound() {
+    type Copy = Option<(Option<u64>, bool)>;
+    let table: [(&str, Copy, Copy, Option<(&str, Option<u64>)>, Option<&str>); 10] = [
+        ("only one", None, Some((None, false)), None, Some("w2")),
+        ("the younger one", Some((Some(9), false)), Some((Some(3), false)), None, Some("w1")),
+        ("the younger one is mounted", Some((Some(3), false)), Some((Some(9), true)), None, Some("w2")),
+        ("the older one is mounted", Some((Some(3), true)), Some((Some(9), false)), None, None),
+        ("of unknown age", Some((None, false)), Some((Some(9), false)), None, None),
+        ("of unknown age, and mounted", Some((None, true)), Some((None, false)), None, Some("w1")),
+        ("both are mounted", Some((Some(3), true)), Some((Some(9), true)), None, None),
+        ("a clone of the disk", Some((Some(9), false)), Some((Some(9), false)), None, None),
+        ("a backup says it", Some((None, false)), Some((None, false)), Some(("w2", None)), Some("w2")),
+        (
+            "younger than the backup",
+            Some((Some(9), false)),
+            Some((Some(3), false)),
+            Some(("w2", Some(3))),
+            Some("w1"),
+        ),
+    ];
+    for (case, of_w1, of_w2, backup, expected) in table {
+        let fixture = Fixture::new().await;
+        let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+        service(&fixture, 1).await;
+        let payloads = fixture.take_all().await;
+        let claim = fixture.volumes(&payloads[0]).await.remove(0);
+        lose_records(&fixture, &["w1", "w2"]).await;
+        if let Some((of, epoch)) = backup {
+            let saved = SavedVolume {
+                service: claim.service.clone(),
+                source: claim.source.clone(),
+                replica: 0,
+                space: None,
+                node: node(of),
+                engine_id: None,
+                epoch,
+                found: true,
+                given_up_at: None,
+            };
+            fixture.store.restore_volumes(&[saved]).await.unwrap();
+        }
+        let of = |copy: Copy| copy.map_or(Vec::new(), |(epoch, mounted)| copy_of(&claim, epoch, mounted));
+        for _ in 0..2 {
+            report_copies(&w1, &of(of_w1)).await;
+            report_copies(&w2, &of(of_w2)).await;
+        }
+        let bound = volume(&fixture, 0).await;
+        assert!(!bound.is_restored, "{case}");
+        match expected {
+            Some(expected) => {
+                assert_eq!((bound.node, bound.conflict), (Some(node(expected)), vec![]), "{case}");
+                assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), [], "{case}");
+            }
+            None => {
+                assert_eq!((&bound.node, &bound.conflict), (&None, &vec![node("w1"), node("w2")]), "{case}");
+                assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), [bound], "{case}");
+                for session in [&w1, &w2] {
+                    assert_eq!(
+                        fixture.assign(session, payloads.clone()).await,
+                        [AssignOutcome::Refused],
+                        "{case}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operator_chooses_between_copies_and_the_others_stay_and_are_listed() {
+    let fixture = Fixture::new().await;
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    service(&fixture, 1).await;
+    let payloads = fixture.take_all().await;
+    let claim = fixture.volumes(&payloads[0]).await.remove(0);
+    lose_records(&fixture, &["w1", "w2"]).await;
+    let (old, young) = (copy_of(&claim, 3, true), copy_of(&claim, 9, false));
+    for _ in 0..2 {
+        report_copies(&w1, &old).await;
+        report_copies(&w2, &young).await;
+    }
+    assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Conflict);
+    let bind = async |of: &str| fixture.store.bind_volume(&claim, &node(of)).await.unwrap();
+    assert_eq!(bind("w3").await, BindVolumeOutcome::Missing);
+    assert_eq!(bind("w1").await, BindVolumeOutcome::Bound);
+    assert_eq!(changing_nothing(&fixture, async { bind("w1").await }).await, BindVolumeOutcome::Bound);
+    for _ in 0..2 {
+        report_copies(&w2, &young).await;
+        report_copies(&w1, &old).await;
+    }
+    let bound = volume(&fixture, 0).await;
+    assert_eq!((bound.node, bound.epoch, bound.conflict), (Some(node("w1")), Some(3), vec![]));
+    let former = FormerCopy {
+        volume: name(0),
+        node: node("w2"),
+        epoch: Some(9),
+        engine_id: None,
+        is_mounted: false,
+        is_given_up: true,
+    };
+    assert_eq!(fixture.store.former_copies().await.unwrap(), [former]);
+    assert_eq!(fixture.assign(&w1, payloads).await, [AssignOutcome::Assigned]);
+
+    // A backup knows that it was chosen, although the other copy is younger.
+    let saved = fixture.store.backup_volumes().await.unwrap();
+    lose_records(&fixture, &["w1", "w2"]).await;
+    fixture.store.restore_volumes(&saved).await.unwrap();
+    for _ in 0..2 {
+        report_copies(&w2, &young).await;
+        report_copies(&w1, &copy_of(&claim, 3, false)).await;
+    }
+    assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
+
+    // The other copy is removed when that is asked for, and not before.
+    let removal = fixture.store.remove_volume_copy(&claim, &node("w2")).await.unwrap();
+    assert_eq!(removal, RemoveVolumeOutcome::Removing);
+    assert_eq!(bind("w2").await, BindVolumeOutcome::Removing);
+    assert_eq!(report_copies(&w2, &young).await.remove, [name(0)]);
+    w2.report_gone_volumes(&[claim], &[]).await.unwrap().unwrap();
+    assert_eq!(fixture.store.former_copies().await.unwrap(), []);
+    assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
+}
+
+/// An older state of Redis names the old copy, and its pod may run.
+#[tokio::test]
+async fn a_record_that_is_older_than_a_copy_gives_way_or_is_in_conflict() {
+    for (is_mounted, expected) in [(false, Some("w2")), (true, None)] {
+        let fixture = Fixture::new().await;
+        let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+        service(&fixture, 1).await;
+        let claim = fixture.volumes(&fixture.take_all().await[0]).await.remove(0);
+        report_copies(&w1, &copy_of(&claim, 3, is_mounted)).await;
+        assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
+        report_copies(&w2, &copy_of(&claim, 9, false)).await;
+        let bound = volume(&fixture, 0).await;
+        match expected {
+            Some(of) => assert_eq!((bound.node, bound.conflict), (Some(node(of)), vec![])),
+            None => assert_eq!(bound.conflict, [node("w1"), node("w2")]),
+        }
+        let volumes = [(claim.clone(), copy_of(&claim, 3, is_mounted).pop())];
+        let verdict = w1.claim_volumes(&volumes, DEAD_AFTER).await.unwrap().unwrap();
+        assert_ne!(verdict, [VolumeVerdict::Use(None)], "no pod is started on the older copy");
+    }
+}
+
+/// The engine does not have the data of a volume any more. Returns what is wrong.
+pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
+    let w1 = fixture.node("w1").await;
+    service(fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let bound = volume(fixture, 0).await;
+    let claim = async |copy: Option<EngineCopy>| {
+        let volumes = [(bound.claim.clone(), copy)];
+        w1.claim_volumes(&volumes, DEAD_AFTER).await.unwrap().unwrap().remove(0)
+    };
+    let epoch = bound.epoch.unwrap();
+    assert_eq!(
+        changing_nothing(fixture, claim(None)).await,
+        VolumeVerdict::Create(epoch),
+        "it was never there"
+    );
+    let copy = copy_of(&bound.claim, epoch, true);
+    assert_eq!(
+        claim(Some(copy[0].clone())).await,
+        VolumeVerdict::Use(Some(epoch)),
+        "a start was interrupted"
+    );
+    assert_eq!(claim(Some(copy[0].clone())).await, VolumeVerdict::Use(None));
+    report_copies(&w1, &copy).await;
+    if claim(None).await != (VolumeVerdict::Lost { has_older: false }) {
+        return vec!["it starts on an empty volume".to_owned()];
+    }
+    assert_eq!(changing_nothing(fixture, claim(None)).await, VolumeVerdict::Lost { has_older: false });
+    assert!(volume(fixture, 0).await.is_lost);
+    report_copies(&w1, &copy).await;
+    assert!(!volume(fixture, 0).await.is_lost, "the disk was not mounted for a while");
+
+    // The next report tells, without a start.
+    let report = report_copies(&w1, &[]).await;
+    assert_eq!(report.missing, [name(0)]);
+    w1.report_gone_volumes(&[], std::slice::from_ref(&bound.claim)).await.unwrap().unwrap();
+    let lost = volume(fixture, 0).await;
+    assert!(lost.is_lost);
+    assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), [lost]);
+    assert_eq!(report_copies(&w1, &[]).await.missing, []);
+
+    // An operator says that it begins anew.
+    assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Removed);
+    assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), []);
+    let VolumeVerdict::Create(anew) = claim(None).await else { return vec!["it stays lost".to_owned()] };
+    assert!(anew > epoch);
+    // An older state of the disk was restored.
+    report_copies(&w1, &copy_of(&bound.claim, anew, true)).await;
+    assert_eq!(claim(Some(copy[0].clone())).await, VolumeVerdict::Lost { has_older: true });
+    Vec::new()
+}
+
+#[tokio::test]
+async fn a_volume_that_its_engine_does_not_have_any_more_is_lost_until_an_operator_says_so() {
+    assert_eq!(a_volume_is_lost(&Fixture::new().await).await, [""; 0]);
+}
+
+/// The data of a machine that was lost is given up, and the machine comes back. Returns what is wrong.
+pub(crate) async fn data_that_was_given_up_comes_back(fixture: &Fixture) -> Vec<String> {
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    service(fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let first = volume(fixture, 0).await;
+    let old = copy_of(&first.claim, first.epoch, false);
+    report_copies(&w1, &old).await;
+    let db = ServiceName::new("db").unwrap();
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    assert_eq!(fixture.store.remove_node(&node("w1"), false).await.unwrap(), RemoveNodeOutcome::Removed);
+    fixture.store.scale_service(&db, 0).await.unwrap();
+    let slots: Vec<String> = fixture.redis.cli(&["HGETALL", "slots:db"]).await;
+    let () = fixture.redis.cli(&["DEL", "slots:db"]).await;
+    assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Removed);
+    let () = fixture.redis.cli(&["HSET", "slots:db", &slots[0], &slots[1]]).await;
+    fixture.store.scale_service(&db, 1).await.unwrap();
+
+    let w1 = fixture.node("w1").await;
+    let report = report_copies(&w1, &old).await;
+    if fixture.store.volume(&name(0)).await.unwrap().is_some() {
+        return vec!["it is bound by itself".to_owned()];
+    }
+    assert_eq!(report.elsewhere, [name(0)]);
+    let listed = fixture.store.former_copies().await.unwrap();
+    assert_eq!((listed.len(), listed[0].is_given_up), (1, true));
+    let payloads = fixture.take_all().await;
+    if fixture.assign(&w1, payloads.clone()).await != [AssignOutcome::Refused] {
+        return vec!["the new volume would be the old copy".to_owned()];
+    }
+    assert_eq!(fixture.assign(&w2, payloads).await, [AssignOutcome::Assigned]);
+    let second = volume(fixture, 0).await;
+    assert!(second.node == Some(node("w2")) && second.epoch > first.epoch);
+    report_copies(&w2, &copy_of(&first.claim, second.epoch, false)).await;
+    report_copies(&w1, &old).await;
+    assert_eq!(volume(fixture, 0).await.node, Some(node("w2")));
+
+    // It is bound when that is asked for.
+    let bind = async || fixture.store.bind_volume(&first.claim, &node("w1")).await.unwrap();
+    assert_eq!(bind().await, BindVolumeOutcome::Used, "a pod has the other one");
+    let () = fixture.redis.cli(&["DEL", "slots:db"]).await;
+    assert_eq!(bind().await, BindVolumeOutcome::Bound);
+    report_copies(&w2, &copy_of(&first.claim, second.epoch, false)).await;
+    report_copies(&w1, &old).await;
+    assert_eq!(volume(fixture, 0).await.node, Some(node("w1")));
+    Vec::new()
+}
+
+#[tokio::test]
+async fn data_that_was_given_up_is_listed_and_bound_only_when_it_is_asked_for() {
+    assert_eq!(data_that_was_given_up_comes_back(&Fixture::new().await).await, [""; 0]);
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::store::{GarbageRequest, LogChunk, StoreError};
 use common::usage::GarbageView;
 
-use super::{removable_images, remove_image, space};
+use super::{RemovableImages, removable_images, remove_image, space};
 use crate::context::SessionContext;
 
 /// Answers a request in the background.
@@ -34,7 +34,7 @@ async fn write(context: &SessionContext, request: &GarbageRequest) -> Result<(),
 
 async fn collect(context: &SessionContext, removes: bool) -> Result<GarbageView, StoreError> {
     let worker = &context.worker;
-    let images = removable_images(context).await?;
+    let RemovableImages { images, unpullable } = removable_images(context).await?;
     if removes {
         for image in &images {
             remove_image(context, image).await;
@@ -51,6 +51,7 @@ async fn collect(context: &SessionContext, removes: bool) -> Result<GarbageView,
         kept_logs,
         kept_log_bytes,
         images,
+        unpullable_images: unpullable,
         removed,
     })
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use common::backoff::Backoff;
 use common::control_loop::{Loop, Next};
+use common::spec::PullPolicy;
 use common::store::StoreError;
 
 use self::decide::{DiskSpace, Removal};
@@ -100,11 +101,12 @@ impl GarbageLoop {
             return disk;
         }
         // Without an answer no image goes, but logs do, and it is told that the disk is full.
-        let mut images = removable_images(&context).await.unwrap_or_else(|error| {
+        let removable = removable_images(&context).await.unwrap_or_else(|error| {
             worker.redis_log.failed(&error);
-            Vec::new()
+            RemovableImages::default()
         });
         let has_logs = space_of_logs(&context).await.is_none();
+        let mut images = removable.images;
         for _ in 0..MAX_REMOVALS {
             // On another disk they win nothing here.
             let kept_logs = if has_logs { worker.kept_logs.size().await.0 } else { 0 };
@@ -196,9 +198,19 @@ fn measure(directory: &Path) -> Option<DiskSpace> {
 
 /// The images of pods that run here are used now.
 fn note_used_images(context: &SessionContext) {
-    for image in images_in_use(context) {
+    let pullable: Vec<Vec<String>> = context.table.map_managed(|managed| {
+        let containers = managed.spec.containers.iter();
+        let pullable = containers.filter(|container| is_pullable(container.pull_policy));
+        Some(pullable.map(|container| container.image.clone()).collect())
+    });
+    for image in pullable.into_iter().flatten() {
         context.worker.image_uses.note(&image);
     }
+}
+
+/// Returns whether an image may be pulled. One that may not be came to the node by hand.
+pub(crate) fn is_pullable(policy: PullPolicy) -> bool {
+    policy != PullPolicy::Never
 }
 
 fn images_in_use(context: &SessionContext) -> HashSet<String> {
@@ -208,9 +220,30 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// Returns the images that may go, the longest unused first: none that a pod of this node uses, and none that
-/// a service has, or had within the generations to which it can be undone.
-async fn removable_images(context: &SessionContext) -> Result<Vec<String>, StoreError> {
+/// Images that no pod of this node uses, and that no service has, or had within the generations to which it
+/// can be undone.
+#[derive(Default)]
+struct RemovableImages {
+    /// Those that may go, the longest unused first.
+    images: Vec<String>,
+    /// Those that stay, because they came from no registry and cannot be pulled again.
+    unpullable: Vec<String>,
+}
+
+async fn removable_images(context: &SessionContext) -> Result<RemovableImages, StoreError> {
+    let mut removable = RemovableImages::default();
+    for image in unneeded_images(context).await? {
+        match context.worker.runtime.came_from_registry(&image).await {
+            Ok(true) => removable.images.push(image),
+            Ok(false) => removable.unpullable.push(image),
+            // Without an answer it stays.
+            Err(_) => {}
+        }
+    }
+    Ok(removable)
+}
+
+async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreError> {
     let worker = &context.worker;
     let used = worker.image_uses.ages();
     if used.is_empty() {

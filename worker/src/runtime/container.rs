@@ -104,6 +104,8 @@ pub struct ContainerRequest {
     pub sandbox: Option<String>,
     /// Files of the worker's machine that it gets, read-only.
     pub files: Vec<MountedFile>,
+    /// The epochs of the persistent volumes that it creates, by their sources.
+    pub volume_epochs: BTreeMap<String, u64>,
 }
 
 /// A file that a container gets. Its content is not here.

@@ -152,6 +152,10 @@ impl Runtime for FailpointRuntime {
         with_failpoints("logs", self.0.logs(handle, tail, follow))
     }
 
+    fn came_from_registry<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        self.0.came_from_registry(image)
+    }
+
     fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.0.remove_image(image)
     }

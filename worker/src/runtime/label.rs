@@ -18,6 +18,9 @@ pub const VOLUME: &str = "kubeleet.volume";
 pub const VOLUME_KIND: &str = "kubeleet.volume-kind";
 /// How many bytes a volume is meant to hold.
 pub const SPACE: &str = "kubeleet.space";
+/// When a persistent volume was bound for which this copy was created, in milliseconds: of two copies the one
+/// with the greater number is younger. Absent from copies of a version before.
+pub const EPOCH: &str = "kubeleet.epoch";
 /// The assignment for which it was created.
 pub const ASSIGNMENT: &str = "kubeleet.assignment";
 /// `stop` or `keep`. The fence reads it, because it cannot ask Redis.

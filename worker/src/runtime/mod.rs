@@ -257,6 +257,12 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
+    /// Returns whether an image that is here came from a registry: one that was built or loaded here is
+    /// nowhere else. An image that is not here can only come from a registry.
+    fn came_from_registry<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// Removes an image, unless a container has it. Succeeds if it is not there.
     fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use common::ids::{AssignmentId, ClusterId, PodId, ServiceName, VolumeName};
-use common::spec::{VolumeKind, VolumeMount};
+use common::spec::{FolderOwner, VolumeKind, VolumeMount};
 use common::volume::{VolumeClaim, VolumeScope};
 use sha2::{Digest, Sha256};
 
@@ -38,7 +38,10 @@ pub(super) fn requested(request: &ContainerRequest) -> impl Iterator<Item = Requ
             ),
             VolumeKind::Persistent => {
                 let replica = identity.replica.to_string();
-                (persistent_handle(identity, &source), vec![(label::REPLICA, replica)])
+                let epoch = request.volume_epochs.get(&source);
+                let epoch = epoch.map(|epoch| (label::EPOCH, epoch.to_string()));
+                let own = epoch.into_iter().chain([(label::REPLICA, replica)]).collect();
+                (persistent_handle(identity, &source), own)
             }
         };
         let space = mount.space.map(|space| (label::SPACE, space.bytes().to_string()));
@@ -86,6 +89,20 @@ fn short_hash(parts: &[&str]) -> String {
     hasher.finalize().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Returns the paths at which a container has volumes that it creates, and whose their folders are to be: of
+/// persistent ones those with an epoch, and all local ones, because they are the pod's own.
+pub(super) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)> {
+    let is_new = |mount: &&VolumeMount| match mount.kind {
+        VolumeKind::Local => true,
+        VolumeKind::Persistent => {
+            mount.source.as_ref().is_some_and(|source| request.volume_epochs.contains_key(source))
+        }
+        VolumeKind::Shared | VolumeKind::Tmpfs | VolumeKind::Bind => false,
+    };
+    let volumes = request.container.volumes.iter().filter(|mount| !mount.read_only).filter(is_new);
+    volumes.filter_map(|mount| Some((mount.target.as_str(), mount.folder_owner()?))).collect()
+}
+
 /// Whose a volume is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeOwner {
@@ -106,13 +123,16 @@ pub struct EngineVolume {
     pub owner: VolumeOwner,
     /// How many bytes it is meant to hold, from its label.
     pub space: Option<u64>,
+    /// The epoch for which a persistent volume was created, from its label.
+    pub epoch: Option<u64>,
 }
 
 impl EngineVolume {
     /// Reads back what [`requested`] wrote. Returns `None` if the labels are another program's, or
     /// unreadable.
     pub(super) fn from_labels<'a>(handle: &str, get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
-        let space: Option<u64> = get(label::SPACE).and_then(|space| space.parse().ok());
+        let number = |label: &str| get(label).and_then(|number| number.parse::<u64>().ok());
+        let (space, epoch) = (number(label::SPACE), number(label::EPOCH));
         let owner = match get(label::VOLUME_KIND)? {
             "local" => {
                 let pod = PodId::new(get(label::POD)?).ok()?;
@@ -128,7 +148,7 @@ impl EngineVolume {
             _ => return None,
         };
         let cluster = get(label::CLUSTER).and_then(|text| ClusterId::new(text).ok());
-        Some(Self { handle: handle.to_owned(), cluster, owner, space })
+        Some(Self { handle: handle.to_owned(), cluster, owner, space, epoch })
     }
 }
 
@@ -146,7 +166,13 @@ mod tests {
                 {"type":"tmpfs","target":"/run"}]}"#,
         )
         .unwrap();
-        ContainerRequest { identity, container, sandbox: None, files: Vec::new() }
+        ContainerRequest {
+            identity,
+            container,
+            sandbox: None,
+            files: Vec::new(),
+            volume_epochs: Default::default(),
+        }
     }
 
     fn handles(request: &ContainerRequest) -> Vec<String> {
@@ -155,12 +181,15 @@ mod tests {
 
     #[test]
     fn labels_are_read_back_as_they_were_written() {
-        let request = request(identity("node", "pod", "a"));
+        let mut request = request(identity("node", "pod", "a"));
+        request.volume_epochs.insert("data".to_owned(), 7);
         let owners: Vec<VolumeOwner> = requested(&request)
             .map(|volume| {
                 let get = |key: &str| volume.labels.get(key).map(String::as_str);
                 let read = EngineVolume::from_labels(&volume.handle, get).unwrap();
                 assert_eq!((&read.handle, &read.cluster), (&volume.handle, &request.identity.cluster));
+                let is_persistent = matches!(read.owner, VolumeOwner::Replica(_));
+                assert_eq!(read.epoch, is_persistent.then_some(7));
                 read.owner
             })
             .collect();

@@ -1,5 +1,6 @@
 //! A managed pod: what it is to be, and what this worker knows of its containers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::clock::BootInstant;
@@ -39,6 +40,8 @@ pub(crate) struct ManagedPod {
     pub(crate) retry_at: Option<BootInstant>,
     /// Where it can be reached, as far as is known.
     pub(crate) network: ContainerNetwork,
+    /// The epochs of the persistent volumes that its containers create, by their sources.
+    pub(crate) volume_epochs: BTreeMap<String, u64>,
     /// What was in flight when it was to be stopped, and how that ended, in a sentence.
     pub(crate) drained: Option<String>,
     /// Runs of its containers that have ended and are to be reported.
@@ -69,6 +72,7 @@ impl ManagedPod {
             held: None,
             retry_at: None,
             network: ContainerNetwork::default(),
+            volume_epochs: BTreeMap::new(),
             drained: None,
             runs: Vec::new(),
             is_reported: true,
@@ -171,6 +175,7 @@ impl ManagedPod {
             container: ContainerSpec { memory, environment, ..spec.clone() },
             sandbox: self.sandbox.clone(),
             files: Vec::new(),
+            volume_epochs: self.volume_epochs.clone(),
         })
     }
 

@@ -195,6 +195,7 @@ async fn an_unlabelled_container_that_redis_does_not_know_is_left_alone() {
             container: ContainerSpec::from_image("alpine"),
             sandbox: None,
             files: Vec::new(),
+            volume_epochs: Default::default(),
         }
     };
     rig.engine.run(&labelled("old", None)).await.unwrap();

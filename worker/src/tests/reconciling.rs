@@ -97,6 +97,7 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
         container: ContainerSpec::from_image("alpine"),
         sandbox: None,
         files: Vec::new(),
+        volume_epochs: Default::default(),
     };
     rig.engine.run(&stale).await.unwrap();
     rig.until_containers("stale", 0).await;

@@ -67,6 +67,31 @@ async fn what_a_killed_worker_has_left_is_removed_by_the_next_one() {
     eventually("its record is gone", || async { rig.store.volume(&data()).await.unwrap().is_none() }).await;
 }
 
+/// Never an empty volume in the place of one that had data, and the copies have their epochs as labels.
+#[tokio::test]
+async fn a_pod_whose_volume_was_pruned_waits_until_an_operator_says_that_it_begins_anew() {
+    let Some(rig) = Rig::new("volumes_lost") else { return };
+    let _worker = rig.worker().until_registered(&rig).await;
+    let pod = rig.assign_service(SERVICE).await[0].to_string();
+    rig.until(&pod, Phase::Running).await;
+    eventually("the volume is reported", || async {
+        rig.store.volume(&data()).await.unwrap().is_some_and(|volume| volume.is_found)
+    })
+    .await;
+    let epoch = rig.store.volume(&data()).await.unwrap().unwrap().epoch;
+    assert!(epoch.is_some() && rig.engine.all_volumes().iter().any(|volume| volume.epoch == epoch));
+    rig.engine.prune(&id(&pod));
+    eventually("its pod waits", || async {
+        rig.record(&pod).await.is_some_and(|record| record.reason == "VolumeLost")
+    })
+    .await;
+    assert_eq!(volumes(&rig).0, 0);
+    assert!(rig.store.volume(&data()).await.unwrap().unwrap().is_lost);
+    assert_eq!(rig.store.remove_volume(&data()).await.unwrap(), RemoveVolumeOutcome::Removed);
+    rig.until(&pod, Phase::Running).await;
+    until_volumes(&rig, (1, 1)).await;
+}
+
 const SHARED: &str = r#"{"name":"web","image":"i","replicas":1,
     "volumes":[{"source":"up","target":"/up","kind":"shared"}]}"#;
 

@@ -395,3 +395,33 @@ async fn a_history_says_what_changed_and_undo_goes_back() {
         assert!(error.contains(said), "{line}: {error}");
     }
 }
+
+#[tokio::test]
+async fn apply_does_not_change_a_service_that_would_lose_sight_of_its_data() {
+    let respond = |request: &str| {
+        let mut web = serde_json::to_value(fixtures::service("web")).unwrap();
+        web["containers"][0]["volumes"] =
+            serde_json::json!([{"kind": "persistent", "source": "data", "target": "/d"}]);
+        let volume = serde_json::json!({
+            "name": "web_data_0", "kind": "persistent", "service": "web", "source": "data", "replica": 0,
+            "node": "worker1", "state": "bound", "in_use": true, "created_at": "2026-01-31T00:01:00Z",
+        });
+        match request.split(" HTTP").next().unwrap() {
+            line if line.starts_with("GET /volume") => ok_json(&serde_json::json!({ "items": [volume] })),
+            line if line.starts_with("GET /event") => ok_json(&serde_json::json!({ "items": [] })),
+            _ => ok_json(&web),
+        }
+    };
+    let shared = format!("{WEB}volumes: [{{kind: shared, source: data, target: /d}}]\n");
+    for text in [WEB, &shared, &format!("{WEB}volumes: ['other:/d']\n")] {
+        let files = directory(&[("web.yaml", text)]);
+        let line = format!("apply -f {}", files.path().display());
+        let (_, _, requests) = run_line(&line, respond).await;
+        assert!(!requests.iter().any(|line| line.starts_with("PUT")), "{requests:?}");
+        let (_, _, requests) = run_line(&format!("{line} --leave-volumes"), respond).await;
+        assert!(requests.iter().any(|line| line.starts_with("PUT")), "{requests:?}");
+    }
+    let files = directory(&[("web.yaml", &format!("{WEB}volumes: ['data:/elsewhere']\n"))]);
+    let (_, _, requests) = run_line(&format!("apply -f {}", files.path().display()), respond).await;
+    assert!(requests.iter().any(|line| line.starts_with("PUT")), "{requests:?}");
+}

@@ -54,6 +54,8 @@ pub(crate) struct KeyCopy {
     /// The records of volumes, the members of `volumes`, and those of `rv:<node>`.
     pub(crate) volumes: BTreeMap<String, VolumeCopy>,
     pub(crate) volume_names: BTreeSet<String>,
+    /// The volumes of which nodes have copies that no record names.
+    pub(crate) former_volumes: BTreeSet<String>,
     pub(crate) removals: BTreeMap<String, BTreeSet<String>>,
     /// The members of `stop:<node>`.
     pub(crate) stops: BTreeMap<String, Vec<Vec<u8>>>,

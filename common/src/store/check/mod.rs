@@ -157,6 +157,13 @@ impl Store {
                 copy.stops.insert(node.to_owned(), members);
             }
             None if key == keys::VOLUMES => copy.volume_names = self.members(key).await?,
+            Some(("volumes", "copies")) => {
+                let names = self.fields_of(key).await?.into_iter().filter_map(|(field, _)| {
+                    let field = String::from_utf8(field).ok()?;
+                    Some(field.split_once(' ')?.0.to_owned())
+                });
+                copy.former_volumes = names.collect();
+            }
             None if key == keys::ROUTES => {
                 copy.routes = self.fields_of(key).await?.into_iter().collect();
             }
@@ -196,8 +203,10 @@ impl Store {
             let read = read_volume(&parsed, as_reply(&fields));
             let is_shared =
                 matches!(&read, Ok(Some(volume)) if volume.claim.scope.is_shared() && volume.node.is_none());
+            let conflict = text(&fields, "conflict").replace(' ', " and ");
+            let is_lost = !text(&fields, "lost").is_empty();
             let unreadable = read.err().map(|error| BrokenKey::new(name, &error).problem);
-            let volume = VolumeCopy { node: text(&fields, "node"), is_shared, unreadable };
+            let volume = VolumeCopy { node: text(&fields, "node"), is_shared, conflict, is_lost, unreadable };
             copy.volumes.insert(name.to_owned(), volume);
         }
         Ok(())

@@ -13,6 +13,10 @@ pub(crate) struct VolumeCopy {
     pub(crate) node: String,
     /// Whether it is in the directory that nodes share, and needs no node.
     pub(crate) is_shared: bool,
+    /// The nodes whose copies contradict each other, as a text; empty without a conflict.
+    pub(crate) conflict: String,
+    /// Whether its node does not have the data any more.
+    pub(crate) is_lost: bool,
     /// Why the record is unreadable, if it is.
     pub(crate) unreadable: Option<String>,
 }
@@ -28,6 +32,8 @@ pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
     let removals = copy.removals.iter();
     let removals =
         removals.flat_map(|(node, names)| names.iter().map(move |name| (format!("rv:{node}"), name)));
+    // A copy that is not the volume is removed without a record.
+    let removals = removals.filter(|(_, name)| !copy.former_volumes.contains(*name));
     let unknown = unknown.chain(removals).filter(|(_, name)| !copy.volumes.contains_key(*name));
     let unknown = unknown.map(|(key, name)| {
         // What can be no volume's name has no record, whatever key is there.
@@ -50,6 +56,14 @@ pub(super) fn broken_or_without_node(copy: &KeyCopy) -> Vec<Finding> {
             Some(problem) => (
                 format!("cannot be read: {problem}"),
                 "delete it while the worker of the node with its data runs, which writes it again",
+            ),
+            None if !volume.conflict.is_empty() => (
+                format!("has copies on {}, and which one is wanted is not known", volume.conflict),
+                "choose one with `kubeleet volume bind`",
+            ),
+            None if volume.is_lost => (
+                format!("is lost: {} does not have its data any more", volume.node),
+                "begin anew with `kubeleet volume rm`, or choose a former copy with `kubeleet volume bind`",
             ),
             None if !volume.is_shared && !copy.node_records.contains(&volume.node) => (
                 format!("has its data on {}, which is no node", volume.node),
@@ -77,12 +91,15 @@ mod tests {
                 ("b", volume("gone")),
                 ("c", broken),
                 ("d", volume("w1")),
+                ("l", VolumeCopy { is_lost: true, ..volume("w1") }),
                 ("s", shared),
+                ("t", VolumeCopy { conflict: "w1 and w2".to_owned(), ..volume("") }),
             ]
             .map(|(name, volume)| (name.to_owned(), volume))
             .into(),
-            volume_names: ["a", "b", "c", "lost", "s"].map(str::to_owned).into(),
-            removals: [("w1".to_owned(), ["a", "removed"].map(str::to_owned).into())].into(),
+            volume_names: ["a", "b", "c", "l", "lost", "s", "t"].map(str::to_owned).into(),
+            removals: [("w1".to_owned(), ["a", "former", "removed"].map(str::to_owned).into())].into(),
+            former_volumes: ["former".to_owned()].into(),
             node_records: ["w1".to_owned()].into(),
             ..KeyCopy::default()
         };
@@ -96,6 +113,8 @@ mod tests {
             "rv:w1: lists removed, which has no record",
             "volume:b: has its data on gone, which is no node",
             "volume:c: cannot be read: no replica",
+            "volume:l: is lost: w1 does not have its data any more",
+            "volume:t: has copies on w1 and w2, and which one is wanted is not known",
         ];
         assert_eq!(found, expected);
     }

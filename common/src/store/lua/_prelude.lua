@@ -172,6 +172,58 @@ local function unreported_nodes(reports)
   return nodes
 end
 
+-- Returns the copies of persistent volumes that no record names, by volume. `volumes:copies` has them: the
+-- field is "<volume> <node>", because a node has at most one copy, and the value "<epoch> <id of its engine>
+-- <1 if a pod has it>", with '-' for what is unknown. The epoch is when the volume was bound that the copy
+-- was created for: of two copies the one with the greater epoch is younger.
+local function read_copies(copies)
+  local by_volume, fields = {}, redis.call('HGETALL', copies)
+  for f = 1, #fields, 2 do
+    local name, node = string.match(fields[f], '^(%S+) (%S+)$')
+    local epoch, engine_id, mounted = string.match(fields[f + 1], '^(%S+) (%S+) ([01])$')
+    -- What another program wrote is no copy.
+    if name and epoch then
+      local of_volume = by_volume[name] or {}
+      by_volume[name] = of_volume
+      of_volume[#of_volume + 1] = { node = node, epoch = tonumber(epoch), value = fields[f + 1],
+        engine_id = engine_id == '-' and '' or engine_id, is_mounted = mounted == '1' }
+    end
+  end
+  return by_volume
+end
+
+-- Returns whether an operator has given a copy up: it is listed, and comes back only when it is asked for.
+local function is_given_up(given_up, name, epoch)
+  local at = tonumber(redis.call('ZSCORE', given_up, name))
+  return at ~= nil and not (epoch and epoch > at)
+end
+-- Notes that all copies of a volume that exist now, wherever they are, are given up. `epoch` is that of its
+-- record, and `of_volume` are its known copies: the clock of a former master may have been ahead. The last
+-- 10,000 volumes are remembered.
+local function note_given_up(given_up, name, epoch, of_volume)
+  local at = math.max(NOW, tonumber(epoch) or 0)
+  for _, copy in ipairs(of_volume or {}) do at = math.max(at, copy.epoch or 0) end
+  redis.call('ZADD', given_up, 'GT', string.format('%.0f', at), name)
+  redis.call('ZREMRANGEBYRANK', given_up, 0, -10001)
+end
+-- Returns an epoch that is greater than that of any copy that is known.
+local function next_epoch(given_up, name, of_volume)
+  local epoch = math.max(NOW, (tonumber(redis.call('ZSCORE', given_up, name)) or 0) + 1)
+  for _, copy in ipairs(of_volume or {}) do epoch = math.max(epoch, (copy.epoch or 0) + 1) end
+  return string.format('%.0f', epoch)
+end
+-- Returns the copies that may have the data of a volume: those that are not given up. `holder` is the node
+-- that the record names, if it names one, and `epoch` that of its copy: that copy was not given up.
+local function candidate_copies(given_up, name, of_volume, holder, epoch)
+  local candidates = {}
+  for _, copy in ipairs(of_volume or {}) do
+    if (copy.node == holder and copy.epoch == epoch) or not is_given_up(given_up, name, copy.epoch) then
+      candidates[#candidates + 1] = copy
+    end
+  end
+  return candidates
+end
+
 -- Returns for how many more milliseconds actions must pause after a change of the master.
 local function pause_left(pause_ms)
   local left = master_changed_at() + pause_ms - NOW

@@ -7,9 +7,11 @@
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told
---          this run of Redis which volumes it has, or may not be known to it yet: still in flight)
+--          this run of Redis which volumes it has, or may not be known to it yet, or it is not settled which
+--          of several copies is the volume: still in flight)
+--        | 'conflict' (an operator has to choose between copies of a volume of the pod: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
-local in_flight, pushed, volumes, reports = head_keys()
+local in_flight, pushed, volumes, reports, copies, given_up = head_keys()
 local _, _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
@@ -18,6 +20,8 @@ redis.call('SCARD', pushed)
 if volume_count > 0 then
   redis.call('SCARD', volumes)
   redis.call('HLEN', reports)
+  redis.call('HLEN', copies)
+  redis.call('ZCARD', given_up)
 end
 
 local function append(list, others)
@@ -102,9 +106,10 @@ local function read_volumes()
     local pod_index, name, service, source, replica, space = volume_args(v)
     local record = records[volume_key]
     if not record then
-      local node, state, restored, engine_id =
-        unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id'), 1, 4)
-      record = { key = volume_key, node = node, state = state, engine_id = engine_id or '',
+      local node, state, restored, engine_id, conflict, epoch =
+        unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id', 'conflict', 'epoch'), 1, 6)
+      record = { key = volume_key, node = node, state = state, engine_id = engine_id or '', has_conflict = conflict,
+        epoch = tonumber(epoch),
         -- A shared volume is on no node, so there is no place that could be unknown.
         is_shared = not tonumber(replica), is_certain = not tonumber(replica) or (node and not restored) }
       records[volume_key] = record
@@ -129,24 +134,49 @@ local function is_elsewhere(node, record)
   if record.is_shared or not record.node then return false end
   return record.node ~= node.name or (record.engine_id ~= '' and record.engine_id ~= engine_of(node))
 end
--- Returns whether all volumes of a pod are on this node, or nowhere yet.
+-- Returns the copies of a volume that its record does not name. They are read only for a volume that is
+-- nowhere yet.
+local all_copies
+local function copies_of(volume)
+  all_copies = all_copies or read_copies(copies)
+  return all_copies[volume.name] or {}
+end
+-- Returns whether all volumes of a pod are on this node, or nowhere yet. A copy that was given up and is here
+-- must not become the volume.
 local function has_data_here(node, of_pod)
   for _, volume in ipairs(of_pod) do
     local record = volume.record
     if record.state == 'removing' or is_elsewhere(node, record) then return false end
+    if not (record.is_shared or record.node) then
+      for _, copy in ipairs(copies_of(volume)) do
+        if copy.node == node.name and is_given_up(given_up, volume.name, copy.epoch) then return false end
+      end
+    end
   end
   return true
+end
+local function has_conflict(of_pod)
+  for _, volume in ipairs(of_pod) do
+    if volume.record.has_conflict then return true end
+  end
+  return false
 end
 -- Returns whether a node that has not reported may have the data of a volume of this pod. A failover may also
 -- have lost that a node was ever there: until nodes are declared dead again, those that live have registered
 -- again.
 local unreported
+local is_to_settle = {}
 local function may_be_unreported(of_pod)
   for _, volume in ipairs(of_pod) do
-    if not volume.record.is_certain then
+    local record = volume.record
+    if not record.is_certain then
       if pause_left(1.5 * dead_after_ms) > 0 then return true end
       unreported = unreported or unreported_nodes(reports)
       if #unreported > 0 then return true end
+      -- Whose copy it is, if any, the next report of one of them settles.
+      local candidates = candidate_copies(given_up, volume.name, copies_of(volume), record.node, record.epoch)
+      for _, copy in ipairs(candidates) do is_to_settle[copy.node] = true end
+      if #candidates > 0 then return true end
     end
   end
   return false
@@ -165,7 +195,7 @@ local function bind(node, of_pod)
     elseif not record.node then
       redis.call('HSET', record.key, 'name', volume.name, 'service', volume.service, 'source', volume.source,
         'replica', volume.replica, 'node', node.name, 'engine_id', engine_of(node), 'space', volume.space,
-        'state', 'bound', 'created_at', STAMP)
+        'state', 'bound', 'created_at', STAMP, 'epoch', next_epoch(given_up, volume.name, copies_of(volume)))
       redis.call('SADD', volumes, volume.name)
       -- It has one more before it says so.
       local before = tonumber(redis.call('HGET', node.key, 'volumes') or 0) or 0
@@ -223,6 +253,8 @@ for p = 1, pod_count do
   elseif node.free_pods < 1 or not fits(request, node.free)
     or (request.ports ~= '' and not has_free_ports(node, uuid, request.ports)) then
     replies[p] = 'full'
+  elseif of_pod and has_conflict(of_pod) then
+    replies[p] = 'conflict'
   elseif of_pod and not has_data_here(node, of_pod) then
     replies[p] = 'volume'
   elseif of_pod and may_be_unreported(of_pod) then
@@ -277,4 +309,5 @@ end
 emit_batch(scheduled)
 -- They report on their own, but a pod waits now.
 for _, node in ipairs(unreported or {}) do redis.call('PUBLISH', 'wake:' .. node, 'volumes') end
+for node in pairs(is_to_settle) do redis.call('PUBLISH', 'wake:' .. node, 'volumes') end
 return replies

@@ -1,6 +1,7 @@
--- Returns a pod that a worker cannot start, because another program has its host ports or its node has a
--- problem, to the schedulers. The ports count as taken until reconciliation finds no pod that has them, so
--- that the node is avoided for a while; a problem of the node is in its heartbeat.
+-- Returns a pod that a worker cannot start, because another program has its host ports, its node has a
+-- problem or the data of its volume is elsewhere, to the schedulers. The ports count as taken until
+-- reconciliation finds no pod that has them, so that the node is avoided for a while; a problem of the node
+-- is in its heartbeat.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (it is not to be started here any more)
 local node_key, rq, sq, pod_key = head_keys()
 -- `ports` are those that are taken, as in the record. `reason` is why in a word.

@@ -2,8 +2,8 @@
 -- `is_former` it only gives up the volumes of machines that had the name before, and the node may live.
 -- Reply: 'OK' | 'MISSING' | 'ALIVE' (it was not declared dead)
 --        | 'DRAINING' (its payloads are still being moved)
-local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies =
-  head_keys()
+local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies,
+  copies, reported = head_keys()
 local node, is_former = head_args()
 local state = redis.call('HGET', node_key, 'state')
 local is_member = redis.call('SISMEMBER', nodes, node) == 1
@@ -13,6 +13,11 @@ redis.call('GET', heartbeat_key)
 redis.call('SCARD', stop_set)
 redis.call('LLEN', log_requests)
 redis.call('HLEN', proxies)
+redis.call('SCARD', reported)
+local own_copies = {}
+for _, field in ipairs(redis.call('HKEYS', copies)) do
+  if string.match(field, ' (%S+)$') == node then own_copies[#own_copies + 1] = field end
+end
 local former, prefix = {}, former_machine(node, '')
 for _, field in ipairs(redis.call('HKEYS', reports)) do
   if string.sub(field, 1, #prefix) == prefix then former[#former + 1] = field end
@@ -33,7 +38,9 @@ if not state and not is_member and not is_expected then return 'MISSING' end
 -- A member without a record was lost by hand or in a failover. It is alive if it has a heartbeat.
 if state ~= 'dead' and (state or beat) then return 'ALIVE' end
 if left_behind > 0 then return 'DRAINING' end
-redis.call('DEL', node_key, heartbeat_key, stop_set, log_requests)
+redis.call('DEL', node_key, heartbeat_key, stop_set, log_requests, reported)
+-- If the machine comes back it says again what it has.
+for _, field in ipairs(own_copies) do redis.call('HDEL', copies, field) end
 redis.call('SREM', nodes, node)
 redis.call('ZREM', beats, node)
 redis.call('HDEL', proxies, node)

@@ -1,8 +1,9 @@
 -- Records volumes as a backup has them, unless they have a record. Their nodes say later what is so: until
 -- then no pod gets one of them.
 -- Reply: for each volume 'restored' | 'present'
-local volumes = head_keys()
+local volumes, given_up = head_keys()
 redis.call('SCARD', volumes)
+redis.call('ZCARD', given_up)
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
   redis.call('HLEN', volume_key)
@@ -11,12 +12,15 @@ end
 local replies = {}
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
-  local name, service, source, replica, space, node, engine_id = volume_args(v)
+  local name, service, source, replica, space, node, engine_id, epoch, found, given_up_at = volume_args(v)
   if redis.call('EXISTS', volume_key) == 1 then
     replies[v] = 'present'
   else
     redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
       'node', node, 'engine_id', engine_id, 'space', space, 'state', 'bound', 'created_at', STAMP, 'restored', 1)
+    if epoch ~= '' then redis.call('HSET', volume_key, 'epoch', epoch) end
+    if found == '1' then redis.call('HSET', volume_key, 'found', 1) end
+    if given_up_at ~= '' then redis.call('ZADD', given_up, 'GT', given_up_at, name) end
     redis.call('SADD', volumes, name)
     replies[v] = 'restored'
   end

@@ -113,7 +113,7 @@ scripts! {
     assign {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [in_flight, pushed, volumes, reports],
+        keys: [in_flight, pushed, volumes, reports, copies, given_up],
         args: [node_count, request_count, volume_count, pushed_pod_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
@@ -369,7 +369,10 @@ scripts! {
     node_remove {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies],
+        keys: [
+            node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies, copies,
+            reported
+        ],
         args: [node, is_former],
     }
     park {
@@ -674,14 +677,40 @@ scripts! {
         keys: [value_key, names],
         args: [kind, name, version, value, created_at, updated_at, app],
     }
+    volume_bind {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [volume_key, volumes, copies, given_up, problems, node_key, removals, slots],
+        args: [name, service, source, replica, node],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid],
+        }
+    }
+    volume_copy_remove {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [copies, removals, node_key],
+        args: [name, service, node],
+    }
     volume_remove {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [volume_key, volumes, removals, former_removals, node_key],
+        keys: [volume_key, volumes, removals, former_removals, node_key, given_up, problems],
         args: [name, node, former_node, service, replica, is_mounted, is_wanted, is_forced],
         batch User user {
             keys: [slots],
             args: [slot],
+        }
+    }
+    volumes_claim {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, volumes, reports, copies, given_up, problems],
+        args: [node, incarnation, settle_after_ms],
+        batch Volume volume {
+            keys: [volume_key],
+            args: [name, service, source, replica, space, is_present, epoch],
         }
     }
     volumes_measured {
@@ -701,21 +730,21 @@ scripts! {
     volumes_report {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, volumes, removals, reports],
-        args: [node, incarnation, seen_run],
+        keys: [node_key, volumes, removals, reports, copies, given_up, problems, reported],
+        args: [node, incarnation, seen_run, is_whole, settle_after_ms],
         batch Volume volume {
             keys: [volume_key],
-            args: [name, service, source, replica, space, removed],
+            args: [name, service, source, replica, space, epoch, mounted, change],
         }
     }
     volumes_restore {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [volumes],
+        keys: [volumes, given_up],
         args: [],
         batch Volume volume {
             keys: [volume_key],
-            args: [name, service, source, replica, space, node, engine_id],
+            args: [name, service, source, replica, space, node, engine_id, epoch, found, given_up_at],
         }
     }
     writes_confirmed {

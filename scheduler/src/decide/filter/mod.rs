@@ -42,6 +42,8 @@ pub(super) const POD_FILTERS: &[NodeFilter] = &[
     external_worker::IMAGE_ONLY,
     volumes::DATA_IS_HERE,
     volumes::PLACE_IS_KNOWN,
+    volumes::COPIES_AGREE,
+    volumes::NOTHING_GIVEN_UP,
     shared_directory::READY,
 ];
 
@@ -67,6 +69,12 @@ impl Reason {
 
     /// The data of a volume of the pod is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
+
+    /// Several nodes have copies of a volume of the pod that contradict each other.
+    pub const VOLUME_CONFLICT: Self = Self("VolumeConflict");
+
+    /// The node has a copy of a volume of the pod that was given up.
+    pub const VOLUME_FORMER: Self = Self("VolumeFormer");
 
     /// The node does not have the directory that nodes share, and a volume of the pod is in it.
     pub const NO_SHARED_DIRECTORY: Self = Self("NoSharedDirectory");

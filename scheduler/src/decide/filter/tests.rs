@@ -7,7 +7,7 @@ use common::spec::HostPorts;
 use super::*;
 use crate::decide::policy::Weights;
 use crate::decide::testing::{NOW, NodeBuilder, node};
-use crate::decide::{BoundVolume, UnreportedVolume};
+use crate::decide::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume};
 use common::volume::UnreportedNode;
 
 const GIB: u64 = 1 << 30;
@@ -239,6 +239,29 @@ fn a_pod_waits_while_a_node_that_may_have_its_data_has_not_said_so() {
                     since Redis was restarted or lost data: start its worker, or `kubeleet node rm w1 --former` if its \
                     data is given up";
     assert_eq!(refusals(node("a"), requirements), [expected]);
+}
+
+#[test]
+fn a_pod_waits_for_a_choice_between_copies_and_goes_to_no_node_with_one_that_was_given_up() {
+    let name = VolumeName::new("db_data_0").unwrap();
+    let nodes = ["w1", "w2"].map(|node| NodeName::new(node).unwrap()).to_vec();
+    let contested = ContestedVolume { name: name.clone(), nodes };
+    let requirements = Requirements { contested_volume: Some(contested), ..Requirements::default() };
+    let expected = "VolumeConflict: volume db_data_0 has copies on w1 and w2, and which one is wanted is not known: \
+                    `kubeleet volume bind db_data_0 NODE` chooses";
+    assert_eq!(refusals(node("a"), requirements), [expected]);
+    for (on, expected) in
+        [("b", None), ("a", Some("VolumeFormer: a has data of volume db_data_0 that was given up"))]
+    {
+        let copy = GivenUpCopy { name: name.clone(), node: NodeName::new(on).unwrap() };
+        let requirements = Requirements { given_up_copies: vec![copy], ..Requirements::default() };
+        let found = refusals(node("a"), requirements);
+        assert_eq!(found.len(), usize::from(expected.is_some()));
+        assert!(
+            found.iter().all(|found| expected.is_some_and(|expected| found.starts_with(expected))),
+            "{found:?}"
+        );
+    }
 }
 
 fn unreported(name: &str, is_former: bool) -> UnreportedNode {

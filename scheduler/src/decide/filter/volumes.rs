@@ -3,7 +3,9 @@
 
 use super::{NodeFilter, Reason};
 use crate::decide::candidate::Candidate;
-use crate::decide::requirements::{BoundVolume, Requirements, UnreportedVolume};
+use crate::decide::requirements::{
+    BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume,
+};
 
 pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_ELSEWHERE,
@@ -42,6 +44,39 @@ pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
         )
     },
 };
+
+/// Only a person knows which of several copies is wanted.
+pub(super) const COPIES_AGREE: NodeFilter = NodeFilter {
+    reason: Reason::VOLUME_CONFLICT,
+    is_feasible: |_, requirements, _| requirements.contested_volume.is_none(),
+    explain: |_, requirements, _, _| {
+        let Some(ContestedVolume { name, nodes }) = &requirements.contested_volume else {
+            return "its copies contradict each other".to_owned();
+        };
+        let nodes: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
+        format!(
+            "volume {name} has copies on {}, and which one is wanted is not known: `kubeleet volume bind {name} NODE` chooses",
+            nodes.join(" and ")
+        )
+    },
+};
+
+/// A new volume on this node would be the copy that was given up.
+pub(super) const NOTHING_GIVEN_UP: NodeFilter = NodeFilter {
+    reason: Reason::VOLUME_FORMER,
+    is_feasible: |candidate, requirements, _| given_up_copy(candidate, requirements).is_none(),
+    explain: |candidate, requirements, _, _| match given_up_copy(candidate, requirements) {
+        Some(GivenUpCopy { name, node }) => format!(
+            "{node} has data of volume {name} that was given up: `kubeleet volume bind {name} {node}` uses it, and \
+             `kubeleet volume rm {name} --node {node}` removes it"
+        ),
+        None => "it has data that was given up".to_owned(),
+    },
+};
+
+fn given_up_copy<'a>(candidate: &Candidate, requirements: &'a Requirements) -> Option<&'a GivenUpCopy> {
+    requirements.given_up_copies.iter().find(|copy| copy.node == *candidate.name)
+}
 
 fn missing_volume<'a>(candidate: &Candidate, requirements: &'a Requirements) -> Option<&'a BoundVolume> {
     let is_missing = |volume: &&BoundVolume| {

@@ -12,6 +12,7 @@ use bollard::query_parameters::{
 
 use common::spec::StopSignal;
 
+use super::archive;
 use super::client::EngineClient;
 use super::create::create_body;
 use super::deadlines::{READ, WRITE};
@@ -19,6 +20,7 @@ use super::errors::{EngineCall, EngineFailure};
 use super::lenient;
 use super::network::PodNetwork;
 use super::view::{Inspected, inspected};
+use crate::runtime::volume::new_folders;
 use crate::runtime::{Container, ContainerRequest, ContainerState, Identity, RuntimeError, label};
 
 /// How much longer than the grace period a stop may take.
@@ -59,6 +61,9 @@ pub(super) async fn run(
                 }
             },
             Err(failure) => return Err(failure.into()),
+        }
+        for (path, owner) in new_folders(request) {
+            archive::own_folder(client, &name, path, owner).await?;
         }
         if let Some(started) = start_created(client, &name, &request.identity).await? {
             return Ok(started);

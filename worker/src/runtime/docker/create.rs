@@ -143,6 +143,7 @@ mod tests {
             container,
             sandbox: None,
             files: Vec::new(),
+            volume_epochs: Default::default(),
         };
         create_body(&request, &["NET_RAW".to_owned()], None).host_config.unwrap()
     }
@@ -189,6 +190,7 @@ mod tests {
             container,
             sandbox: None,
             files: Vec::new(),
+            volume_epochs: Default::default(),
         };
         let body = create_body(&request, &["NET_RAW".to_owned()], None);
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
@@ -245,6 +247,7 @@ mod tests {
             container: common::spec::ContainerSpec::from_image("x"),
             sandbox: None,
             files: Vec::new(),
+            volume_epochs: Default::default(),
         };
         request.files.push(MountedFile { source: "/m/0-db".into(), target: "/run/secrets/db".to_owned() });
         let mounts = create_body(&request, &[], None).host_config.unwrap().mounts.unwrap();
@@ -260,8 +263,13 @@ mod tests {
     fn one_of_several_containers_has_the_network_of_its_sandbox_and_publishes_nothing() {
         let container = serde_json::from_str(r#"{"image":"x","ports":["8080:80"]}"#).unwrap();
         let identity = identity("node", "pod", "assignment");
-        let request =
-            ContainerRequest { identity, container, sandbox: Some("id".to_owned()), files: Vec::new() };
+        let request = ContainerRequest {
+            identity,
+            container,
+            sandbox: Some("id".to_owned()),
+            files: Vec::new(),
+            volume_epochs: Default::default(),
+        };
         let body = create_body(&request, &[], None);
         assert_eq!(body.exposed_ports, Some(Vec::new()));
         let host = body.host_config.unwrap();
@@ -277,6 +285,7 @@ mod tests {
             container,
             sandbox: None,
             files: Vec::new(),
+            volume_epochs: Default::default(),
         };
         let body = create_body(&request, &[], None);
         assert_eq!((body.cmd, body.entrypoint), (None, None));

@@ -176,6 +176,12 @@ pub(super) async fn inspect(
     }
 }
 
+/// See [`crate::runtime::Runtime::came_from_registry`].
+pub(super) async fn came_from_registry(client: &EngineClient, image: &str) -> Result<bool, RuntimeError> {
+    let seen = inspect(client, image).await?;
+    Ok(seen.is_none_or(|seen| seen.repo_digests.is_some_and(|digests| !digests.is_empty())))
+}
+
 /// Checks an image name, which becomes part of a path of the engine's API: with `..` it could name anything
 /// there.
 pub(super) fn check_path(image: &str) -> Result<(), RuntimeError> {

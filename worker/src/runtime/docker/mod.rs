@@ -591,6 +591,10 @@ impl Runtime for DockerRuntime {
         Box::pin(self.open_logs(handle, tail, follow))
     }
 
+    fn came_from_registry<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        Box::pin(image::came_from_registry(&self.client, image))
+    }
+
     fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             DockerRuntime::remove_image(self, image).await?;

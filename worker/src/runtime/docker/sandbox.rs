@@ -27,6 +27,7 @@ pub(super) async fn run(
         container: spec(ports),
         sandbox: None,
         files: Vec::new(),
+        volume_epochs: Default::default(),
     };
     ensure_image(docker).await?;
     containers::run(&docker.client, &request, &docker.dropped_capabilities, &docker.network).await

@@ -64,6 +64,7 @@ impl Fixture {
             container,
             sandbox: None,
             files: Vec::new(),
+            volume_epochs: Default::default(),
         }
     }
 
@@ -489,6 +490,7 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
         container: ContainerSpec::from_image("busy"),
         sandbox: None,
         files: Vec::new(),
+        volume_epochs: Default::default(),
     };
     let gone = engine.runtime.run(&request).await;
     assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");
@@ -660,6 +662,32 @@ async fn no_command_runs_in_a_container_that_has_ended() {
     assert!(matches!(result, Err(RuntimeError::NotFound(_))), "{result:?}");
 }
 
+/// As `fsGroup` of Kubernetes: a program that is not root can write to its volume.
+#[tokio::test]
+async fn a_new_volume_belongs_to_whom_its_document_says() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let script = "echo x > /data/file && echo y > /deep/er/file && exec sleep 60";
+    let mut request = fixture.request("owner", script);
+    request.container.user = Some("1234:1235".to_owned());
+    let volumes = r#"[{"source":"data","target":"/data","uid":1234,"mode":"0700"},
+        {"target":"/deep/er","gid":1235}]"#;
+    request.container.volumes = serde_json::from_str(volumes).unwrap();
+    request.volume_epochs.insert("data".to_owned(), 7);
+    let container = fixture.docker.run(&request).await.unwrap();
+    eventually("it runs", || async {
+        (fixture.list().await.first()?.state == ContainerState::Running).then_some(())
+    })
+    .await;
+    let look = "test -s /data/file && test -s /deep/er/file";
+    let looked = exec(&fixture, &container, look, Duration::from_secs(30)).await;
+    let own = fixture.docker.volumes(&fixture.node).await.unwrap();
+    fixture.docker.stop(&container.handle, Duration::ZERO).await.unwrap();
+    for volume in own {
+        assert!(fixture.docker.remove_volume(&volume.handle).await.unwrap());
+    }
+    assert_eq!(looked.exit_code, Some(0), "{looked:?}");
+}
+
 #[tokio::test]
 async fn the_check_of_an_image_is_read() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -669,6 +697,10 @@ async fn the_check_of_an_image_is_read() {
     let tar = stream::once(async { Ok(Bytes::from(empty)) });
     fixture.docker.import_tar(&image, changes, tar).await.unwrap();
     let check = fixture.docker.image_check(&image).await;
+    // The containerd image store gives each image a digest.
+    let came_from_registry = fixture.docker.came_from_registry(&image).await.unwrap();
+    let seen = fixture.docker.client.docker().unwrap().inspect_image(&image).await.unwrap();
+    assert_eq!(came_from_registry, !seen.repo_digests.unwrap_or_default().is_empty());
     fixture.docker.remove_image(&image).await.unwrap();
     let check = check.unwrap().unwrap();
     assert_eq!((check.timing().interval, check.timing().retries), (Duration::from_secs(7), 5));

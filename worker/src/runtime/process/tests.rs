@@ -60,6 +60,7 @@ fn request(pod: &str, script: &str) -> ContainerRequest {
         container,
         sandbox: None,
         files: Vec::new(),
+        volume_epochs: Default::default(),
     }
 }
 

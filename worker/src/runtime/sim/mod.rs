@@ -188,6 +188,17 @@ impl SimRuntime {
         self.nodes().values().flat_map(|node| node.volumes.values().cloned()).collect()
     }
 
+    /// Removes the pod's containers, and then all volumes that no container has, as a person does who frees a
+    /// disk.
+    pub fn prune(&self, pod: &PodId) {
+        self.lose(pod);
+        for node in self.nodes().values_mut() {
+            for name in node.volumes.keys().cloned().collect::<Vec<_>>() {
+                node.remove_volume(&name);
+            }
+        }
+    }
+
     fn nodes(&self) -> MutexGuard<'_, HashMap<String, SimNode>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,8 +347,13 @@ impl Runtime for SimRuntime {
         Box::pin(async move {
             self.respond(self.options.start_delay).await?;
             let container = ContainerSpec::from_image("sandbox");
-            let request =
-                ContainerRequest { identity: identity.clone(), container, sandbox: None, files: Vec::new() };
+            let request = ContainerRequest {
+                identity: identity.clone(),
+                container,
+                sandbox: None,
+                files: Vec::new(),
+                volume_epochs: Default::default(),
+            };
             self.reply(self.start(&request)?)
         })
     }

@@ -12,6 +12,7 @@ fn request(node: &str, pod: &str, image: &str) -> ContainerRequest {
         container: ContainerSpec::from_image(image),
         sandbox: None,
         files: Vec::new(),
+        volume_epochs: Default::default(),
     }
 }
 
