@@ -6,7 +6,6 @@ use common::document::{DocumentNode, Field, Mistake, Reading};
 use common::ids::{AppName, ServiceName};
 use common::spec::ServiceInput;
 
-use crate::Project;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_uses, share_volumes};
