@@ -92,10 +92,13 @@ async fn an_answer_of_which_nothing_is_taken_in_is_reset_and_keeps_no_pod(pods: 
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").await;
-        while stream.write_all(&[b'x'; 16 * 1024]).await.is_ok() {}
+        while stream.write_all(&[b'x'; 16 * 1024]).await.is_ok() {
+            // The client of the test has its turn.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     })
     .await;
-    let config = patient_for(Duration::from_secs(2));
+    let config = patient_for(Duration::from_secs(4));
     let fixture = start(pods, &pod, config, HttpProtocol::Http).await;
     let (mut without_window, mut slow) =
         (connect(fixture.address, 0).await, connect(fixture.address, 65_535).await);

@@ -24,6 +24,7 @@ use wherever_the_pod_is;
 mod answers;
 pub(super) mod authority;
 mod clients;
+mod compared;
 mod fixture;
 mod hand_over;
 mod http;
