@@ -187,6 +187,22 @@ fn hostile_files_have_budgets() {
         "{found:?}"
     );
 
+    let chain = |field: &str| {
+        let needed = |n: u32| match field {
+            "extends" => format!("s{n}"),
+            _ => format!("[s{n}]"),
+        };
+        let service = |n: u32| format!("  s{n}: {{image: x, {field}: {}}}\n", needed(n + 1));
+        let services: String = (0..1500).map(service).collect();
+        mistakes(&format!("services:\n{services}  s1500: {{image: x}}\n"))
+    };
+    for (field, expected) in [
+        ("extends", "more than 64 services extend each other in a row"),
+        ("depends_on", "more than 500 services depend on each other in a row"),
+    ] {
+        assert!(chain(field).iter().any(|found| found.ends_with(expected)), "{field}");
+    }
+
     let doubling: String = (0..40).map(|n| format!("V{}=$V{n}$V{n}\n", n + 1)).collect();
     let texts = [
         (".env".to_owned(), format!("V0=xx\n{doubling}")),
