@@ -49,6 +49,7 @@ pub enum FramingState {
 /// What matters of a head.
 #[derive(Debug, Default)]
 struct RequestHead {
+    has_empty_line: bool,
     is_first_line_read: bool,
     is_http_10: bool,
     /// The authority of an absolute target.
@@ -148,6 +149,9 @@ impl Scanner {
     fn line(&mut self, line: &[u8]) -> Result<bool, Ambiguous> {
         let line = line.strip_suffix(b"\r\n").ok_or(Ambiguous("a line that ends without CR"))?;
         match self.state {
+            FramingState::Between | FramingState::Head if self.head.begins_with_empty(line) => {
+                self.state = FramingState::Between;
+            }
             FramingState::Between | FramingState::Head if !self.head.is_first_line_read => {
                 self.state = FramingState::Head;
                 self.head.request_line(line)?;
@@ -174,6 +178,13 @@ impl Scanner {
 }
 
 impl RequestHead {
+    /// Returns whether this is an empty line before the request line. One is left out, as RFC 9112 asks for:
+    /// some clients send it after a body.
+    fn begins_with_empty(&mut self, line: &[u8]) -> bool {
+        let is_before = !self.is_first_line_read && line.is_empty();
+        is_before && !std::mem::replace(&mut self.has_empty_line, true)
+    }
+
     fn request_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         self.is_first_line_read = true;
         let mut parts = line.split(|byte| *byte == b' ');
@@ -396,6 +407,7 @@ mod tests {
             ("GET / HTTP/1.0\r\n\r\n", 1),
             ("GET http://A.b/x HTTP/1.1\r\nHost: a.B\r\n\r\n", 1),
             ("OPTIONS * HTTP/1.1\r\nHost: a:80\r\n\r\n", 1),
+            ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 2),
             ("GET / HTTP/1.1\r\nHost:a\r\nX: \t yé \r\nY:\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 2),
             (
                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\n\
@@ -419,7 +431,8 @@ mod tests {
         let chunked = |body: &str| format!("{}{body}", with("Transfer-Encoding: chunked"));
         for text in [
             "GET /\r\n\r\n".to_owned(),
-            "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
             "GET / HTTP/1.1\r\n\r\n".to_owned(),
             "GET / HTTP/2.0\r\nHost: a\r\n\r\n".to_owned(),
             "GET  / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
