@@ -125,8 +125,12 @@ pub(crate) fn run(program: &Path, case: &Case) -> Outcome {
     environment.insert("HOME".to_owned(), "/home/user".to_owned());
     let mut command = Command::new(program);
     command.env_clear().envs(&environment).current_dir(&folder);
-    case.compose_files.iter().for_each(|file| drop(command.args(["-f", file])));
-    case.profiles.iter().for_each(|profile| drop(command.args(["--profile", profile])));
+    for file in &case.compose_files {
+        command.args(["-f", file]);
+    }
+    for profile in &case.profiles {
+        command.args(["--profile", profile]);
+    }
     let output = command.args(["config", "--format", "json"]).output().unwrap();
     if !output.status.success() {
         return Outcome::RefusedByCompose(String::from_utf8_lossy(&output.stderr).into_owned());
