@@ -8,7 +8,7 @@ mod amounts;
 mod shortage;
 
 use common::api::NodeShortage;
-use common::ids::{NodeName, ServiceName};
+use common::ids::ServiceName;
 use common::node::{Node, NodeKind, NodeState, Resource, Resources};
 use common::service::Service;
 use common::spec::{DesiredService, HostPorts, PodSpec};
@@ -163,7 +163,7 @@ impl Demand {
     fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
         let fits = |node: &Node, lack: Lack| match lack {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
-            Lack::Ports if self.has_free_ports(node, nodes) => 1,
+            Lack::Ports if self.taken_port(node).is_none() => 1,
             Lack::Ports => 0,
             Lack::Slots => free(node).pods,
         };
@@ -185,13 +185,10 @@ impl Demand {
                 (required, if free < required { free } else { each.saturating_mul(total) })
             }
         };
-        let reason = |node: &Node| match (self.taken_port(node), sharer(node, nodes)) {
+        let reason = |node: &Node| match self.taken_port(node) {
             _ if lack == Lack::Slots => slots_of(node),
-            (Some((port, pod)), _) => format!("port {port} is taken by {pod}"),
-            (None, Some(other)) if lack == Lack::Ports => {
-                format!("is on the machine of {other}, which has each port once")
-            }
-            (None, _) => {
+            Some((port, pod)) => format!("port {port} is taken by {pod}"),
+            None => {
                 let free = free(node);
                 let free =
                     self.wanted.needs().map(|resource| amount(resource, free.get(resource), Rounded::Down));
@@ -216,7 +213,7 @@ impl Demand {
         BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).find_map(|lack| {
             let (required, allocatable) = match lack {
                 Lack::Ports => {
-                    let free = nodes.iter().filter(|node| self.has_free_ports(node, nodes)).count();
+                    let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
                     (self.wanted.replicas, free as u64)
                 }
                 Lack::Slots => {
@@ -251,15 +248,6 @@ impl Demand {
         })
     }
 
-    /// Nodes with one container engine are on one machine, which has each port once: the first of them takes
-    /// a pod.
-    fn has_free_ports(&self, node: &Node, nodes: &[&Node]) -> bool {
-        let mut machine = nodes.iter().filter(|other| share_engine(node, other));
-        self.taken_port(node).is_none()
-            && sharer(node, nodes).is_none()
-            && machine.all(|other| self.taken_port(other).is_none())
-    }
-
     fn short_of(
         &self,
         lack: Lack,
@@ -283,17 +271,6 @@ impl Demand {
 
 fn slots_of(node: &Node) -> String {
     format!("has {} of {} pods", node.used.pods, node.facts.capacity.pods)
-}
-
-/// Returns the node before this one that uses the same container engine.
-fn sharer<'a>(node: &Node, nodes: &[&'a Node]) -> Option<&'a NodeName> {
-    let before = nodes.iter().take_while(|other| other.name != node.name);
-    before.copied().find(|other| share_engine(node, other)).map(|other| &other.name)
-}
-
-fn share_engine(node: &Node, other: &Node) -> bool {
-    let is_alive = other.state != NodeState::Dead;
-    is_alive && !node.facts.engine_id.is_empty() && node.facts.engine_id == other.facts.engine_id
 }
 
 /// What no pod has reserved.

@@ -58,6 +58,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("node purge", &["kubeleet node purge --dead-for 24h"]),
     ("volume ls", &["kubeleet volume ls"]),
     ("volume describe", &["kubeleet volume describe db_data_0"]),
+    ("volume bind", &["kubeleet volume bind shop-db_pgdata_0 machine1"]),
     ("volume rm", &["kubeleet volume rm db_data_0"]),
     ("route ls", &["kubeleet route ls"]),
     ("route explain", &["kubeleet route explain http://web.example/api"]),

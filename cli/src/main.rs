@@ -68,9 +68,16 @@ fn main() -> ExitCode {
     result.map_or_else(report, |()| Exit::Ok.into())
 }
 
+/// The stack of each thread: `dev` polls all daemons on one, and debug builds keep each future's steps there.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Runs a future to completion on a multi-threaded runtime.
 fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK_BYTES)
+        .build()
+        .context("cannot start the async runtime")?;
     let result = runtime.block_on(work);
     // A blocking read of standard input cannot be cancelled; do not wait for it.
     runtime.shutdown_background();

@@ -9,9 +9,9 @@ use bollard::Docker as Client;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerSummaryStateEnum, ExecConfig};
 use bollard::query_parameters::{
-    DownloadFromContainerOptionsBuilder, EventsOptions, KillContainerOptions, ListContainersOptions,
-    ListVolumesOptions, PruneNetworksOptions, RemoveContainerOptions, RemoveImageOptionsBuilder,
-    RemoveVolumeOptions, TagImageOptionsBuilder,
+    CreateImageOptionsBuilder, DownloadFromContainerOptionsBuilder, EventsOptions, KillContainerOptions,
+    ListContainersOptions, ListVolumesOptions, PruneNetworksOptions, RemoveContainerOptions,
+    RemoveImageOptionsBuilder, RemoveVolumeOptions, TagImageOptionsBuilder,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -153,6 +153,16 @@ impl Docker {
         let (repo, tag) = name.rsplit_once(':').unwrap();
         let options = TagImageOptionsBuilder::default().repo(repo).tag(tag).build();
         self.client.tag_image(image, Some(options)).await.unwrap();
+    }
+
+    /// Pulls an image.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn pull(&self, name: &str) {
+        let options = CreateImageOptionsBuilder::default().from_image(name).build();
+        let pulled = self.client.create_image(Some(options), None, None);
+        let _progress: Vec<_> = pulled.try_collect().await.unwrap();
     }
 
     /// Whether the engine has an image of this name.

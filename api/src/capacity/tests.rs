@@ -295,35 +295,6 @@ fn each_node_has_its_reason() {
 }
 
 #[test]
-fn nodes_of_one_machine_have_each_port_once() {
-    let on = |name: &str, engine: &str| with(name, |node| node.facts.engine_id = engine.to_owned());
-    let wanted =
-        |replicas: u32| Demand::of(&desired(&json!({"ports": ["80:80"], "replicas": replicas})), None);
-    let nodes = [on("a", "x"), on("b", "x"), on("c", "y")];
-    assert_eq!(detail(&wanted(2), &nodes), "");
-    assert_eq!(detail(&wanted(3), &nodes), "requires 3 nodes with port 80/tcp but only 2 can be allocated");
-    let shortage = wanted(3).shortage(&nodes).unwrap();
-    let reasons = shortage.nodes.into_iter().map(|node| format!("{}: {}", node.node, node.reason));
-    let reasons: Vec<String> = reasons.collect();
-    assert_eq!(
-        reasons,
-        [
-            "a: takes one of the pods",
-            "b: is on the machine of a, which has each port once",
-            "c: takes one of the pods",
-        ]
-    );
-    let taken = with("b", |node| {
-        node.facts.engine_id = "x".to_owned();
-        node.host_ports.insert("80/tcp".into(), "db".into());
-    });
-    assert_eq!(
-        detail(&wanted(1), &[on("a", "x"), taken]),
-        "requires 1 node with port 80/tcp but only 0 can be allocated"
-    );
-}
-
-#[test]
 fn memory_is_written_as_docker_writes_it() {
     for (bytes, up, down) in [
         (0, "0B", "0B"),

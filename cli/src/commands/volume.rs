@@ -42,7 +42,6 @@ pub(crate) enum VolumeCommand {
         name: String,
     },
     /// Choose which of several copies of a persistent volume is the volume. The others stay where they are.
-    #[command(after_help = "Example: kubeleet volume bind shop-db_pgdata_0 machine1")]
     Bind {
         /// Name of the volume.
         #[arg(value_name = "VOLUME", value_parser = object::volume)]

@@ -80,7 +80,7 @@ fn the_compose_file_of_the_folder_is_taken_with_its_override() {
         parts(&command.current_dir(folder.path()).output().unwrap())
     };
     let (exit, _, err) = apply();
-    assert!(exit == 2 && err.contains("this folder has no compose.yaml"), "{err}");
+    assert!(exit == 2 && err.contains("neither this folder nor one around it has compose.yaml"), "{err}");
     write("docker-compose.yml", "services:\n  web: {image: a}\n");
     let (exit, out, err) = apply();
     assert_eq!((exit, out.as_str()), (0, "service/here-web created\n"), "{err}");

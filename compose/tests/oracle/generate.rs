@@ -243,7 +243,7 @@ fn write_service(name: &str, earlier: &[&str], draw: &mut Draw, out: &mut String
     }
 }
 
-fn write_field<'a>(name: &str, used: &mut Vec<&'a str>, draw: &mut Draw, out: &mut String) {
+fn write_field(name: &str, used: &mut Vec<&str>, draw: &mut Draw, out: &mut String) {
     let (field, forms) = FIELDS[draw.below(FIELDS.len())];
     if used.contains(&field) {
         return;

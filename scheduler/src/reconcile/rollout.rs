@@ -368,7 +368,7 @@ mod tests {
         let good = pod(Phase::Running, 60, |_| {});
         let of = |generation| service(1, generation, ServiceState::Active);
         let held = Judgement { step: None, held: Some("web-0: ImagePullBackOff".to_owned()) };
-        assert_eq!(judged(&of(2), &[bad.clone()]), held);
+        assert_eq!(judged(&of(2), std::slice::from_ref(&bad)), held);
         assert_eq!(judged(&of(1), &[bad]), Judgement::default(), "its first generation");
         let settles = Judgement { step: Some(RolloutStep::Settle), held: None };
         assert_eq!(judged(&of(2), &[good]), settles, "also such a generation was good");

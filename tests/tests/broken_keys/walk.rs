@@ -81,7 +81,7 @@ fn kind_type(key: &str) -> &'static str {
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
             "hash"
         }
-        "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" => "hash",
+        "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" | "prepared:" => "hash",
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
         "volumes:reports" | "volumes:abandoned" | "volumes:copies" | "addresses" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "xr:" | "recovery:" => "list",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::registry::{Asks, Registry};
 use kubeleet_tests::{Cluster, ClusterTiming, Http, command, require};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
@@ -119,9 +120,15 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     let cluster = Cluster::new(ClusterTiming::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let unique = uuid::Uuid::new_v4().simple().to_string();
-    let image = |name: &str| format!("kubeleet-gc-{name}:{unique}");
+    let registry = Registry::start(Asks::Basic).await;
+    // No one can pull again what was built here.
+    let image = |name: &str| match name {
+        "built" => format!("kubeleet-gc-{name}:{unique}"),
+        _ => registry.image(name),
+    };
+    docker.tag(IMAGE, &image("built")).await;
     for name in ["old", "former", "current", "foreign"] {
-        docker.tag(IMAGE, &image(name)).await;
+        docker.pull(&image(name)).await;
     }
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let http = api.http();
@@ -132,7 +139,8 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     let (folder, node) = (cluster.folder().join("gc"), cluster.node("w1"));
     std::fs::create_dir_all(&folder).unwrap();
     // As a worker left it that used them long ago.
-    let used = json!({image("old"): 1000, image("former"): 1000, image("current"): 1000});
+    let used = json!({image("old"): 1000, image("former"): 1000, image("current"): 1000,
+        image("built"): 1000});
     std::fs::write(folder.join(format!("{node}.images")), used.to_string()).unwrap();
     let data_dir = folder.display().to_string();
     // The disk of this machine may be full: nothing may go by itself.
@@ -145,13 +153,15 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     http.nodes_ready(1).await;
     let told = http.send(reqwest::Method::POST, &format!("/node/{node}/gc?dry_run=true"), None).await.1;
     assert_eq!((&told["images"], &told["removed"]), (&json!([image("old")]), &json!([])), "{told}");
+    assert_eq!(told["unpullable_images"], json!([image("built")]), "{told}");
     assert!(docker.has_image(&image("old")).await, "nothing goes in a dry run");
     let told = http.send(reqwest::Method::POST, &format!("/node/{node}/gc"), None).await.1;
     assert_eq!(told["removed"], json!([image("old")]), "{told}");
-    for (name, stays) in [("old", false), ("former", true), ("current", true), ("foreign", true)] {
+    let stay = [("old", false), ("former", true), ("current", true), ("foreign", true), ("built", true)];
+    for (name, stays) in stay {
         assert_eq!(docker.has_image(&image(name)).await, stays, "{name}");
     }
-    for name in ["former", "current", "foreign"] {
+    for name in ["former", "current", "foreign", "built"] {
         docker.remove_image(&image(name)).await;
     }
 }

@@ -286,6 +286,8 @@ pub(crate) fn service(first_port: u16) -> Value {
         "name": "web", "image": "none", "replicas": REPLICAS, "on_disconnect": "keep",
         "command": [program, test, "--exact", "--ignored", "--nocapture"],
         "environment": {FIRST_PORT: first_port.to_string()},
+        // These are processes of this machine: two of one replica cannot listen on its port.
+        "update": {"order": "stop-first"},
     })
 }
 

@@ -96,7 +96,10 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     http.runs(SOON, "api", 1).await;
 
     // So is a file that was changed, without those of the cluster.
-    let (status, _) = http.send(Method::DELETE, &format!("/registry/{}", registry.host()), None).await;
+    let path = format!("/registry/{}", registry.host());
+    let (status, _) = http.send(Method::DELETE, &path, None).await;
+    assert_eq!(status.as_u16(), 409, "services pull from it");
+    let (status, _) = http.send(Method::DELETE, &format!("{path}?force=true"), None).await;
     assert_eq!(status.as_u16(), 204);
     std::fs::write(&config, config_of(&registry, "ann", &format!("{SECRET}-2"))).unwrap();
     http.post("/service", &json!({"name": "file", "image": registry.image("3")})).await;

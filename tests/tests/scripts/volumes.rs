@@ -700,7 +700,9 @@ async fn an_old_copy_of_a_volume_never_wins_over_a_younger_one() {
 #[tokio::test]
 async fn of_several_copies_only_one_that_is_the_volume_without_doubt_is_bound() {
     type Copy = Option<(Option<u64>, bool)>;
-    let table: [(&str, Copy, Copy, Option<(&str, Option<u64>)>, Option<&str>); 10] = [
+    type Saved = Option<(&'static str, Option<u64>)>;
+    type Case = (&'static str, Copy, Copy, Saved, Option<&'static str>);
+    let table: [Case; 10] = [
         ("only one", None, Some((None, false)), None, Some("w2")),
         ("the younger one", Some((Some(9), false)), Some((Some(3), false)), None, Some("w1")),
         ("the younger one is mounted", Some((Some(3), false)), Some((Some(9), true)), None, Some("w2")),
