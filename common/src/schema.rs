@@ -300,9 +300,12 @@ schemas! {
                         "description": "The group that owns its folder when it is created, and can write to it",
                     },
                     "mode": {
-                        "type": ["integer", "string", "null"],
                         "description": "The permissions of its folder when it is created, by default `0755`, or `0775` \
                                         with a `gid`",
+                        "anyOf": [
+                            {"type": "string", "pattern": "^0?([4-7][04-7]{0,2})$"},
+                            {"type": "null"},
+                        ],
                     },
                     "app": {
                         "type": ["string", "null"], "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",

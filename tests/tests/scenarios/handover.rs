@@ -287,7 +287,7 @@ pub(crate) fn service(first_port: u16) -> Value {
         "command": [program, test, "--exact", "--ignored", "--nocapture"],
         "environment": {FIRST_PORT: first_port.to_string()},
         // These are processes of this machine: two of one replica cannot listen on its port.
-        "update": {"order": "stop-first"},
+        "update": {"order": "stop-first", "monitor": "0s"},
     })
 }
 
