@@ -254,6 +254,8 @@ async fn a_state_directory_that_cannot_be_written_is_an_error_at_start() {
         return;
     };
     rig.config.state_dir = "/proc/nowhere".into();
+    // A supervisor refuses before it starts a worker.
+    rig.config.guard = false;
     let (config, engine) = (std::sync::Arc::new(rig.config.clone()), std::sync::Arc::new(rig.engine.clone()));
     let token = tokio_util::sync::CancellationToken::new();
     let error = crate::run_with(config, rig.store.clone(), engine, token).await.unwrap_err();
