@@ -7,7 +7,9 @@ use common::spec::PodSpec;
 use common::store::{Store, StoreError};
 use common::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 
-use crate::decide::{BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume};
+use crate::decide::{
+    BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
+};
 
 /// A pod to be placed.
 #[derive(Debug, Clone)]
@@ -126,32 +128,15 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     let mut records = records.into_iter();
     for pod in pods {
         let of_pod: Vec<_> = pod.volumes.iter().zip(records.by_ref()).collect();
-        let requirements = &mut pod.request.requirements;
-        requirements.contested_volume = of_pod.iter().find_map(|(claim, record)| contested(claim, record));
+        let contested = of_pod.iter().find_map(|(claim, record)| contested(claim, record));
         let nowhere = of_pod.iter().filter(|(_, record)| matches!(record, Ok(None))).map(|(claim, _)| *claim);
-        requirements.given_up_copies = nowhere.flat_map(|claim| given_up(claim, &copies)).collect();
+        let given_up = nowhere.flat_map(|claim| given_up(claim, &copies)).collect();
         let uncertain = of_pod.iter().filter(|(claim, record)| !is_certain(claim, record));
-        pod.request.requirements.unreported_volume =
+        let unreported =
             uncertain.map(|(claim, _)| unreported_volume(claim, &unreported, &copies)).find(has_nodes);
-        let bound = of_pod.into_iter().filter_map(|(claim, record)| match record {
-            Ok(record) => record.and_then(|volume| {
-                let is_removing = volume.state == VolumeState::Removing;
-                let is_contested = !volume.conflict.is_empty();
-                let node = volume.node.filter(|_| !is_contested && (is_removing || !claim.scope.is_shared()))?;
-                Some(BoundVolume {
-                    name: claim.name.clone(),
-                    node,
-                    engine_id: volume.engine_id,
-                    is_removing,
-                })
-            }),
-            Err(error) => {
-                tracing::error!(volume = %claim.name, %error, "a pod waits, because the record of its volume is broken");
-                let node = NodeName::new("unknown").expect("a word is a name");
-                Some(BoundVolume { name: claim.name.clone(), node, engine_id: None, is_removing: true })
-            }
-        });
-        pod.request.requirements.bound_volumes = bound.collect();
+        let bound = of_pod.into_iter().filter_map(|(claim, record)| bound(claim, record)).collect();
+        let places = VolumePlaces { bound, unreported, contested, given_up };
+        pod.request.requirements.volumes = places.into_requirement();
     }
     Ok(())
 }
@@ -173,6 +158,24 @@ fn unreported_volume(
 
 fn has_nodes(volume: &UnreportedVolume) -> bool {
     !volume.nodes.is_empty()
+}
+
+fn bound(claim: &VolumeClaim, record: Result<Option<Volume>, StoreError>) -> Option<BoundVolume> {
+    let name = claim.name.clone();
+    match record {
+        Ok(volume) => {
+            let volume = volume?;
+            let is_removing = volume.state == VolumeState::Removing;
+            let is_contested = !volume.conflict.is_empty();
+            let node = volume.node.filter(|_| !is_contested && (is_removing || !claim.scope.is_shared()))?;
+            Some(BoundVolume { name, node, engine_id: volume.engine_id, is_removing })
+        }
+        Err(error) => {
+            tracing::error!(volume = %name, %error, "a pod waits, because the record of its volume is broken");
+            let node = NodeName::new("unknown").expect("a word is a name");
+            Some(BoundVolume { name, node, engine_id: None, is_removing: true })
+        }
+    }
 }
 
 fn contested(claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>) -> Option<ContestedVolume> {

@@ -38,7 +38,9 @@ use filter::EvalContext;
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use policy::{PlacementPolicy, Weights};
-pub use requirements::{BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume};
+pub use requirements::{
+    BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume, VolumePlaces,
+};
 pub use snapshot::{ClusterSnapshot, PlacementTarget};
 
 /// A pod to be placed.

@@ -17,16 +17,30 @@ pub struct Requirements {
     pub needs_only_image: bool,
     /// Ports that the pod takes on its node.
     pub host_ports: HostPorts,
-    /// Its volumes that have their data somewhere already. Empty for nearly all pods.
-    pub bound_volumes: Vec<BoundVolume>,
     /// Whether its node needs the directory for shared volumes.
     pub needs_shared_directory: bool,
-    /// A volume whose data may be on a node that has not told which volumes it has.
-    pub unreported_volume: Option<UnreportedVolume>,
-    /// A volume of which several nodes have copies that contradict each other.
-    pub contested_volume: Option<ContestedVolume>,
-    /// Copies of its volumes that were given up: its new volume cannot be where one of them is.
-    pub given_up_copies: Vec<GivenUpCopy>,
+    /// Where the data of its volumes is. `None` if it has none, as nearly all pods, or if they can be anywhere.
+    pub volumes: Option<Box<VolumePlaces>>,
+}
+
+/// Where the data of a pod's volumes is, or may be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct VolumePlaces {
+    /// Those that have their data somewhere already.
+    pub bound: Vec<BoundVolume>,
+    /// One whose data may be on a node that has not told which volumes it has.
+    pub unreported: Option<UnreportedVolume>,
+    /// One of which several nodes have copies that contradict each other.
+    pub contested: Option<ContestedVolume>,
+    /// Copies that were given up: a new volume cannot be where one of them is.
+    pub given_up: Vec<GivenUpCopy>,
+}
+
+impl VolumePlaces {
+    /// Returns these places, or `None` if they keep a pod from no node.
+    pub fn into_requirement(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 /// A volume whose place is not known, because nodes have not reported.
@@ -79,20 +93,11 @@ impl Hash for Requirements {
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
-        if !self.bound_volumes.is_empty() {
-            self.bound_volumes.hash(state);
-        }
         if self.needs_shared_directory {
             state.write_u8(1);
         }
-        if let Some(volume) = &self.unreported_volume {
-            volume.hash(state);
-        }
-        if let Some(volume) = &self.contested_volume {
-            volume.hash(state);
-        }
-        if !self.given_up_copies.is_empty() {
-            self.given_up_copies.hash(state);
+        if let Some(volumes) = &self.volumes {
+            volumes.hash(state);
         }
     }
 }
@@ -104,11 +109,8 @@ impl Requirements {
             request: spec.request(),
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
-            bound_volumes: Vec::new(),
             needs_shared_directory: spec.has_shared_volumes(),
-            unreported_volume: None,
-            contested_volume: None,
-            given_up_copies: Vec::new(),
+            volumes: None,
         }
     }
 

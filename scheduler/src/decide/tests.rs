@@ -151,11 +151,8 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             request: Resources { cpu_millis, memory_bytes, pids, disk_bytes: 0, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
-            bound_volumes: Vec::new(),
             needs_shared_directory: false,
-            unreported_volume: None,
-            contested_volume: None,
-            given_up_copies: Vec::new(),
+            volumes: None,
         },
     );
     prop::collection::vec(requirements, 0..40).prop_map(|pods| {

@@ -7,7 +7,7 @@ use common::spec::HostPorts;
 use super::*;
 use crate::decide::policy::Weights;
 use crate::decide::testing::{NOW, NodeBuilder, node};
-use crate::decide::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume};
+use crate::decide::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume, VolumePlaces};
 use common::volume::UnreportedNode;
 
 const GIB: u64 = 1 << 30;
@@ -212,10 +212,14 @@ fn a_pod_waits_for_the_node_that_has_its_data() {
         ),
     ];
     for (case, volumes, expected) in cases {
-        let requirements = Requirements { bound_volumes: volumes.to_vec(), ..Requirements::default() };
+        let requirements = with_volumes(VolumePlaces { bound: volumes.to_vec(), ..VolumePlaces::default() });
         let node = node("a").with(|node| node.facts.engine_id = "this".into());
         assert_eq!(refusals(node, requirements), expected, "{case}");
     }
+}
+
+fn with_volumes(places: VolumePlaces) -> Requirements {
+    Requirements { volumes: places.into_requirement(), ..Requirements::default() }
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn a_pod_waits_while_a_node_that_may_have_its_data_has_not_said_so() {
             name: VolumeName::new("db_data_0").unwrap(),
             nodes: nodes.iter().map(|name| unreported(name, false)).collect(),
         };
-        let requirements = Requirements { unreported_volume: Some(volume), ..Requirements::default() };
+        let requirements = with_volumes(VolumePlaces { unreported: Some(volume), ..VolumePlaces::default() });
         let expected = format!(
             "VolumeUnreported: volume db_data_0 may be on {who}, not heard of since Redis was restarted or lost data: \
              start its worker, or `kubeleet node rm {first}` if its data is given up"
@@ -234,7 +238,7 @@ fn a_pod_waits_while_a_node_that_may_have_its_data_has_not_said_so() {
     }
     let nodes = vec![unreported("w1", true)];
     let volume = UnreportedVolume { name: VolumeName::new("db_data_0").unwrap(), nodes };
-    let requirements = Requirements { unreported_volume: Some(volume), ..Requirements::default() };
+    let requirements = with_volumes(VolumePlaces { unreported: Some(volume), ..VolumePlaces::default() });
     let expected = "VolumeUnreported: volume db_data_0 may be on the machine that had the name w1 before, not heard of \
                     since Redis was restarted or lost data: start its worker, or `kubeleet node rm w1 --former` if its \
                     data is given up";
@@ -246,7 +250,7 @@ fn a_pod_waits_for_a_choice_between_copies_and_goes_to_no_node_with_one_that_was
     let name = VolumeName::new("db_data_0").unwrap();
     let nodes = ["w1", "w2"].map(|node| NodeName::new(node).unwrap()).to_vec();
     let contested = ContestedVolume { name: name.clone(), nodes };
-    let requirements = Requirements { contested_volume: Some(contested), ..Requirements::default() };
+    let requirements = with_volumes(VolumePlaces { contested: Some(contested), ..VolumePlaces::default() });
     let expected = "VolumeConflict: volume db_data_0 has copies on w1 and w2, and which one is wanted is not known: \
                     `kubeleet volume bind db_data_0 NODE` chooses";
     assert_eq!(refusals(node("a"), requirements), [expected]);
@@ -254,7 +258,7 @@ fn a_pod_waits_for_a_choice_between_copies_and_goes_to_no_node_with_one_that_was
         [("b", None), ("a", Some("VolumeFormer: a has data of volume db_data_0 that was given up"))]
     {
         let copy = GivenUpCopy { name: name.clone(), node: NodeName::new(on).unwrap() };
-        let requirements = Requirements { given_up_copies: vec![copy], ..Requirements::default() };
+        let requirements = with_volumes(VolumePlaces { given_up: vec![copy], ..VolumePlaces::default() });
         let found = refusals(node("a"), requirements);
         assert_eq!(found.len(), usize::from(expected.is_some()));
         assert!(

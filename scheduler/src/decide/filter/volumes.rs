@@ -25,9 +25,9 @@ pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
 /// After Redis has lost records the data of a volume without one may be on a node that is down.
 pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_UNREPORTED,
-    is_feasible: |_, requirements, _| requirements.unreported_volume.is_none(),
+    is_feasible: |_, requirements, _| unreported_volume(requirements).is_none(),
     explain: |_, requirements, _, _| {
-        let Some(UnreportedVolume { name, nodes }) = &requirements.unreported_volume else {
+        let Some(UnreportedVolume { name, nodes }) = unreported_volume(requirements) else {
             return "the place of its data is not known".to_owned();
         };
         let Some(first) = nodes.first() else { return "a node has not said what it has".to_owned() };
@@ -48,9 +48,9 @@ pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
 /// Only a person knows which of several copies is wanted.
 pub(super) const COPIES_AGREE: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_CONFLICT,
-    is_feasible: |_, requirements, _| requirements.contested_volume.is_none(),
+    is_feasible: |_, requirements, _| contested_volume(requirements).is_none(),
     explain: |_, requirements, _, _| {
-        let Some(ContestedVolume { name, nodes }) = &requirements.contested_volume else {
+        let Some(ContestedVolume { name, nodes }) = contested_volume(requirements) else {
             return "its copies contradict each other".to_owned();
         };
         let nodes: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
@@ -74,8 +74,16 @@ pub(super) const NOTHING_GIVEN_UP: NodeFilter = NodeFilter {
     },
 };
 
+fn unreported_volume(requirements: &Requirements) -> Option<&UnreportedVolume> {
+    requirements.volumes.as_ref()?.unreported.as_ref()
+}
+
+fn contested_volume(requirements: &Requirements) -> Option<&ContestedVolume> {
+    requirements.volumes.as_ref()?.contested.as_ref()
+}
+
 fn given_up_copy<'a>(candidate: &Candidate, requirements: &'a Requirements) -> Option<&'a GivenUpCopy> {
-    requirements.given_up_copies.iter().find(|copy| copy.node == *candidate.name)
+    requirements.volumes.as_ref()?.given_up.iter().find(|copy| copy.node == *candidate.name)
 }
 
 fn missing_volume<'a>(candidate: &Candidate, requirements: &'a Requirements) -> Option<&'a BoundVolume> {
@@ -84,5 +92,5 @@ fn missing_volume<'a>(candidate: &Candidate, requirements: &'a Requirements) -> 
             volume.engine_id.is_some() && volume.engine_id.as_deref() != candidate.engine_id.as_deref();
         volume.is_removing || volume.node != *candidate.name || is_other_machine
     };
-    requirements.bound_volumes.iter().find(is_missing)
+    requirements.volumes.as_ref()?.bound.iter().find(is_missing)
 }
