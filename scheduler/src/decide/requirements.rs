@@ -19,7 +19,8 @@ pub struct Requirements {
     pub host_ports: HostPorts,
     /// Whether its node needs the directory for shared volumes.
     pub needs_shared_directory: bool,
-    /// Where the data of its volumes is. `None` if it has none, as nearly all pods, or if they can be anywhere.
+    /// Where the data of its volumes is. `None` if it has none, as nearly all pods, or if they can be
+    /// anywhere.
     pub volumes: Option<Box<VolumePlaces>>,
 }
 
