@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::Keyspace;
+use kubeleet_tests::{Http, Keyspace};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::engine::IMAGE;
 use crate::report::FaultResult;
@@ -14,6 +14,13 @@ use crate::stack::{DEAD_AFTER, Stack, StackOptions};
 
 /// How soon after their return the stack must have converged: a node gets the time until it is dead again.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the master counts a replica that is silent: `min-replicas-max-lag` of the stack, and the second
+/// between two looks.
+const MAX_LAG: Duration = Duration::from_secs(4);
+
+/// How soon after that `status` says that there are no writes.
+const SAID_WITHIN: Duration = Duration::from_secs(5);
 
 /// Freezes both replicas for `away`, `times` times.
 pub async fn run(away: Duration, times: usize) -> FaultResult {
@@ -35,7 +42,9 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
         let master = stack.trio.master().await;
         let replicas = [(master + 1) % 3, (master + 2) % 3];
         replicas.iter().for_each(|replica| stack.trio.redis[*replica].freeze());
-        tokio::time::sleep(away).await;
+        let frozen = Instant::now();
+        result.wrong.extend(is_not_said(&http, frozen + MAX_LAG + SAID_WITHIN).await);
+        tokio::time::sleep(away.saturating_sub(frozen.elapsed())).await;
         replicas.iter().for_each(|replica| stack.trio.redis[*replica].thaw());
         let returned = Instant::now();
         stack.trio.is_well().await;
@@ -56,6 +65,21 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
         result.wrong.push(format!("logs are in {}", stack.keep_logs("replicas").display()));
     }
     result
+}
+
+/// Returns what is wrong if `status` does not say until `deadline` that Redis takes no writes.
+async fn is_not_said(http: &Http, deadline: Instant) -> Option<String> {
+    let mut problems = Value::Null;
+    while Instant::now() < deadline {
+        if let Ok(response) = http.try_send(Method::GET, "/status", None).await {
+            problems = response.json::<Value>().await.unwrap_or_default()["problems"].take();
+        }
+        if problems.to_string().contains("Redis takes no writes") {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Some(format!("status did not say in time that Redis takes no writes: {problems}"))
 }
 
 /// Describes the nodes that died, and the pods that have moved or were started anew although they were to
