@@ -1,8 +1,9 @@
-//! What operators and neighbours do to a cluster that runs: a full Redis, other clusters on the same engine,
-//! and clients that hold connections and read logs for ever. Each runs for some seconds here;
-//! `MISTAKES_SECONDS=600` is the long form.
+//! What operators and neighbours do to a cluster that runs: a full Redis, words in redis-cli, other clusters
+//! on the same engine, and clients that hold connections and read logs for ever. Each runs for some seconds
+//! here; `MISTAKES_SECONDS=600` is the long form.
 
 mod clients;
+mod in_redis;
 mod neighbours;
 
 use std::collections::BTreeSet;
