@@ -1,4 +1,4 @@
-//! What somebody types in redis-cli, and takes back some seconds later: no pod is lost or doubled that the
+//! What an operator types in redis-cli, and takes back some seconds later: no pod is lost or doubled that the
 //! mistake did not name, and `status` says what is wrong meanwhile.
 
 use std::collections::BTreeSet;
