@@ -60,6 +60,15 @@ pub struct LocalPod {
     pub ready: bool,
 }
 
+/// The host in a network of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gateway {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Whether the host has this address only while a container is in the network.
+    pub on_demand: bool,
+}
+
 /// From the worker to the proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -105,6 +114,9 @@ pub enum FromWorker {
     Network {
         /// The address of the host in the network.
         gateway: Ipv4Addr,
+        /// See [`Gateway::on_demand`].
+        #[serde(default)]
+        on_demand: bool,
     },
     /// Asks whether the proxy answers.
     Ping,

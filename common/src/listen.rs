@@ -1,8 +1,9 @@
 //! Sockets on which clients from outside connect.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
 /// How many connections may wait to be accepted; the kernel lowers it to `net.core.somaxconn`. The usual 128
@@ -12,16 +13,51 @@ const BACKLOG: u32 = 4096;
 /// Any process may listen on ports from this one on.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
+/// Whether this host has to have an address that is listened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is an error if the host does not have it.
+    Required,
+    /// The host may get it later, and lose it for a while. IPv4 only.
+    Expected,
+}
+
 /// Listens on an address; port 0 means any free port.
 ///
 /// # Errors
 /// The error of the system, for example that the address is in use. It says which right is missing.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    listen_at(address, Presence::Required)
+}
+
+/// As [`listen`], also on an address that this host does not have yet.
+///
+/// # Errors
+/// See [`listen`].
+pub fn listen_at(address: SocketAddr, presence: Presence) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restarted process gets its address back while connections of the former one are still closing.
     socket.set_reuseaddr(true)?;
+    if presence == Presence::Expected {
+        sockopt::set_ip_freebind(&socket, true)?;
+    }
     socket.bind(address).map_err(|error| with_missing_right(error, address))?;
     socket.listen(BACKLOG)
+}
+
+/// Opens a socket for datagrams.
+///
+/// # Errors
+/// The error of the system.
+pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSocket> {
+    if presence == Presence::Required {
+        return UdpSocket::bind(address);
+    }
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    sockopt::set_ip_freebind(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket.into())
 }
 
 /// Adds to the error of the system what to do where the port takes a right that this process lacks.
@@ -46,6 +82,21 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// With Podman the host has its address in a network only while a container is there.
+    #[tokio::test]
+    async fn an_address_that_the_host_does_not_have_is_listened_on_if_it_is_expected() {
+        let address = SocketAddr::from(([203, 0, 113, 7], 0));
+        let refused = [
+            listen_at(address, Presence::Required).unwrap_err(),
+            datagrams_at(address, Presence::Required).unwrap_err(),
+        ];
+        assert_eq!(refused.map(|error| error.kind()), [io::ErrorKind::AddrNotAvailable; 2]);
+        let tcp = listen_at(address, Presence::Expected).unwrap();
+        let udp = datagrams_at(address, Presence::Expected).unwrap();
+        let found = [tcp.local_addr().unwrap().ip(), udp.local_addr().unwrap().ip()];
+        assert_eq!(found, [address.ip(); 2]);
+    }
 
     #[test]
     fn a_port_that_takes_a_right_is_refused_with_the_name_of_the_right() {

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use common::listen::{Presence, datagrams_at, listen_at};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -125,6 +126,14 @@ impl Listening {
     /// # Errors
     /// If the address cannot be listened on.
     pub(crate) fn tcp(&self, address: SocketAddr) -> io::Result<Arc<TcpListener>> {
+        self.tcp_at(address, Presence::Required)
+    }
+
+    /// As [`Listening::tcp`], also on an address that this host does not have yet.
+    ///
+    /// # Errors
+    /// See [`Listening::tcp`].
+    pub(crate) fn tcp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<TcpListener>> {
         let name = SocketName::tcp(address);
         let mut sockets = self.lock();
         let listener = match sockets.inherited.remove(&name) {
@@ -133,7 +142,7 @@ impl Listening {
                 listener.set_nonblocking(true)?;
                 TcpListener::from_std(listener)?
             }
-            None => common::listen::listen(address)?,
+            None => listen_at(address, presence)?,
         };
         socket::keep_alive(&listener)?;
         let listener = Arc::new(listener);
@@ -145,12 +154,12 @@ impl Listening {
     ///
     /// # Errors
     /// If the address cannot be used.
-    pub(crate) fn udp(&self, address: SocketAddr) -> io::Result<Arc<UdpSocket>> {
+    pub(crate) fn udp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<UdpSocket>> {
         let name = SocketName::udp(address);
         let mut sockets = self.lock();
         let socket = match sockets.inherited.remove(&name) {
             Some(socket) => std::net::UdpSocket::from(socket),
-            None => std::net::UdpSocket::bind(address)?,
+            None => datagrams_at(address, presence)?,
         };
         socket.set_nonblocking(true)?;
         let socket = Arc::new(UdpSocket::from_std(socket)?);

@@ -7,13 +7,12 @@ mod connection;
 mod host;
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::{FromWorker, Lines, lines, to_line};
+use common::handover::{FromWorker, Gateway, Lines, lines, to_line};
 use common::ids::NodeName;
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -168,7 +167,7 @@ impl LocalServer {
     }
 
     /// Returns the addresses of this host in the networks of pods.
-    pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Ipv4Addr>> {
+    pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.host.workers.gateways()
     }
 

@@ -160,6 +160,8 @@ async fn within<T>(answer: impl Future<Output = Result<T, TakeOverError>>) -> Re
 mod tests {
     use std::net::SocketAddr;
 
+    use common::listen::Presence;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpStream, UdpSocket};
     use tokio_util::sync::CancellationToken;
@@ -176,7 +178,7 @@ mod tests {
         let (former, next) = (process(), process());
         let [any, other] =
             ["127.0.0.1:0", "127.0.0.2:0"].map(|address| address.parse::<SocketAddr>().unwrap());
-        let (tcp, udp) = (former.tcp(any).unwrap(), former.udp(any).unwrap());
+        let (tcp, udp) = (former.tcp(any).unwrap(), former.udp_at(any, Presence::Required).unwrap());
         drop(former.tcp(other).unwrap());
         let mut waiting = TcpStream::connect(tcp.local_addr().unwrap()).await.unwrap();
         waiting.write_all(b"waits").await.unwrap();
@@ -202,7 +204,7 @@ mod tests {
 
         let addresses = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
         drop((tcp, udp));
-        let (tcp, udp) = (next.tcp(any).unwrap(), next.udp(any).unwrap());
+        let (tcp, udp) = (next.tcp(any).unwrap(), next.udp_at(any, Presence::Required).unwrap());
         assert_eq!((tcp.local_addr().unwrap(), udp.local_addr().unwrap()), addresses);
         let mut bytes = [0; 16];
         let length = tcp.accept().await.unwrap().0.read(&mut bytes).await.unwrap();

@@ -5,12 +5,11 @@
 //! worker is connected: it is only restarting, and its pods run on.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use common::endpoint::{Endpoint, EndpointState};
-use common::handover::LocalPod;
+use common::handover::{Gateway, LocalPod};
 use common::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -49,7 +48,7 @@ pub(crate) struct Workers {
     speaking: watch::Sender<BTreeSet<NodeName>>,
     /// The addresses of this host in the networks of pods. They stay while the worker is away, as its pods
     /// do.
-    gateways: watch::Sender<BTreeSet<Ipv4Addr>>,
+    gateways: watch::Sender<BTreeSet<Gateway>>,
 }
 
 #[derive(Default)]
@@ -106,18 +105,19 @@ impl Workers {
     }
 
     /// Returns the addresses of this host in the networks of pods, as they come.
-    pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Ipv4Addr>> {
+    pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.gateways.subscribe()
     }
 
-    /// Pods are in the network in which this host has the address.
-    pub(crate) fn add_gateway(&self, gateway: Ipv4Addr) {
+    /// Pods are in the network in which this host is `gateway`.
+    pub(crate) fn add_gateway(&self, gateway: Gateway) {
         self.gateways.send_if_modified(|gateways| {
             let is_full = gateways.len() >= MAX_GATEWAYS && !gateways.contains(&gateway);
             if is_full {
                 tracing::warn!(
-                    "this host has more than {MAX_GATEWAYS} networks of pods: in the one behind {gateway} no pod reaches a \
-                     service by name"
+                    "this host has more than {MAX_GATEWAYS} networks of pods: in the one behind {} no pod reaches a \
+                     service by name",
+                    gateway.address
                 );
             }
             !is_full && gateways.insert(gateway)

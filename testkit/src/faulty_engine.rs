@@ -9,10 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
-/// The socket of the engine of this machine.
-pub const ENGINE_SOCKET: &str = "/var/run/docker.sock";
 /// How long a request may be until its body, and an answer that is changed.
 const MAX_HEAD: usize = 64 * 1024;
+
+/// Returns the socket of the engine of this machine, which `DOCKER_HOST` names unless it is Docker's own.
+pub fn engine_socket() -> PathBuf {
+    let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+    PathBuf::from(host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock"))
+}
 
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

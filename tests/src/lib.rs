@@ -30,7 +30,7 @@ pub mod steps;
 pub mod terminal;
 
 pub use checkpoint::Checkpoint;
-pub use cluster::{Cluster, ClusterTiming, DaemonProcess, command};
+pub use cluster::{Cluster, ClusterTiming, DaemonProcess, binary, command};
 pub use docker::Docker;
 pub use fixture::Fixture;
 pub use http::Http;

@@ -178,5 +178,6 @@ async fn connect(
         .with_registry_config(config.registry_config.clone())
         .dropping_capabilities(config.policy.dropped_capabilities.clone());
     let info = docker.ping().await?;
-    Ok((docker, info.version))
+    let product = if info.runtime == "podman" { "Podman" } else { "Docker Engine" };
+    Ok((docker, format!("{product} {}", info.version)))
 }

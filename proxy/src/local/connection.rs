@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker, Lines, to_line};
+use common::handover::{FromProxy, FromWorker, Gateway, Lines, to_line};
 use common::ids::{AssignmentId, NodeName, PodId};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -132,7 +132,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                 self.node = Some(node);
                 self.names.mark_changed();
             }
-            FromWorker::Network { gateway } => self.workers.add_gateway(gateway),
+            FromWorker::Network { gateway, on_demand } => {
+                self.workers.add_gateway(Gateway { address: gateway, on_demand });
+            }
             FromWorker::Pods { pods, more } => {
                 pods.iter().filter(|pod| pod.open).for_each(|pod| self.abort_drain(&pod.assignment));
                 self.workers.replace(self.id, self.speaker()?, pods, more)?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::address::PoolAddress;
+use common::listen::Presence;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -32,8 +33,12 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// If it is in use, or the address is not of this host.
-pub(super) fn bind(address: Ipv4Addr, listening: &Listening) -> std::io::Result<Arc<TcpListener>> {
-    listening.tcp((address, PORT).into())
+pub(super) fn bind(
+    address: Ipv4Addr,
+    presence: Presence,
+    listening: &Listening,
+) -> std::io::Result<Arc<TcpListener>> {
+    listening.tcp_at((address, PORT).into(), presence)
 }
 
 /// Accepts connections, for ever. Those that were accepted go on without it.

@@ -1,10 +1,11 @@
 //! Listens for the questions of pods, over UDP and over TCP.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::listen::Presence;
 use common::store::Store;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -43,12 +44,12 @@ impl DnsListener {
     ///
     /// # Errors
     /// If one is in use, or the address is not of this host.
-    pub(super) fn bind(address: Ipv4Addr, listening: &Listening) -> std::io::Result<Self> {
-        Self::bind_port(SocketAddr::from((address, PORT)), listening)
-    }
-
-    fn bind_port(address: SocketAddr, listening: &Listening) -> std::io::Result<Self> {
-        Ok(Self { udp: listening.udp(address)?, tcp: listening.tcp(address)? })
+    pub(super) fn bind(
+        address: SocketAddr,
+        presence: Presence,
+        listening: &Listening,
+    ) -> std::io::Result<Self> {
+        Ok(Self { udp: listening.udp_at(address, presence)?, tcp: listening.tcp_at(address, presence)? })
     }
 
     /// Answers questions, for ever.
@@ -68,7 +69,7 @@ pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io:
     let forwarder = Forwarder::new(RESOLV_CONF.into());
     let resolver = Resolver::new(store, follower.interest(), snapshot, Arc::default(), forwarder);
     let shutdown = CancellationToken::new();
-    let listener = DnsListener::bind_port(address, &Listening::from(shutdown.clone()))?;
+    let listener = DnsListener::bind(address, Presence::Required, &Listening::from(shutdown.clone()))?;
     let resolver = Arc::new(resolver);
     let answer = answer_datagrams(listener.udp, resolver.clone(), u32::MAX);
     tokio::join!(answer, accept_all(listener.tcp, resolver), follower.run(shutdown));

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::handover::Gateway;
+use common::listen::Presence;
 use common::store::RedisUrl;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,7 +18,7 @@ use super::closed::to_close;
 use super::dns::DnsListener;
 use super::resolver::Resolver;
 use super::rules::{Rules, RulesError};
-use super::{connections, probe, saved};
+use super::{connections, dns, probe, saved};
 use crate::ingress::IngressShared;
 use crate::listening::Listening;
 use crate::tunnel::Peers;
@@ -52,7 +54,7 @@ pub(crate) struct HostNames {
     /// The ways to pods.
     pub(crate) shared: Arc<IngressShared>,
     /// The addresses of this host in the networks of pods, as workers name them.
-    pub(crate) gateways: watch::Receiver<BTreeSet<Ipv4Addr>>,
+    pub(crate) gateways: watch::Receiver<BTreeSet<Gateway>>,
     /// For the workers.
     pub(crate) status: watch::Sender<KnownNameReach>,
     /// Redis and the other proxies of the cluster: pods do not reach them.
@@ -90,7 +92,7 @@ impl HostNames {
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
             // For people on the host, and for the probe. One of several proxies on a host has it.
-            let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST);
+            let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
             // Without the right to set rules: root may have set them, which is found out without any right.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
@@ -112,10 +114,13 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                match self.listen(&mut listeners, gateway) {
-                    Ok(()) => drop(gateways.insert(gateway)),
+                // If the engine waits for a container to give the host its address, that is no reason to keep
+                // containers from the network. In all other cases the engine is on another host.
+                let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
+                match self.listen(&mut listeners, gateway.address, presence) {
+                    Ok(()) => drop(gateways.insert(gateway.address)),
                     // New containers are not to ask where nothing answers.
-                    Err(error) => problem = Some(not_listening(gateway, &error)),
+                    Err(error) => problem = Some(not_listening(gateway.address, &error)),
                 }
             }
             let wait = if problem.is_none() && is_whole { CHECK_INTERVAL } else { RETRY_INTERVAL };
@@ -128,12 +133,12 @@ impl HostNames {
     }
 
     /// Listens on an address, unless it does already.
-    fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr) -> io::Result<()> {
+    fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr, presence: Presence) -> io::Result<()> {
         if listeners.contains_key(&address) {
             return Ok(());
         }
-        let questions = DnsListener::bind(address, &self.listening)?;
-        let listener = connections::bind(address, &self.listening)?;
+        let questions = DnsListener::bind((address, dns::PORT).into(), presence, &self.listening)?;
+        let listener = connections::bind(address, presence, &self.listening)?;
         let (resolver, shared) = (self.resolver.clone(), self.shared.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(questions.run(resolver.clone()));

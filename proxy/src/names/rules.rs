@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 
 use common::address_range::AddressRange;
@@ -19,6 +20,12 @@ use super::{connections, dns};
 const DOCKER_USER: &str = "DOCKER-USER";
 /// The kernel's own: of a host without that engine, as one with Podman alone.
 const FORWARD: &str = "FORWARD";
+/// The table whose rules the kernel asks after all others. Podman puts rules first in the table `filter`
+/// that accept all that pods send. What they accept comes here, where rules can drop and not reject.
+const LAST_TABLE: &str = "security";
+/// Whether the rules see what pods of one network send to each other. Docker turns it on for the option
+/// `enable_icc`, which Podman does not know.
+const BRIDGED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 /// With what the names of the interfaces of pods' networks begin.
 const INTERFACES: &str = "kl-";
 /// Seconds to wait for another program that changes rules.
@@ -51,19 +58,37 @@ struct Jump {
     target: &'static str,
 }
 
+/// Where rules about what is forwarded can stand on this host.
+#[derive(Debug, Clone, Copy)]
+struct Forwarding {
+    /// The chain in the table `filter`.
+    chain: &'static str,
+    has_last_table: bool,
+}
+
 /// Our chains and their rules, which replace whatever was in them.
-fn chains(ranges: &[AddressRange], closed: &ClosedAddresses) -> String {
+fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: bool) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let resolver = common::address::PoolAddress::RESOLVER.ip();
     // Pods have no IPv6.
     let ranges = ranges.iter().map(ToString::to_string).filter(|range| !range.contains(':'));
-    let of_ranges = ranges.map(|range| format!("-A KUBELEET-FROM-PODS -d {range} -j REJECT\n"));
-    let of_hosts = closed.iter().map(|address| {
-        let (host, port) = (address.ip(), address.port());
-        format!("-A KUBELEET-FROM-PODS -d {host} -p tcp --dport {port} -j REJECT\n")
-    });
-    let refused: String = of_ranges.chain(of_hosts).collect();
-    format!(
+    let of_ranges = ranges.map(|range| format!("-d {range}"));
+    let of_hosts =
+        closed.iter().map(|address| format!("-d {} -p tcp --dport {}", address.ip(), address.port()));
+    let refused: Vec<String> =
+        std::iter::once("-d 198.18.0.0/15".to_owned()).chain(of_ranges).chain(of_hosts).collect();
+    let forwarded = |verdict: &str, refused: &[String]| {
+        let refused = refused.iter().map(|what| format!("-A KUBELEET-FROM-PODS {what} -j {verdict}\n"));
+        format!(
+            "-A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
+             -A KUBELEET-TO-PODS -j DROP\n\
+             -A KUBELEET-FROM-PODS -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN\n\
+             {}COMMIT\n",
+            refused.collect::<String>()
+        )
+    };
+    let in_filter = forwarded("REJECT", &refused);
+    let mut chains = format!(
         "*nat\n\
          :KUBELEET - [0:0]\n\
          -A KUBELEET -d {resolver} -p udp --dport 53 -j REDIRECT --to-ports {questions}\n\
@@ -82,22 +107,25 @@ fn chains(ranges: &[AddressRange], closed: &ClosedAddresses) -> String {
          -A KUBELEET-HOST -j REJECT\n\
          -A KUBELEET-PORTS -i lo -j RETURN\n\
          -A KUBELEET-PORTS -j DROP\n\
-         -A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
-         -A KUBELEET-TO-PODS -j DROP\n\
-         -A KUBELEET-FROM-PODS -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN\n\
-         -A KUBELEET-FROM-PODS -d 198.18.0.0/15 -j REJECT\n\
-         {refused}\
-         COMMIT\n"
-    )
+         {in_filter}"
+    );
+    if has_last_table {
+        // Pods do not reach each other by their addresses.
+        let refused = [&[format!("-o {INTERFACES}+")], &refused[..]].concat();
+        chains += &format!(
+            "*{LAST_TABLE}\n:KUBELEET-TO-PODS - [0:0]\n:KUBELEET-FROM-PODS - [0:0]\n{}",
+            forwarded("DROP", &refused)
+        );
+    }
+    chains
 }
 
-/// The rules that lead to our chains, with `forward` as the chain of what is forwarded.
-fn jumps(forward: &'static str) -> Vec<Jump> {
+/// The rules that lead to our chains.
+fn jumps(forwarding: Forwarding) -> Vec<Jump> {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let jump = |table, chain, condition: String, target| Jump { table, chain, condition, target };
     let pool = "-d 198.18.0.0/15";
-    let through = |condition, target| jump("filter", forward, condition, target);
-    vec![
+    let mut jumps = vec![
         jump("nat", "PREROUTING", format!("-i {INTERFACES}+ {pool}"), "KUBELEET"),
         // For people on the host.
         jump("nat", "OUTPUT", pool.to_owned(), "KUBELEET"),
@@ -110,9 +138,13 @@ fn jumps(forward: &'static str) -> Vec<Jump> {
             "KUBELEET-PORTS",
         ),
         jump("filter", "INPUT", format!("-i {INTERFACES}+"), "KUBELEET-HOST"),
-        through(format!("! -i {INTERFACES}+ -o {INTERFACES}+"), "KUBELEET-TO-PODS"),
-        through(format!("-i {INTERFACES}+"), "KUBELEET-FROM-PODS"),
-    ]
+    ];
+    let last = forwarding.has_last_table.then_some((LAST_TABLE, FORWARD));
+    for (table, chain) in std::iter::once(("filter", forwarding.chain)).chain(last) {
+        jumps.push(jump(table, chain, format!("! -i {INTERFACES}+ -o {INTERFACES}+"), "KUBELEET-TO-PODS"));
+        jumps.push(jump(table, chain, format!("-i {INTERFACES}+"), "KUBELEET-FROM-PODS"));
+    }
+    jumps
 }
 
 impl Jump {
@@ -129,13 +161,13 @@ impl Jump {
 /// # Errors
 /// See [`RulesError`].
 pub async fn missing() -> Result<Vec<String>, RulesError> {
-    let missing = missing_jumps(forward_chain().await?).await;
+    let missing = missing_jumps(forwarding().await?).await;
     Ok(missing.iter().map(|jump| jump.arguments("-I")[2..].join(" ")).collect())
 }
 
-async fn missing_jumps(forward: &'static str) -> Vec<Jump> {
+async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
     let mut missing = Vec::new();
-    for jump in jumps(forward) {
+    for jump in jumps(forwarding) {
         if run("iptables", &jump.arguments("-C"), "").await.is_err() {
             missing.push(jump);
         }
@@ -148,6 +180,8 @@ async fn missing_jumps(forward: &'static str) -> Vec<Jump> {
 pub struct Rules {
     /// What this program has closed.
     own: ClosedAddresses,
+    /// Whether it has said why pods are not kept apart.
+    has_warned: bool,
 }
 
 impl Rules {
@@ -157,13 +191,15 @@ impl Rules {
     /// # Errors
     /// See [`RulesError`].
     pub async fn set(&mut self, to_close: &ToClose) -> Result<(), RulesError> {
-        let missing = missing_jumps(forward_chain().await?).await;
+        let forwarding = forwarding().await?;
+        let missing = missing_jumps(forwarding).await;
         let mut listed = String::new();
-        for table in ["nat", "filter"] {
+        for table in ["nat", "filter"].into_iter().chain(forwarding.has_last_table.then_some(LAST_TABLE)) {
             listed += &run("iptables", &["-w", LOCK_WAIT, "-t", table, "-S"], "").await?;
         }
         let now = conditions(&listed);
-        let chains = chains(&to_close.ranges, &to_close.beside(&closed_in(&now), &self.own));
+        let closed = to_close.beside(&closed_in(&now), &self.own);
+        let chains = chains(&to_close.ranges, &closed, forwarding.has_last_table);
         if !missing.is_empty() || now != conditions(&chains) {
             run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains).await?;
         }
@@ -174,8 +210,40 @@ impl Rules {
         for jump in missing {
             run("iptables", &jump.arguments("-I"), "").await?;
         }
+        self.keep_pods_apart(forwarding).await;
         Ok(())
     }
+
+    /// Has the rules see what pods of one network send to each other, and says once why they do not.
+    async fn keep_pods_apart(&mut self, forwarding: Forwarding) {
+        let why = match see_bridged().await {
+            _ if !forwarding.has_last_table && forwarding.chain == FORWARD => {
+                "the kernel has no table `security` for iptables; with Podman, pods may also reach what is closed to them"
+                    .to_owned()
+            }
+            Ok(()) => return,
+            Err(error) => format!(
+                "{BRIDGED} cannot be set to 1: {error}; as root run `modprobe br_netfilter` and \
+                 `sysctl net.bridge.bridge-nf-call-iptables=1`"
+            ),
+        };
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!("Pods of this host may reach each other by their addresses: {why}");
+        }
+    }
+}
+
+/// Has rules asked about what passes a bridge, as Docker does.
+async fn see_bridged() -> io::Result<()> {
+    if !Path::new(BRIDGED).exists() {
+        // If it fails, reading the file says that there is none.
+        let _ = run("modprobe", &["br_netfilter"], "").await;
+    }
+    if std::fs::read_to_string(BRIDGED)?.trim() != "1" {
+        std::fs::write(BRIDGED, "1")?;
+        tracing::info!("{BRIDGED} is 1 now, so that rules keep pods of one network apart");
+    }
+    Ok(())
 }
 
 /// Returns what is closed to pods by rules that are set.
@@ -215,9 +283,10 @@ fn conditions(text: &str) -> Conditions<'_> {
 /// # Errors
 /// See [`RulesError`].
 pub async fn remove() -> Result<(), RulesError> {
-    forward_chain().await?;
+    let has_last_table = forwarding().await?.has_last_table;
     // A Docker engine may have come since they were set.
-    for jump in jumps(FORWARD).into_iter().chain(jumps(DOCKER_USER)) {
+    let all = [FORWARD, DOCKER_USER].map(|chain| jumps(Forwarding { chain, has_last_table }));
+    for jump in all.into_iter().flatten() {
         // As often as it is there.
         while run("iptables", &jump.arguments("-D"), "").await.is_ok() {}
     }
@@ -227,6 +296,8 @@ pub async fn remove() -> Result<(), RulesError> {
         ("filter", "KUBELEET-PORTS"),
         ("filter", "KUBELEET-TO-PODS"),
         ("filter", "KUBELEET-FROM-PODS"),
+        (LAST_TABLE, "KUBELEET-TO-PODS"),
+        (LAST_TABLE, "KUBELEET-FROM-PODS"),
     ];
     for (table, chain) in chains {
         if run("iptables", &["-w", LOCK_WAIT, "-t", table, "-F", chain], "").await.is_ok() {
@@ -242,12 +313,13 @@ pub fn are_in_use() -> bool {
     interfaces.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(INTERFACES))
 }
 
-/// Returns the chain in which rules about what is forwarded stand before those of the engine.
-async fn forward_chain() -> Result<&'static str, RulesError> {
+/// Returns where rules about what is forwarded stand: before those of a Docker engine, after those of Podman.
+async fn forwarding() -> Result<Forwarding, RulesError> {
     // The first call of all: it finds out whether there is the program, and the right.
     run("iptables", &["-w", LOCK_WAIT, "-S", "INPUT"], "").await?;
     let has_docker_user = run("iptables", &["-w", LOCK_WAIT, "-S", DOCKER_USER], "").await.is_ok();
-    Ok(if has_docker_user { DOCKER_USER } else { FORWARD })
+    let has_last_table = run("iptables", &["-w", LOCK_WAIT, "-t", LAST_TABLE, "-S"], "").await.is_ok();
+    Ok(Forwarding { chain: if has_docker_user { DOCKER_USER } else { FORWARD }, has_last_table })
 }
 
 /// Runs a program, and returns what it prints.
@@ -287,10 +359,10 @@ mod tests {
     /// A host with Podman alone has no chain of Docker's.
     #[test]
     fn what_pods_must_not_reach_is_refused_on_a_host_without_docker_too() {
-        for forward in [DOCKER_USER, FORWARD] {
-            let to =
-                |target| jumps(forward).iter().any(|jump| jump.chain == forward && jump.target == target);
-            assert!(to("KUBELEET-FROM-PODS") && to("KUBELEET-TO-PODS"), "{forward}");
+        for chain in [DOCKER_USER, FORWARD] {
+            let jumps = jumps(Forwarding { chain, has_last_table: false });
+            let to = |target| jumps.iter().any(|jump| jump.chain == chain && jump.target == target);
+            assert!(to("KUBELEET-FROM-PODS") && to("KUBELEET-TO-PODS"), "{chain}");
         }
     }
 
@@ -299,7 +371,7 @@ mod tests {
         let closed = ClosedAddresses::from(["10.0.0.1:6379".parse().expect("it is one")]);
         let metadata: [AddressRange; 2] =
             ["169.254.0.0/16", "168.63.129.16"].map(|range| range.parse().expect("it is one"));
-        let text = chains(&metadata, &closed);
+        let text = chains(&metadata, &closed, true);
         // As `iptables -S` prints them, among those of others.
         let listed = text
             .replace("-d 10.0.0.1 -p tcp --dport", "-d 10.0.0.1/32 -p tcp -m tcp --dport")
@@ -312,9 +384,9 @@ mod tests {
             ["10.0.0.1:6379", "10.0.0.2:6379"].map(|one| one.parse().expect("it is one")),
         );
         for other in [ClosedAddresses::new(), more] {
-            assert_ne!(conditions(&listed), conditions(&chains(&metadata, &other)));
+            assert_ne!(conditions(&listed), conditions(&chains(&metadata, &other, true)));
         }
-        assert_ne!(conditions(&listed), conditions(&chains(&metadata[..1], &closed)));
+        assert_ne!(conditions(&listed), conditions(&chains(&metadata[..1], &closed, true)));
         let flushed: String =
             listed.lines().filter(|line| !line.contains("TO-PODS")).collect::<Vec<_>>().join("\n");
         assert_ne!(conditions(&flushed), conditions(&text));

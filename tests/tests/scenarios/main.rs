@@ -24,6 +24,7 @@ mod logs;
 mod memo;
 mod mistakes;
 mod names;
+mod pod_isolation;
 mod recovery;
 mod registries;
 mod resources;

@@ -18,11 +18,10 @@ mod rows;
 pub(crate) mod socket;
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker};
+use common::handover::{FromProxy, FromWorker, Gateway};
 use common::ids::{AssignmentId, PodId};
 use tokio::sync::{Notify, watch};
 
@@ -46,7 +45,7 @@ struct HandoverInner {
     /// What the proxy has said about names; `None` if it is not there, or has said nothing yet.
     names: Option<NamesStatus>,
     /// The address of this host in the network of its pods.
-    gateway: Option<Ipv4Addr>,
+    gateway: Option<Gateway>,
     is_gateway_sent: bool,
 }
 
@@ -143,8 +142,8 @@ impl Handover {
         self.names_changed.notified().await;
     }
 
-    /// New containers are in the network in which this host has the address `gateway`: the proxy is told.
-    pub(crate) fn set_gateway(&self, gateway: Ipv4Addr) {
+    /// New containers are in the network in which this host is `gateway`: the proxy is told.
+    pub(crate) fn set_gateway(&self, gateway: Gateway) {
         let mut inner = self.lock();
         if inner.gateway.replace(gateway) != Some(gateway) {
             inner.is_gateway_sent = false;
@@ -157,7 +156,8 @@ impl Handover {
         let mut inner = self.lock();
         let gateway = inner.gateway.filter(|_| !inner.is_gateway_sent);
         inner.is_gateway_sent = true;
-        let network = gateway.map(|gateway| FromWorker::Network { gateway });
+        let network =
+            gateway.map(|Gateway { address, on_demand }| FromWorker::Network { gateway: address, on_demand });
         let unsent = inner.closings.iter_mut().filter(|(_, closing)| !closing.is_sent);
         let messages = unsent.map(|(assignment, closing)| {
             closing.is_sent = true;

@@ -2,13 +2,13 @@
 //! [`common::failpoint`].
 
 use std::io;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::failpoint::{self, Side};
+use common::handover::Gateway;
 use common::ids::{ClusterId, NodeName};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
@@ -79,7 +79,7 @@ impl Runtime for FailpointRuntime {
     fn join_pod_network<'a>(
         &'a self,
         cluster: &'a ClusterId,
-    ) -> BoxFuture<'a, Result<Ipv4Addr, RuntimeError>> {
+    ) -> BoxFuture<'a, Result<Gateway, RuntimeError>> {
         self.0.join_pod_network(cluster)
     }
 

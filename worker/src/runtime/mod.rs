@@ -21,12 +21,12 @@ pub(crate) mod testing;
 mod volume;
 
 use std::io;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::handover::Gateway;
 use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::{BoxFuture, join_all};
@@ -85,7 +85,7 @@ pub enum RuntimeError {
 pub struct EngineInfo {
     /// `docker`, `podman`, `process`, `sim`.
     pub runtime: &'static str,
-    /// Name and version, for display.
+    /// Its version, for display.
     pub version: String,
     /// Its lasting id, which it has beside its volumes; empty if it has none.
     pub id: String,
@@ -166,11 +166,11 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// Makes sure that there is a network for the pods of this cluster, in which new containers are from now
-    /// on. Returns the address of the engine's host in it.
+    /// on. Returns the engine's host in it.
     fn join_pod_network<'a>(
         &'a self,
         _cluster: &'a ClusterId,
-    ) -> BoxFuture<'a, Result<Ipv4Addr, RuntimeError>> {
+    ) -> BoxFuture<'a, Result<Gateway, RuntimeError>> {
         let refused = RuntimeError::Refused("this runtime has no networks for pods".to_owned());
         Box::pin(std::future::ready(Err(refused)))
     }

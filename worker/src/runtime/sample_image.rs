@@ -97,7 +97,7 @@ pub async fn import_recipe(
     let tar = tokio::task::spawn_blocking(move || write_tar(&programs)).await;
     let tar = tar.map_err(|error| RuntimeError::Failed(format!("creating an image: {error}")))??;
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(tar), 1 << 18);
-    docker.import_tar(tag, changes, stream).await?;
+    docker.import_tar(tag, &changes, stream).await?;
     remove_replaced(docker, found).await;
     Ok(true)
 }

@@ -9,7 +9,7 @@ use common::clock::{BootClock, Clock};
 use common::ids::{AssignmentId, NodeName, PodId};
 use common::lifecycle::Phase;
 
-use testkit::faulty_engine::{ENGINE_SOCKET, EngineFault, FaultyEngine};
+use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 
 use super::rig::{Rig, eventually, payload, payload_with};
 use crate::runtime::Runtime;
@@ -182,7 +182,7 @@ async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
     rig.config.timing.dead_after = Duration::from_secs(30);
     rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
     let _cleanup = Cleanup(rig.config.node.to_string());
-    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let proxy = FaultyEngine::start(&engine_socket());
     let worker = rig.worker_on(Arc::new(DockerRuntime::connect(Some(&proxy.host())).unwrap()));
     rig.push(&payload_with("ended", IMAGE, r#""restart":"never","command":["/bin/sleep","0"]"#));
     rig.until("ended", Phase::Succeeded).await;
@@ -250,7 +250,7 @@ async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists
     .await;
     drop(worker);
 
-    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let proxy = FaultyEngine::start(&engine_socket());
     let sick = DockerRuntime::connect(Some(&proxy.host())).unwrap();
     proxy.set("/containers/json", EngineFault::Fail);
     let known = saved_containers::read(&config.data_dir, node, &sick);

@@ -194,12 +194,16 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
             RuntimeError::Failed(without_container(message).to_owned())
         }
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
-        // It has ended, or is paused: no command can run in it now.
-        (EngineCall::CreateExec | EngineCall::StartExec, 409) => RuntimeError::NotFound(message.to_owned()),
+        // It has ended, or is paused: no command can run in it now. Podman answers with the status 500.
+        (EngineCall::CreateExec | EngineCall::StartExec, _)
+            if status == 409 || message.ends_with("container state improper") =>
+        {
+            RuntimeError::NotFound(message.to_owned())
+        }
         _ if is_port_taken => RuntimeError::PortTaken(port_problem(message)),
         // The container exists, but its command is not in the image, or is not executable. Another image may
         // be pushed under the same tag.
-        (EngineCall::Start, 400 | 500) if message.contains("exec") => {
+        (EngineCall::Start, 400 | 500) if is_about_command(message) => {
             RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
         }
         // The engine runs on another machine, or does not see the files of a worker that is itself in a
@@ -249,10 +253,20 @@ fn without_container(message: &str) -> &str {
     message.split(" in container ").next().unwrap_or(message)
 }
 
+/// Returns whether the OCI runtime could not run the command of a container. Other programs that an engine
+/// runs fail with similar words, for example those of its networks.
+fn is_about_command(message: &str) -> bool {
+    let any = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    any(&["OCI ", "runc", "crun", "standard_init_linux"])
+        && any(&["exec: ", "exec user process", "exec format error", "executable", ": stat "])
+}
+
 /// Returns the part of the OCI runtime's message that is about the command.
 fn without_preface(message: &str) -> &str {
     let about_command = message.rfind("exec: ").map_or(message, |at| &message[at + "exec: ".len()..]);
-    about_command.trim_end().trim_end_matches(": unknown")
+    let without_name = about_command.trim_end().trim_start_matches("crun: ");
+    let without_class = without_name.split(": OCI runtime attempted").next().unwrap_or(without_name);
+    without_class.trim_end_matches(": unknown")
 }
 
 /// Returns why the engine was not reached: what the system says, without the libraries on the way. Of another
@@ -367,6 +381,12 @@ mod tests {
                 "failed",
             ),
             (EngineCall::Create, 400, "invalid exec option", "refused"),
+            (
+                EngineCall::Start,
+                400,
+                "failed to set up container networking: iptables: exec failed",
+                "refused",
+            ),
             (EngineCall::Create, 400, "invalid mount config: bind source path does not exist: /x", "failed"),
             (
                 EngineCall::Start,
@@ -377,6 +397,12 @@ mod tests {
             (EngineCall::Start, 404, "No such container: x", "not found"),
             (EngineCall::Stop, 500, "cannot stop container: x: tried to kill, did not exit", "failed"),
             (EngineCall::CreateExec, 409, "Container 12ab is not running", "not found"),
+            (
+                EngineCall::CreateExec,
+                500,
+                "can only create exec sessions on running containers: container state improper",
+                "not found",
+            ),
             (EngineCall::List, 503, "the daemon is shutting down", "engine"),
             (EngineCall::Start, 500, "context deadline exceeded", "engine"),
         ];
@@ -389,8 +415,30 @@ mod tests {
     fn a_command_that_cannot_be_started_is_named_without_the_runtimes_preface() {
         let message = "OCI runtime create failed: runc create failed: unable to start container process: \
                        exec: \"x\": executable file not found in $PATH: unknown";
+        let podman = "runc: runc create failed: unable to start container process: exec: \"x\": executable file not \
+                      found in $PATH: OCI runtime attempted to invoke a command that was not found";
         let expected = "the command cannot be started: \"x\": executable file not found in $PATH";
-        assert_eq!(sort(EngineCall::Start, 400, message), RuntimeError::Failed(expected.to_owned()));
+        for (status, message) in [(400, message), (500, podman)] {
+            assert_eq!(sort(EngineCall::Start, status, message), RuntimeError::Failed(expected.to_owned()));
+        }
+        let crun = "crun: executable file `x` not found in $PATH: No such file or directory: OCI runtime attempted to \
+                    invoke a command that was not found";
+        let expected = "the command cannot be started: executable file `x` not found in $PATH: No such file or directory";
+        assert_eq!(sort(EngineCall::Start, 500, crun), RuntimeError::Failed(expected.to_owned()));
+    }
+
+    #[test]
+    fn a_network_that_cannot_be_set_up_is_not_the_command() {
+        for message in [
+            "netavark: nftables error: unable to execute \"nft\": No such file or directory",
+            "plugin type=\"bridge\" failed (add): failed to list chains: exec: \"iptables\": executable file not found \
+             in $PATH",
+        ] {
+            let RuntimeError::Failed(said) = sort(EngineCall::Start, 500, message) else {
+                panic!("{message}");
+            };
+            assert_eq!(said, format!("could not start the container: {message}"));
+        }
     }
 
     #[test]

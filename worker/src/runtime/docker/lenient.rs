@@ -60,23 +60,46 @@ pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     Some(rows.collect())
 }
 
+/// What a word for the state of a container means.
+enum NamedState {
+    Created,
+    /// It runs, or may run again at any instant.
+    Running,
+    Ended,
+    Removing,
+    /// It may run.
+    Unknown,
+}
+
+impl NamedState {
+    fn of(word: &str) -> Self {
+        match word {
+            // Podman is between creating and starting it.
+            "created" | "configured" | "initialized" => Self::Created,
+            "running" | "paused" | "restarting" | "stopping" => Self::Running,
+            // Podman has not cleaned up after it.
+            "exited" | "dead" | "stopped" | "" => Self::Ended,
+            "removing" => Self::Removing,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 fn listed(row: ContainerRow) -> Listed {
-    let (state, has_ended) = match row.state.as_str() {
-        "created" => (ContainerState::Created, false),
-        "running" | "paused" | "restarting" | "stopping" => (ContainerState::Running, false),
-        "exited" | "dead" | "" => (ContainerState::Unknown, true),
-        "removing" => return Listed::Skip,
-        other => {
-            tracing::warn!(
-                container = row.id,
-                state = other,
-                "the engine names an unknown state; it may run"
-            );
-            (ContainerState::Unknown, false)
+    let named = NamedState::of(&row.state);
+    let state = match named {
+        NamedState::Created => ContainerState::Created,
+        NamedState::Running => ContainerState::Running,
+        NamedState::Removing => return Listed::Skip,
+        NamedState::Ended => ContainerState::Unknown,
+        NamedState::Unknown => {
+            let (container, state) = (&row.id, &row.state);
+            tracing::warn!(container, state, "the engine names an unknown state; it may run");
+            ContainerState::Unknown
         }
     };
     match container(row.id, row.labels.unwrap_or_default(), state) {
-        Some(container) if has_ended => Listed::Ended(container),
+        Some(container) if matches!(named, NamedState::Ended) => Listed::Ended(container),
         Some(container) => Listed::Known(container),
         None => Listed::Skip,
     }
@@ -86,15 +109,15 @@ fn listed(row: ContainerRow) -> Listed {
 pub(super) fn inspection(answer: &NotUnderstood) -> Option<Inspected> {
     let Inspection { id, config, state } = serde_json::from_str(&answer.0).ok()?;
     let labels = config.labels.unwrap_or_default();
-    let state = match state.status.as_str() {
-        "created" => Some(ContainerState::Created),
-        "running" | "paused" | "restarting" | "stopping" => Some(ContainerState::Running),
-        "exited" | "dead" | "" => Some(ContainerState::Exited {
+    let state = match NamedState::of(&state.status) {
+        NamedState::Created => Some(ContainerState::Created),
+        NamedState::Running => Some(ContainerState::Running),
+        NamedState::Ended => Some(ContainerState::Exited {
             code: state.exit_code.unwrap_or(255),
             out_of_memory: state.oom_killed,
         }),
-        "removing" => None,
-        _ => Some(ContainerState::Unknown),
+        NamedState::Removing => None,
+        NamedState::Unknown => Some(ContainerState::Unknown),
     };
     let container = state.and_then(|state| container(id, labels.clone(), state));
     Some(Inspected { labels, container })

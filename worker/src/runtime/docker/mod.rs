@@ -21,10 +21,12 @@ mod files;
 mod first_processes;
 mod image;
 mod image_check;
+mod import;
 mod interactive;
 mod lenient;
 mod network;
 mod raw_exec;
+mod raw_request;
 mod registry;
 mod sandbox;
 #[cfg(test)]
@@ -34,7 +36,6 @@ mod volumes;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,11 +43,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bollard::container::LogOutput;
 use bollard::models::{EventMessage, SystemVersion};
 use bollard::query_parameters::{
-    CreateImageOptionsBuilder, EventsOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
-    RemoveImageOptionsBuilder, TagImageOptionsBuilder,
+    EventsOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveImageOptionsBuilder,
+    TagImageOptionsBuilder,
 };
 use bytes::Bytes;
 use common::config::PodPolicy;
+use common::handover::Gateway;
 use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
@@ -54,7 +56,7 @@ use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
 use self::client::EngineClient;
-use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
+use self::deadlines::{INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::engine_record::EngineRecord;
 use self::errors::{EngineCall, EngineFailure};
 use self::first_processes::FirstProcesses;
@@ -82,6 +84,9 @@ const EVENTS: [&str; 11] = [
     "unpause",
     "health_status",
 ];
+
+/// The name of the runtime if the engine is Podman.
+const PODMAN: &str = "podman";
 
 /// A Docker or Podman engine.
 pub struct DockerRuntime {
@@ -182,17 +187,10 @@ impl DockerRuntime {
     pub(super) async fn import_tar(
         &self,
         name: &str,
-        changes: Vec<String>,
+        changes: &[String],
         tar: impl stream::Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     ) -> Result<(), RuntimeError> {
-        image::check_path(name)?;
-        let (repo, tag) = image::split(name);
-        let options =
-            CreateImageOptionsBuilder::default().from_src("-").repo(repo).tag(tag).changes(changes).build();
-        let body = bollard::body_try_stream(tar);
-        let progress = self.client.docker()?.create_image(Some(options), Some(body), None);
-        let call = progress.try_for_each(|_| std::future::ready(Ok(())));
-        Ok(self.client.within(EngineCall::Import, IMPORT, call).await?)
+        import::import(&self.client, name, changes, tar).await
     }
 
     /// Adds a name to an image. An image that had the name before keeps only its id.
@@ -406,7 +404,8 @@ impl DockerRuntime {
     async fn open_hints(&self, node: &NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> {
         // The answer begins with the first event: a ping tells a dead engine from a quiet one.
         self.ping_engine().await?;
-        let mut filters = label_filters(node);
+        // Of several labels Podman takes an event that has one of them.
+        let mut filters = HashMap::from([("label".to_owned(), vec![format!("{}={node}", label::NODE)])]);
         filters.insert("type".to_owned(), vec!["container".to_owned()]);
         filters.insert("event".to_owned(), EVENTS.map(str::to_owned).to_vec());
         // The request is sent when the first event is awaited: what happened before is reported as well.
@@ -441,12 +440,10 @@ fn engine_info(version: SystemVersion) -> EngineInfo {
     let podman = components.iter().find(|part| part.name == "Podman Engine");
     match podman {
         // The id that it answers is another one each time.
-        Some(podman) => {
-            EngineInfo { runtime: "podman", version: format!("Podman {}", podman.version), id: String::new() }
-        }
+        Some(podman) => EngineInfo { runtime: PODMAN, version: podman.version.clone(), id: String::new() },
         None => {
             let number = version.version.unwrap_or_else(|| "(unknown version)".to_owned());
-            EngineInfo { runtime: "docker", version: format!("Docker Engine {number}"), id: String::new() }
+            EngineInfo { runtime: "docker", version: number, id: String::new() }
         }
     }
 }
@@ -519,8 +516,12 @@ impl Runtime for DockerRuntime {
     fn join_pod_network<'a>(
         &'a self,
         cluster: &'a ClusterId,
-    ) -> BoxFuture<'a, Result<Ipv4Addr, RuntimeError>> {
-        Box::pin(async { self.network.join(&self.client, cluster).await })
+    ) -> BoxFuture<'a, Result<Gateway, RuntimeError>> {
+        Box::pin(async {
+            let on_demand = self.ping_engine().await?.runtime == PODMAN;
+            let address = self.network.join(&self.client, cluster).await?;
+            Ok(Gateway { address, on_demand })
+        })
     }
 
     fn leave_pod_network(&self) {

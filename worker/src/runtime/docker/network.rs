@@ -150,8 +150,17 @@ async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), Engine
         ])),
         ..Default::default()
     };
+    let name = request.name.clone();
     let call = client.docker()?.create_network(request);
-    client.within(EngineCall::CreateNetwork, WRITE, call).await.map(drop)
+    let created = client.within(EngineCall::CreateNetwork, WRITE, call).await?;
+    if !created.warning.is_empty() {
+        // Podman does not know the option that keeps pods apart.
+        tracing::info!(
+            "The engine says of the network {name}: {}; the rules of the proxy keep pods apart there",
+            created.warning
+        );
+    }
+    Ok(())
 }
 
 /// Returns the address of the engine's host in a network; `None` if there is no such network.

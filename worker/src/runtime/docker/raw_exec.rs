@@ -1,22 +1,22 @@
-//! Starts a command with a terminal over a connection of its own.
+//! Starts a command with a terminal.
 //!
 //! The client library takes the first byte of what a terminal shows for a header if it is 0, 1 or 2, and then
 //! waits for a length that never comes.
 
 use std::pin::Pin;
 
+use bollard::errors::Error;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, UPGRADE};
-use hyper::{Method, Request, StatusCode};
+use hyper::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::AsyncRead;
 
-use super::client::{EngineAddress, EngineClient};
+use super::client::EngineClient;
 use super::deadlines::READ;
 use super::errors::EngineCall;
+use super::raw_request::{refusal, send};
 use crate::runtime::{CommandInput, RuntimeError};
 
 /// What comes out of a terminal.
@@ -27,63 +27,21 @@ pub(super) async fn start(
     client: &EngineClient,
     id: &str,
 ) -> Result<(TerminalOutput, CommandInput), RuntimeError> {
-    let call = async {
-        match client.host() {
-            EngineAddress::Unix(path) => {
-                upgrade(UnixStream::connect(path).await.map_err(text)?, client, id).await
-            }
-            EngineAddress::Tcp(address) => {
-                let stream = TcpStream::connect(address).await.map_err(text)?;
-                stream.set_nodelay(true).map_err(text)?;
-                upgrade(stream, client, id).await
-            }
-        }
-    };
-    match tokio::time::timeout(READ, call).await {
-        Ok(started) => started.map_err(|why| {
-            RuntimeError::Failed(format!("{}: could not {}: {why}", client.shown(), EngineCall::StartExec))
-        }),
-        Err(_) => Err(RuntimeError::Engine(format!(
-            "{}: could not {} within {} s",
-            client.shown(),
-            EngineCall::StartExec,
-            READ.as_secs()
-        ))),
-    }
-}
-
-async fn upgrade(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    client: &EngineClient,
-    id: &str,
-) -> Result<(TerminalOutput, CommandInput), String> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "the connection of a terminal ended");
-        }
-    });
-    let body = Full::new(Bytes::from_static(br#"{"Detach":false,"Tty":true}"#));
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(format!("/exec/{id}/start"))
-        .header(HOST, client.authority())
-        .header(CONTENT_TYPE, "application/json")
-        .header(CONNECTION, "Upgrade")
-        .header(UPGRADE, "tcp")
-        .body(body)
-        .map_err(text)?;
-    let response = sender.send_request(request).await.map_err(text)?;
-    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let status = response.status();
-        let answer = response.into_body().collect().await.map_err(text)?.to_bytes();
-        return Err(format!("{status}: {}", String::from_utf8_lossy(&answer).trim()));
-    }
-    let upgraded = hyper::upgrade::on(response).await.map_err(text)?;
+    let upgraded = client.within(EngineCall::StartExec, READ, upgrade(client, id)).await?;
     let (output, input) = tokio::io::split(TokioIo::new(upgraded));
     Ok((Box::pin(output), Box::pin(input)))
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+async fn upgrade(client: &EngineClient, id: &str) -> Result<hyper::upgrade::Upgraded, Error> {
+    let request = Request::post(format!("/exec/{id}/start"))
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "tcp")
+        .body(Full::new(Bytes::from_static(br#"{"Detach":false,"Tty":true}"#)))?;
+    let response = send(client, request).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(hyper::upgrade::on(response).await?);
+    }
+    let status = response.status().as_u16();
+    Err(refusal(status, &response.into_body().collect().await?.to_bytes()))
 }

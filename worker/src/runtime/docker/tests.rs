@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use common::ids::AssignmentId;
 use common::spec::ContainerSpec;
-use testkit::faulty_engine::{ENGINE_SOCKET, EngineFault, FaultyEngine};
+use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -505,7 +505,7 @@ async fn podman_is_told_from_docker() {
         Some((200, if line.contains("_ping") { "OK" } else { version }.to_owned()))
     });
     let info = engine.runtime.ping().await.unwrap();
-    assert_eq!((info.runtime, info.version.as_str()), ("podman", "Podman 4.9.3"));
+    assert_eq!((info.runtime, info.version.as_str()), ("podman", "4.9.3"));
 }
 
 /// Like an engine whose disk hangs: it accepts connections and never answers.
@@ -564,14 +564,15 @@ fn fake_row(id: &str, state: &str) -> String {
 #[tokio::test]
 async fn a_container_that_cannot_be_read_or_inspected_affects_no_other() {
     let engine = FakeEngine::new(|line| async move {
-        let rows =
-            [fake_row("runs", "running"), fake_row("odd", "gliding"), fake_row("sick", "exited"), "7".into()];
-        let ended = r#"{"Id":"ended","State":{"Status":"exited","ExitCode":3,"Health":{"Status":"odd"}},
+        let rows = [("runs", "running"), ("odd", "gliding"), ("sick", "exited"), ("new", "initialized")];
+        let rows = rows.map(|(id, state)| fake_row(id, state)).join(",") + ",7";
+        // As Podman lists a container after which it has not cleaned up.
+        let ended = r#"{"Id":"ended","State":{"Status":"stopped","ExitCode":3,"Health":{"Status":"odd"}},
             "Config":{"Labels":{"kubeleet.pod":"ended","kubeleet.assignment":"a"},"Env":["PASSWORD=hunter2"]}}"#;
         match () {
             () if line.contains("/containers/sick/") => None,
             () if line.contains("/containers/ended/") => Some((200, ended.to_owned())),
-            () => Some((200, format!("[{},{}]", rows.join(","), fake_row("ended", "dead")))),
+            () => Some((200, format!("[{rows},{}]", fake_row("ended", "stopped")))),
         }
     });
     let node = NodeName::new("node").unwrap();
@@ -586,6 +587,7 @@ async fn a_container_that_cannot_be_read_or_inspected_affects_no_other() {
         states(engine.runtime.list(&node).await.unwrap()),
         [
             state("ended", exited),
+            state("new", ContainerState::Created),
             state("odd", ContainerState::Unknown),
             state("runs", ContainerState::Running),
             state("sick", ContainerState::Unknown),
@@ -594,7 +596,11 @@ async fn a_container_that_cannot_be_read_or_inspected_affects_no_other() {
     let live = tokio::time::timeout(Duration::from_secs(1), engine.runtime.list_live(&node)).await.unwrap();
     assert_eq!(
         states(live.unwrap()),
-        [state("odd", ContainerState::Unknown), state("runs", ContainerState::Running)]
+        [
+            state("new", ContainerState::Created),
+            state("odd", ContainerState::Unknown),
+            state("runs", ContainerState::Running)
+        ]
     );
 }
 
@@ -692,10 +698,10 @@ async fn a_new_volume_belongs_to_whom_its_document_says() {
 async fn the_check_of_an_image_is_read() {
     let Some(fixture) = Fixture::new().await else { return };
     let image = format!("kubeleet-test/checked:{}", fixture.node);
-    let changes = vec![r#"HEALTHCHECK --interval=7s --retries=5 CMD ["/bin/sh", "-c", "exit 0"]"#.to_owned()];
+    let changes = [r#"HEALTHCHECK --interval=7s --retries=5 CMD ["/bin/sh", "-c", "exit 0"]"#.to_owned()];
     let empty = vec![0; 1024];
     let tar = stream::once(async { Ok(Bytes::from(empty)) });
-    fixture.docker.import_tar(&image, changes, tar).await.unwrap();
+    fixture.docker.import_tar(&image, &changes, tar).await.unwrap();
     let check = fixture.docker.image_check(&image).await;
     // The containerd image store gives each image a digest.
     let came_from_registry = fixture.docker.came_from_registry(&image).await.unwrap();
@@ -717,7 +723,7 @@ async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_ki
     if !rustix::process::geteuid().is_root() {
         return testkit::require::skipped("netns", "only root may signal processes of containers");
     }
-    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let proxy = FaultyEngine::start(&engine_socket());
     let docker = DockerRuntime::connect(Some(&proxy.host())).unwrap();
     let mut containers = Vec::new();
     for (pod, script) in [("deaf", "trap '' TERM; while :; do sleep 1; done"), ("obeys", GRACEFUL)] {
@@ -750,7 +756,7 @@ async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_ki
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn containers_whose_processes_are_not_seen_are_ended_by_the_engine() {
     let Some(fixture) = Fixture::new().await else { return };
-    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let proxy = FaultyEngine::start(&engine_socket());
     proxy.set("/json", EngineFault::Fail);
     let blind = DockerRuntime::connect(Some(&proxy.host())).unwrap();
     let script = "trap '' TERM; while :; do sleep 1; done";
