@@ -92,7 +92,7 @@ ha: build            ## the highly available stack in containers: three Redis, t
 ha-down:             ## ends it and its pods; what is stored is kept
 	@scripts/ha down
 
-.PHONY: chaos failovers soak fuzz walk mistakes upgrade
+.PHONY: chaos failovers soak fuzz walk mistakes upgrade servers engines
 
 CHAOS = $(DEV_BINARY) $(CARGO) bench --locked --profile dev --workspace --bench chaos --
 
@@ -145,3 +145,11 @@ mistakes:            ## a full Redis, other clusters on the engine, greedy clien
 upgrade:             ## this version and the one before, mixed under load: nothing lost, nothing restarted
 	@scripts/install build redis python
 	scripts/upgrade
+
+servers:             ## tests on Valkey 8 and 9 and Redis 6.2 and 8, from PyPI: ARGS=valkey-9 for one
+	@scripts/install build redis python
+	scripts/servers $(ARGS)
+
+engines:             ## tests of containers on Docker and on a Podman of their own: ARGS=podman for one
+	@scripts/install build redis podman
+	scripts/engines $(ARGS)
