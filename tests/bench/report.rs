@@ -20,7 +20,7 @@ pub fn discard_results() {
 pub fn print_machine() {
     let machine = machine();
     println!(
-        "{} x {}, {} GiB, Linux {}; Redis {}; load {}",
+        "{} x {}, {} GiB, Linux {}; {}; load {}",
         machine["cores"],
         text(&machine["cpu"]),
         machine["memory_gib"],
@@ -117,8 +117,11 @@ fn machine() -> Value {
     })
 }
 
+/// Returns product and version: a Valkey may be installed under the name of Redis.
 fn redis_version() -> String {
     let output = Command::new("redis-server").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned()
+    let product = text.split_whitespace().next().unwrap_or("Redis");
+    let version = text.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?");
+    format!("{product} {version}")
 }

@@ -15,11 +15,13 @@ use bollard::query_parameters::{
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
+use testkit::eventually::eventually_within;
 use testkit::require;
 use tokio::sync::OnceCell;
 use worker::runtime::docker::DockerRuntime;
 use worker::runtime::sample_image::{Recipe, import_recipe};
 
+use crate::LIMIT;
 use crate::exclusive::exclusive;
 use crate::invariants::Running;
 
@@ -382,7 +384,15 @@ fn first_process(container: &str) -> Option<Pid> {
 async fn labelled(client: &Client) -> Vec<ListedContainer> {
     let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
     let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-    let found = client.list_containers(Some(options)).await.unwrap();
+    // Podman lists a container as `stopped` until it has cleaned up after it. The client library does not
+    // know the word.
+    let found = eventually_within(LIMIT, "the list of containers is read", || async {
+        match client.list_containers(Some(options.clone())).await {
+            Err(error @ bollard::errors::Error::JsonDataError { .. }) => Err(error.to_string()),
+            found => Ok(found.unwrap()),
+        }
+    })
+    .await;
     let read = |summary: bollard::models::ContainerSummary| ListedContainer {
         name: summary
             .names

@@ -112,13 +112,16 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Redis before version 7 wraps an error inside a script in `ERR Error running script …: -CODE …`. Returns
-/// the inner code and detail.
+/// Redis before version 7 wraps an error inside a script in `ERR Error running script … @user_script:1: …`,
+/// and has a minus before the codes of refusals. Returns the inner code and detail.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
     }
-    let Some((_, inner)) = detail.split_once(": -") else { return (code, detail) };
+    // A refusal names the line twice.
+    let place = detail.rsplit_once("@user_script:");
+    let Some((_, inner)) = place.and_then(|(_, rest)| rest.split_once(": ")) else { return (code, detail) };
+    let inner = inner.strip_prefix('-').unwrap_or(inner);
     let (inner_code, rest) = inner.split_once(' ').unwrap_or((inner, ""));
     match !inner_code.is_empty() && inner_code.bytes().all(|byte| byte.is_ascii_uppercase()) {
         true => (inner_code, rest),
@@ -180,6 +183,17 @@ mod tests {
             assert_eq!((fault.action, fault.error.is_transient()), (action, transient), "{line}: {fault:?}");
         }
         assert!(matches!(from_server("WRONGTYPE x").error, StoreError::WrongType { .. }));
+        // As 6.2 says it: a failed command without a minus, and a refusal with two places.
+        let old = "ERR Error running script (call to f_a1522a9e): @user_script:1: ";
+        let wrong_type = from_server(&format!("{old}WRONGTYPE Operation against a key")).error;
+        assert!(matches!(&wrong_type, StoreError::WrongType { .. }), "{wrong_type:?}");
+        let full = from_server(&format!("{old}@user_script: 1: -OOM command not allowed")).error;
+        assert_eq!(full, StoreError::Refused("OOM command not allowed".into()));
+        let unknown = from_server(&format!("{old}@user_script: 1: Unknown Redis command called")).error;
+        assert!(
+            matches!(&unknown, StoreError::Refused(text) if text.starts_with("ERR Error")),
+            "{unknown:?}"
+        );
         assert_eq!(
             from_server("NOAUTH Authentication required.").error,
             StoreError::Refused("NOAUTH Authentication required.".into())
