@@ -24,6 +24,8 @@ impl PoolAddress {
     pub const FIRST: u32 = 2;
     /// How many addresses services can have: all of the pool but the first two and the last.
     pub const COUNT: u32 = (1 << 17) - 3;
+    /// How many slots of one service can have addresses, the first ones: an eighth of all.
+    pub const SLOTS_OF_SERVICE: u32 = 1 << 14;
 
     /// Returns the address of this number; `None` if no service can have it.
     pub fn from_number(number: u32) -> Option<Self> {

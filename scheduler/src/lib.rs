@@ -46,6 +46,7 @@ use loops::cron::CronLoop;
 use loops::declare_dead::DeclareDeadLoop;
 use loops::drain::DrainLoop;
 use loops::external_workers::ExternalWorkerLoop;
+use loops::free_addresses::FreeAddressLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
 use loops::reconcile::ReconcileLoop;
@@ -164,6 +165,7 @@ pub(crate) async fn run_context(
     loops.spawn(CronLoop::new(&context), &stop);
     loops.spawn(ValueRolloutLoop::new(&context), &stop);
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
+    loops.spawn(FreeAddressLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;
     // Saves time only: otherwise another scheduler reclaims the payloads when this one has been silent long
     // enough.

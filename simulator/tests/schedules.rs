@@ -476,7 +476,7 @@ ablations! {
         "address", "return { 'OK', number, '' }" => "return { 'OK', number, '1' }",
         "is told as that of";
     with_addresses_given_again_at_once, seed 1:
-        "address", "return NOW - past(since) >= QUARANTINE_MS" => "return true",
+        "address", "return not since or NOW - past(since) >= ADDRESS_QUARANTINE_MS" => "return true",
         "is told as that of";
     }
     OldCopy {

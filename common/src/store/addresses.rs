@@ -6,10 +6,13 @@ use redis::cmd;
 use super::confirm::CONFIRM_TIMEOUT;
 use super::link::Durability;
 use super::reply::{RawFields, read, unexpected, verdict};
-use super::scripts::{Call, address};
+use super::scripts::{Call, address, addresses_free};
 use super::{Store, StoreError, keys};
 use crate::address::{AddressName, PoolAddress};
 use crate::ids::{AppName, ServiceName};
+
+/// Entries of `addresses` that one script looks at: about a millisecond of Redis.
+const PAGE: usize = 500;
 
 /// The result of [`Store::address`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +22,10 @@ pub enum GivenAddress {
     /// It has an address that a failover could still lose, so that another name could get it. It must not be
     /// told yet: ask again.
     Unconfirmed,
-    /// There is no such service, or its slot is not wanted.
+    /// There is no such service, or its slot is not wanted, is beyond the share of a service, or is one of a
+    /// job.
     Missing,
-    /// All addresses around the one where the search began are in use.
+    /// None of the addresses that were tried is free. Each call tries other ones.
     Full,
 }
 
@@ -85,6 +89,47 @@ impl Store {
         Ok(app.and_then(|app| AppName::new(String::from_utf8(app).ok()?).ok()))
     }
 
+    /// Frees addresses of services and slots that are gone, among the page of all at `cursor`: 0 at first.
+    /// Returns their number, and the next cursor; `None` after the last page.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn free_addresses(&self, cursor: u64) -> Result<(usize, Option<u64>), StoreError> {
+        let mut scan = cmd("HSCAN");
+        scan.arg(keys::ADDRESSES).arg(cursor).arg("COUNT").arg(PAGE);
+        let (next, page): (u64, RawFields) = self.link.query(&scan).await?;
+        let fields: Vec<String> =
+            page.into_iter().filter_map(|(field, _)| String::from_utf8(field).ok()).collect();
+        let mut freed = 0;
+        // A small hash comes as one page, whatever its size.
+        for piece in fields.chunks(PAGE) {
+            freed += self.free_addresses_among(piece).await?;
+        }
+        Ok((freed, Some(next).filter(|next| *next != 0)))
+    }
+
+    async fn free_addresses_among(&self, fields: &[String]) -> Result<usize, StoreError> {
+        let parsed = fields.iter().filter_map(|field| field.parse::<AddressName>().ok());
+        let names: Vec<AddressName> = parsed.collect();
+        let mut call = addresses_free::Head {
+            addresses: keys::ADDRESSES,
+            freed: keys::FREED_ADDRESSES,
+            name_count: names.len(),
+            slot_share: PoolAddress::SLOTS_OF_SERVICE,
+            first: PoolAddress::FIRST,
+            count: PoolAddress::COUNT,
+        }
+        .call();
+        for name in &names {
+            let service_key = keys::service(&name.service);
+            call.add(addresses_free::Name { service_key, service: &name.service, slot: name.slot });
+        }
+        for number in fields.iter().filter_map(|field| field.strip_prefix('#')?.parse::<u32>().ok()) {
+            call.add(addresses_free::Number { number });
+        }
+        read("freeing addresses", self.link.script(&call).await?)
+    }
+
     /// Returns all addresses that are confirmed. Fields that are none are left out: they harm no others.
     ///
     /// # Errors
@@ -120,6 +165,7 @@ fn address_call(name: &AddressName, confirmed: Option<u32>) -> Call<'static> {
         service: &name.service,
         slot: name.slot,
         confirmed,
+        slot_share: PoolAddress::SLOTS_OF_SERVICE,
         first: PoolAddress::FIRST,
         count: PoolAddress::COUNT,
     }

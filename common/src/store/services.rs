@@ -17,7 +17,6 @@ use super::stored_spec::SpecFile;
 use super::value_rollouts::ValueRollout;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
-use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
 use crate::ingress::{IngressRule, alias_lines, callers_line};
 use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
@@ -405,8 +404,6 @@ impl Store {
             spec_key: keys::spec(&service.spec_id),
             routes: keys::ROUTES,
             ep_key: keys::endpoints(&service.name),
-            addresses: keys::ADDRESSES,
-            freed: keys::FREED_ADDRESSES,
             history: keys::history(&service.name),
             done: keys::done(&service.name),
             tries: keys::tries(&service.name),
@@ -416,7 +413,6 @@ impl Store {
                 None => "runs:".to_owned(),
             },
             service: &service.name,
-            address_count: PoolAddress::COUNT,
         };
         Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
     }

@@ -6,6 +6,7 @@ pub(crate) mod cron;
 pub(crate) mod declare_dead;
 pub(crate) mod drain;
 pub(crate) mod external_workers;
+pub(crate) mod free_addresses;
 pub(crate) mod place;
 pub(crate) mod reclaim;
 pub(crate) mod reconcile;

@@ -43,8 +43,8 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_host_ports: host_ports::many_drain_one_node_with_host_ports, "_prelude",
         "redis.call('HDEL', node_key, field)" => "", "keeps the host port";
-    an_address_that_is_not_looked_up_by_its_number: addresses::values_written_by_hand, "address",
-        "redis.call('HGET', addresses, '#' .. number) == one" => "true", "is told, and these are listed";
+    an_address_that_is_not_looked_up_by_its_number: addresses::values_written_by_hand, "_prelude",
+        "redis.call('HGET', addresses, '#' .. number) == name" => "true", "is told, and these are listed";
     an_assignment_that_waits_for_no_reports_of_volumes: volumes::records_are_lost, "assign",
         "if #unreported > 0 then return true end" => "", "before w1 has reported";
     a_report_of_volumes_that_counts_for_any_run_of_redis: volumes::records_are_lost, "volumes_report",

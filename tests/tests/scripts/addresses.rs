@@ -9,6 +9,7 @@ use kubeleet_tests::Fixture;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
+use serde_json::json;
 
 use crate::changing_nothing;
 
@@ -37,6 +38,18 @@ async fn forget(fixture: &Fixture, service: &str) {
         let _: u64 = fixture.redis.cli(&["DEL", &format!("pod:{pod}")]).await;
     }
     assert!(fixture.store.forget_service(&service).await.unwrap());
+    free(fixture).await;
+}
+
+/// Frees what is gone, as the schedulers do. Returns how many addresses.
+async fn free(fixture: &Fixture) -> usize {
+    let (mut sum, mut cursor) = (0, Some(0));
+    while let Some(page) = cursor {
+        let freed;
+        (freed, cursor) = fixture.store.free_addresses(page).await.unwrap();
+        sum += freed;
+    }
+    sum
 }
 
 #[tokio::test]
@@ -101,6 +114,7 @@ async fn the_addresses_of_a_forgotten_service_are_free_for_others_after_an_hour(
     fixture.service("web", 2).await;
     assert_eq!(address(&fixture, "web").await, of_service, "where the search begins follows from the name");
     assert_ne!(address(&fixture, "1.web").await, of_slot);
+    free(&fixture).await;
     let written: f64 = fixture.redis.cli(&["ZSCORE", "addresses:free", &slot]).await;
     assert!(written < 99_999_999_999_999.0, "the future counts as now");
 }
@@ -113,6 +127,78 @@ async fn a_redis_that_lost_everything_gives_the_same_addresses() {
     let () = fixture.redis.cli(&["FLUSHALL"]).await;
     fixture.service("web", 1).await;
     assert_eq!([address(&fixture, "web").await, address(&fixture, "0.web").await], before);
+}
+
+#[tokio::test]
+async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no_others() {
+    let fixture = Fixture::new().await;
+    let service = fixture.service("web", 3).await;
+    fixture.service("api", 1).await;
+    let mut kept = Vec::new();
+    for text in ["web", "0.web", "api", "0.api"] {
+        kept.push((name(text), address(&fixture, text).await));
+    }
+    let gone = address(&fixture, "2.web").await;
+    // A number that a name does not have, as after a value was written by hand.
+    let _: u64 = fixture.redis.cli(&["HSET", "addresses", "#777", "web"]).await;
+    assert_eq!(free(&fixture).await, 0);
+    assert_eq!(fixture.keyspace().await.field("addresses", "#777"), "");
+    fixture.store.scale_service(&service.name, 2).await.unwrap();
+    assert_eq!(free(&fixture).await, 1);
+    let mut listed = fixture.store.addresses().await.unwrap();
+    kept.sort();
+    listed.sort();
+    assert_eq!(listed, kept);
+    let since: f64 = fixture.redis.cli(&["ZSCORE", "addresses:free", &gone.number().to_string()]).await;
+    assert!(since > 0.0, "no other name gets it within an hour");
+    // The record of one service that another program overwrote keeps its own addresses and no others.
+    let () = fixture.redis.cli(&["SET", "service:api", "another program's"]).await;
+    fixture.store.scale_service(&service.name, 0).await.unwrap();
+    assert_eq!(free(&fixture).await, 1);
+}
+
+#[tokio::test]
+async fn a_service_has_a_share_of_the_addresses_and_the_completions_of_a_job_have_none() {
+    let fixture = Fixture::new().await;
+    fixture.service("web", 1).await;
+    let () = fixture.redis.cli(&["HSET", "service:web", "replicas", "100000"]).await;
+    let share = PoolAddress::SLOTS_OF_SERVICE;
+    address(&fixture, &format!("{}.web", share - 1)).await;
+    assert_eq!(ask(&fixture, &format!("{share}.web")).await, GivenAddress::Missing);
+    let job = json!({"kind": "job", "name": "sums", "image": "i", "job": {"completions": 2}});
+    fixture.service_of(job).await;
+    address(&fixture, "sums").await;
+    assert_eq!(ask(&fixture, "0.sums").await, GivenAddress::Missing);
+}
+
+/// Other names have all addresses but this many, which are the last ones.
+async fn fill_but(fixture: &Fixture, left: u32) {
+    let script = "for n = ARGV[1], ARGV[2] do redis.call('HSET', 'addresses', '#' .. n, 'x', 'y' .. n, n) end return 1";
+    let last = PoolAddress::FIRST + PoolAddress::COUNT - 1 - left;
+    let _: u64 =
+        fixture.redis.cli(&["EVAL", script, "0", &PoolAddress::FIRST.to_string(), &last.to_string()]).await;
+}
+
+#[tokio::test]
+async fn a_pool_that_is_used_up_costs_redis_little_and_the_last_free_addresses_are_found() {
+    let fixture = Fixture::new().await;
+    fixture.service("web", 200).await;
+    fill_but(&fixture, 0).await;
+    let () = fixture.redis.cli(&["CONFIG", "RESETSTAT"]).await;
+    for slot in 0..200 {
+        assert_eq!(ask(&fixture, &format!("{slot}.web")).await, GivenAddress::Full);
+    }
+    let stats: String = fixture.redis.cli(&["INFO", "commandstats"]).await;
+    let scripts = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+    let each = scripts.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap();
+    assert!(each.parse::<f64>().unwrap() < 2000.0, "microseconds for a call: {scripts}");
+    let () = fixture.redis.cli(&["DEL", "addresses"]).await;
+    fill_but(&fixture, 8_000).await;
+    let mut random = 0;
+    while !matches!(ask(&fixture, "web").await, GivenAddress::Confirmed(_)) {
+        random += 1;
+        assert!(random < 500, "one call in about sixteen finds one");
+    }
 }
 
 const SERVICES: [&str; 4] = ["a", "b", "c", "d"];

@@ -26,6 +26,7 @@ use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
+use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed, report_copies};
 use testkit::fixtures;
 
@@ -168,10 +169,16 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             let name = AddressName { service, slot: Some(0) };
             operation!(None, [store, name] store.address(&name))
         }
+        "addresses_free" => {
+            let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
+            store.address(&AddressName { service: service.clone(), slot: Some(0) }).await.unwrap();
+            store.scale_service(&service, 0).await.unwrap();
+            operation!(None, [store] store.free_addresses(0))
+        }
         "channel_open" | "channel_close" => channels(fixture, case, placed).await,
         "follow" | "follow_pods" => {
             let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
-            operation!(None, [store, service] store.follow_endpoints(&service, None))
+            operation!(None, [store, service] read_endpoints(&store, &service, None))
         }
         "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
         | "former_containers" | "node_remove" | "register" | "repair" | "usage_correct" => {

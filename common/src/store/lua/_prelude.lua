@@ -564,6 +564,26 @@ local function publish_endpoints()
   end
 end
 
+-- No other name gets the number of an address within this time after it was freed.
+local ADDRESS_QUARANTINE_MS = 3600000
+-- Returns the name that has an address: that of a service, or of a slot of it.
+local function address_name(service, slot) return slot == '' and service or slot .. '.' .. service end
+-- Returns the number of a name, and whether the replicas have it; nil if it has none. Both directions have to
+-- agree.
+local function address_number(addresses, name, first, count)
+  local number, mark = string.match(redis.call('HGET', addresses, name) or '', '^(%d+)(.*)$')
+  local value = tonumber(number)
+  if not value or value < first or value >= first + count or number ~= string.format('%.0f', value) then return nil end
+  if redis.call('HGET', addresses, '#' .. number) == name then return number, mark == '' end
+end
+-- Returns whether a service ('' for the slot) or a slot may have an address. Completions of a job have none:
+-- there may be more of them than addresses.
+local function has_address(service_key, slot, slot_share)
+  local state, replicas, kind = unpack(redis.call('HMGET', service_key, 'state', 'replicas', 'kind'), 1, 3)
+  if not state or slot == '' then return state and true end
+  return not kind and tonumber(slot) < math.min(tonumber(replicas) or 0, tonumber(slot_share))
+end
+
 -- The routes of a service are a text with a line for each: "<route> <service> <port>". The field <route> of
 -- `routes` has the rest. A route belongs to one service, unless that service does not exist any more.
 local function each_route(text, visit)

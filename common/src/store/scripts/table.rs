@@ -108,7 +108,21 @@ scripts! {
         run_by: [Proxy],
         at_maxmemory: Refused,
         keys: [service_key, addresses, freed],
-        args: [service, slot, confirmed, first, count],
+        args: [service, slot, confirmed, slot_share, first, count],
+    }
+    addresses_free {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [addresses, freed],
+        args: [name_count, slot_share, first, count],
+        batch Name name {
+            keys: [service_key],
+            args: [service, slot],
+        }
+        batch Number number {
+            keys: [],
+            args: [number],
+        }
     }
     assign {
         run_by: [Scheduler],
@@ -557,10 +571,9 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [
-            service_key, services, slots, spec_key, routes, ep_key, addresses, freed, history, done, tries, runs,
-            runs_of_cron
+            service_key, services, slots, spec_key, routes, ep_key, history, done, tries, runs, runs_of_cron
         ],
-        args: [service, address_count],
+        args: [service],
     }
     service_put {
         run_by: [Api, Scheduler],

@@ -1,0 +1,56 @@
+//! Frees the addresses of services and slots that are gone: the pool is for the whole cluster.
+//!
+//! Each step looks at one page of all addresses, so that a service with thousands of slots is forgotten in
+//! pieces.
+
+use std::time::Duration;
+
+use common::control_loop::{Loop, Next};
+use common::store::{Store, StoreError};
+
+use crate::SchedulerContext;
+use crate::loop_lease::{LeaseStanding, LoopLease};
+
+/// Between two pages.
+const PAGE_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the lease lasts, in passes.
+const LEASE_PASSES: u32 = 4;
+
+pub(crate) struct FreeAddressLoop {
+    store: Store,
+    lease: LoopLease,
+    interval: Duration,
+    /// Where the next step begins: 0 at the begin of a pass.
+    cursor: u64,
+}
+
+impl Loop for FreeAddressLoop {
+    const NAME: &'static str = "free_addresses";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if self.lease.acquire().await? == LeaseStanding::Without {
+            self.cursor = 0;
+            return Ok(Next::Rest);
+        }
+        let (freed, next) = self.store.free_addresses(self.cursor).await?;
+        if freed > 0 {
+            tracing::debug!(freed, "addresses of services and slots that are gone are free in an hour");
+        }
+        self.cursor = next.unwrap_or(0);
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        let is_between_pages = self.cursor != 0;
+        tokio::time::sleep(if is_between_pages { PAGE_INTERVAL } else { self.interval }).await;
+        Ok(())
+    }
+}
+
+impl FreeAddressLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        let (store, interval) = (context.store.clone(), context.timings.full_pass_interval);
+        let lease = LoopLease::new(&store, &context.id, "free_addresses", interval * LEASE_PASSES);
+        Self { store, lease, interval, cursor: 0 }
+    }
+}
