@@ -34,6 +34,7 @@ mod rarely;
 pub mod retry;
 pub mod route;
 mod saved_pods;
+mod shares;
 pub mod snapshot;
 mod socket;
 pub mod take_over;

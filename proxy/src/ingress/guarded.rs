@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::framing::{Ambiguous, FramingState, Scanner};
+use crate::shares::TakenPlace;
 use crate::timer::Timer;
 
-use super::CountedConnection;
 use super::frames::Frames;
 
 /// How often in the time in which a client may be silent it is looked whether its answer has ended.
@@ -49,7 +49,7 @@ pub(super) struct ConnectionState {
 pub(super) struct ActiveRequest {
     state: Arc<ConnectionState>,
     /// Counts it as a connection of its client; `None` if that of the connection itself does.
-    _place: Option<CountedConnection>,
+    _place: Option<TakenPlace>,
 }
 
 impl ActiveRequest {
@@ -57,7 +57,7 @@ impl ActiveRequest {
     /// takes one from `enter`. `None` if there is none.
     pub(super) fn begin(
         state: &Arc<ConnectionState>,
-        enter: impl FnOnce() -> Option<CountedConnection>,
+        enter: impl FnOnce() -> Option<TakenPlace>,
     ) -> Option<Self> {
         let is_first = state.active.fetch_add(1, Ordering::Relaxed) == 0;
         let mut active = Self { state: state.clone(), _place: None };

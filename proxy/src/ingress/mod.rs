@@ -44,10 +44,11 @@ use crate::acme::Challenges;
 use crate::follow::Doubts;
 use crate::gate::Gates;
 use crate::listening::{self, Listening};
+use crate::shares::TakenPlace;
 use crate::snapshot::RoutingSnapshot;
 use crate::tunnel::TunnelDialer;
 
-pub(crate) use clients::{Clients, CountedConnection};
+use clients::Clients;
 use https::Https;
 pub use https::HttpsConfig;
 use pods::RoutingTable;
@@ -144,7 +145,7 @@ pub struct Ingress {
 pub(crate) struct IngressShared {
     config: IngressConfig,
     /// The connections of clients that have not ended.
-    clients: Arc<Clients>,
+    clients: Clients,
     https: Option<Https>,
     gates: Arc<Gates>,
     tunnel: Option<Arc<TunnelDialer>>,
@@ -198,7 +199,7 @@ impl Ingress {
 
 impl IngressShared {
     /// Counts a connection of a client. `None` if it is to be refused.
-    fn enter(&self, address: IpAddr) -> Option<CountedConnection> {
+    fn enter(&self, address: IpAddr) -> Option<TakenPlace> {
         let place = self.clients.enter(address, self.config.most_connections(address));
         if place.is_none() {
             measure::refused_connection();

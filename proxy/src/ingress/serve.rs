@@ -26,6 +26,7 @@ use crate::framing::upgrade_protocols;
 use crate::headers::{self, ClientOrigin};
 use crate::listening::Listening;
 use crate::route::{HttpRoute, has_dot_segments};
+use crate::shares::TakenPlace;
 
 use super::answer::{AnswerBody, OwnAnswer, accepts_json};
 use super::client_body::ClientBody;
@@ -36,7 +37,7 @@ use super::exchange::{OutgoingRequest, exchange, set_target};
 use super::frames::Frames;
 use super::from_pod::FromPod;
 use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
-use super::{CountedConnection, IngressShared, https, measure, upgrade};
+use super::{IngressShared, https, measure, upgrade};
 
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -75,7 +76,7 @@ struct ClientConnection {
     /// What goes on: also what this connection is upgraded to.
     connections: TaskTracker,
     /// Counts the connection, also after it was upgraded.
-    place: Arc<CountedConnection>,
+    place: Arc<TakenPlace>,
 }
 
 impl ClientConnection {
@@ -95,7 +96,7 @@ pub(super) async fn connection(
     stream: TcpStream,
     address: IpAddr,
     scheme: ClientScheme,
-    place: CountedConnection,
+    place: TakenPlace,
     listening: Listening,
     connections: TaskTracker,
 ) {

@@ -14,9 +14,10 @@ use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::IngressShared;
 use super::serve::{self, ClientScheme};
-use super::{CountedConnection, IngressShared};
 use crate::listening::Listening;
+use crate::shares::TakenPlace;
 
 /// A client that was accepted.
 pub(super) struct Accepted {
@@ -26,7 +27,7 @@ pub(super) struct Accepted {
     /// That of the port which it has connected to.
     pub(super) scheme: ClientScheme,
     /// Counts the connection until it has ended.
-    pub(super) place: CountedConnection,
+    pub(super) place: TakenPlace,
     /// Counts it as one that goes on, also before its thread has it.
     pub(super) goes_on: TaskTrackerToken,
 }

@@ -17,16 +17,14 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use super::resolver::Resolver;
-use crate::ingress::{Clients, IngressShared, RequestTarget, pass_on};
+use crate::ingress::{IngressShared, RequestTarget, pass_on};
 use crate::listening::Listening;
 
 /// The port to which the host's rules redirect connections to services.
 pub(crate) const PORT: u16 = 7054;
-/// The most connections of one pod, and of all.
+/// The most connections of one pod.
 const MAX_PER_POD: usize = 4_096;
-const MAX_CONNECTIONS: usize = 16_384;
-/// The wait after a failed `accept`, which mostly means that all file descriptors are in use, and at the
-/// limit.
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Binds the port.
@@ -48,11 +46,7 @@ pub(super) async fn accept_all(
     shared: Arc<IngressShared>,
     connections: TaskTracker,
 ) {
-    let clients = Clients::new(usize::MAX);
     loop {
-        while connections.len() >= MAX_CONNECTIONS {
-            sleep(ACCEPT_RETRY).await;
-        }
         let (stream, client) = match listener.accept().await {
             Ok((stream, client)) => (stream, client.ip()),
             Err(error) => {
@@ -61,8 +55,8 @@ pub(super) async fn accept_all(
                 continue;
             }
         };
-        let Some(place) = clients.enter(client, MAX_PER_POD) else {
-            tracing::debug!(%client, "a pod has too many connections: this one is refused");
+        let Ok(place) = resolver.shares.connections.take_fairly(client, MAX_PER_POD) else {
+            resolver.shares.note_refused(client, "connections to services");
             reset(stream);
             continue;
         };
@@ -90,7 +84,7 @@ async fn serve(
     // A connection that no rule has redirected was to go to this very port.
     let Some(original) = original else { return Err(stream) };
     let Some(address) = PoolAddress::from_ip(*original.ip()) else { return Err(stream) };
-    let Some(name) = resolver.holder(address).await else {
+    let Some(name) = resolver.holder(address, client).await else {
         tracing::debug!(%client, address = %original, "a connection to an address that nothing has");
         return Err(stream);
     };
@@ -106,7 +100,7 @@ async fn serve(
 }
 
 /// Ends a connection as a host does that does not listen: its client is not to wait.
-fn reset(stream: TcpStream) {
+pub(super) fn reset(stream: TcpStream) {
     // Without it the client sees an end instead of an error.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     drop(stream);

@@ -8,12 +8,12 @@ use std::time::Duration;
 use common::listen::Presence;
 use common::store::Store;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::QuestionTransport;
+use super::answer::{QuestionTransport, failure};
+use super::connections::reset;
 use super::forward::{Forwarder, RESOLV_CONF, read_message, write_message};
 use super::resolver::Resolver;
 use crate::follow::Follower;
@@ -23,12 +23,9 @@ use crate::listening::Listening;
 pub(crate) const PORT: u16 = 7053;
 /// The longest question over UDP that is read. No client sends more.
 const MAX_DATAGRAM: usize = 4096;
-/// The most questions over UDP that wait for Redis or for another resolver.
-const MAX_WAITING: usize = 1024;
 /// The most questions of one pod over UDP in a second; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
-/// The most connections at a time, and how long one may be silent.
-const MAX_CONNECTIONS: usize = 256;
+/// How long a connection may be silent.
 const IDLE: Duration = Duration::from_secs(10);
 /// The wait after a failed receive or accept.
 const RETRY: Duration = Duration::from_millis(50);
@@ -78,7 +75,6 @@ pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io:
 
 /// Answers at most `limit` questions of one client in a second.
 async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit: u32) {
-    let waiting = Arc::new(Semaphore::new(MAX_WAITING));
     let mut rates = Rates::new(Instant::now(), limit);
     let mut tasks = JoinSet::new();
     let mut datagram = [0; MAX_DATAGRAM];
@@ -101,7 +97,14 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
             let _ = socket.send_to(&answer, client).await;
             continue;
         }
-        let Ok(place) = waiting.clone().try_acquire_owned() else { continue };
+        let Ok(place) = resolver.shares.waiting_questions.take_fairly(client.ip(), usize::MAX) else {
+            resolver.shares.note_refused(client.ip(), "questions that wait for an answer");
+            // An error, so that the program asks elsewhere or gives up, and does not wait.
+            if let Some(refusal) = failure(question, QuestionTransport::Udp) {
+                let _ = socket.send_to(&refusal, client).await;
+            }
+            continue;
+        };
         let (socket, resolver, question) = (socket.clone(), resolver.clone(), question.to_vec());
         tasks.spawn(async move {
             if let Some(answer) = resolver.answer(&question, client.ip(), QuestionTransport::Udp).await {
@@ -138,13 +141,19 @@ impl Rates {
 async fn accept_all(listener: Arc<TcpListener>, resolver: Arc<Resolver>) {
     let mut connections = JoinSet::new();
     loop {
-        while connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, client)) => {
-                connections.spawn(answer_connection(stream, client.ip(), resolver.clone()));
+                let Ok(place) = resolver.shares.dns_connections.take_fairly(client.ip(), usize::MAX) else {
+                    resolver.shares.note_refused(client.ip(), "connections for questions about names");
+                    reset(stream);
+                    continue;
+                };
+                let resolver = resolver.clone();
+                connections.spawn(async move {
+                    answer_connection(stream, client.ip(), resolver).await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 tracing::debug!(%error, "no connection for questions could be accepted");
@@ -166,7 +175,63 @@ async fn answer_connection(mut stream: TcpStream, client: IpAddr, resolver: Arc<
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use common::store::LinkOptions;
+    use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+    use hickory_proto::rr::{Name, RecordType};
+    use testkit::eventually::{check, eventually};
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpSocket;
+
     use super::*;
+
+    /// Two pods, as addresses of this host.
+    const LOUD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+    const QUIET: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+    /// The resolver of a host whose own resolver never answers, and which has no Redis.
+    struct SilentHost {
+        resolver: Arc<Resolver>,
+        udp: SocketAddr,
+        tcp: SocketAddr,
+        _silent: (UdpSocket, tempfile::TempDir),
+        _tasks: JoinSet<()>,
+    }
+
+    impl SilentHost {
+        async fn new() -> Self {
+            let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("resolv.conf");
+            std::fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
+            let forwarder = Forwarder::on_port(file, silent.local_addr().unwrap().port());
+            let store = Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default());
+            let (follower, snapshot) = Follower::new(store.clone(), None);
+            let resolver = Resolver::new(store, follower.interest(), snapshot, Arc::default(), forwarder);
+            let resolver = Arc::new(resolver);
+            let udp = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+            let tcp = Arc::new(TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let addresses = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
+            let mut tasks = JoinSet::new();
+            tasks.spawn(answer_datagrams(udp, resolver.clone(), u32::MAX));
+            tasks.spawn(accept_all(tcp, resolver.clone()));
+            let (udp, tcp) = addresses;
+            Self { resolver, udp, tcp, _silent: (silent, folder), _tasks: tasks }
+        }
+
+        async fn connect(&self, from: Ipv4Addr) -> std::io::Result<TcpStream> {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((from, 0).into()).unwrap();
+            socket.connect(self.tcp).await
+        }
+    }
+
+    fn question(name: &str, kind: RecordType) -> Vec<u8> {
+        let mut question = Message::new(7, MessageType::Query, OpCode::Query);
+        question.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
+        question.to_vec().unwrap()
+    }
 
     #[test]
     fn a_pod_that_asks_too_often_is_not_heard_until_the_next_second_and_others_are() {
@@ -179,5 +244,50 @@ mod tests {
         assert!(!rates.allow(loud, start));
         assert!(rates.allow(quiet, start));
         assert!(rates.allow(loud, start + Duration::from_secs(1)));
+    }
+
+    /// A crawler asks for names of domains that are gone.
+    #[tokio::test]
+    async fn a_pod_whose_questions_all_wait_is_refused_more_and_another_one_is_not() {
+        let host = SilentHost::new().await;
+        let loud = UdpSocket::bind((LOUD, 0)).await.unwrap();
+        let dead = question("gone.example.", RecordType::A);
+        let mut bytes = [0; 512];
+        let refusal = async {
+            loop {
+                loud.send_to(&dead, host.udp).await.unwrap();
+                if let Ok(length) = loud.try_recv(&mut bytes) {
+                    return Message::from_vec(&bytes[..length]).unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let refusal = timeout(Duration::from_secs(4), refusal).await.unwrap();
+        assert_eq!(refusal.metadata.response_code, ResponseCode::ServFail);
+        let waiting = &host.resolver.shares.waiting_questions;
+        let quiet = UdpSocket::bind((QUIET, 0)).await.unwrap();
+        quiet.send_to(&dead, host.udp).await.unwrap();
+        eventually("the question of another pod waits", || async {
+            check(waiting.count_of(QUIET.into()) == 1, || "not yet".to_owned())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_pod_with_too_many_connections_for_questions_is_reset_and_another_one_is_answered() {
+        let host = SilentHost::new().await;
+        let mut idle = Vec::new();
+        for _ in 0..200 {
+            idle.push(host.connect(LOUD).await);
+        }
+        let refused = match idle.pop().unwrap() {
+            Ok(mut stream) => timeout(Duration::from_secs(4), stream.read_u8()).await.unwrap().unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionReset);
+        let mut quiet = host.connect(QUIET).await.unwrap();
+        write_message(&mut quiet, &question("kubeleet.", RecordType::SOA)).await.unwrap();
+        let answer = timeout(Duration::from_secs(4), read_message(&mut quiet)).await.unwrap().unwrap();
+        assert_eq!(Message::from_vec(&answer).unwrap().metadata.response_code, ResponseCode::NoError);
     }
 }

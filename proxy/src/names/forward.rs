@@ -40,6 +40,12 @@ impl Forwarder {
         Self { file, port: PORT, upstreams: Mutex::default() }
     }
 
+    /// As [`new`](Self::new), for resolvers that listen on another port.
+    #[cfg(test)]
+    pub(super) fn on_port(file: PathBuf, port: u16) -> Self {
+        Self { port, ..Self::new(file) }
+    }
+
     /// Returns the answer to a question; `None` if no resolver gives one.
     pub(super) async fn forward(&self, request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
         let question = question(request)?;
@@ -166,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("resolv.conf");
         std::fs::write(&file, "search intra\nnameserver 198.18.0.1\nnameserver 127.0.0.1\n").unwrap();
-        (folder, Forwarder { port, ..Forwarder::new(file) })
+        (folder, Forwarder::on_port(file, port))
     }
 
     #[test]

@@ -11,8 +11,9 @@ use common::address::{AddressName, PoolAddress};
 use common::endpoint::EndpointState;
 use common::ids::{AppName, ServiceName};
 use common::store::{GivenAddress, Store, StoreError};
+use futures_util::future::try_join_all;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::answer::{
     NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide, failure,
@@ -21,8 +22,9 @@ use super::cache::{Cache, Unanswered};
 use super::forward::Forwarder;
 use crate::follow::Interest;
 use crate::gate::Gates;
+use crate::rarely::Rarely;
+use crate::shares::Shares;
 use crate::snapshot::RoutingSnapshot;
-use crate::turns::Turns;
 
 /// Addresses and apps are asked for again after this.
 const FOUND_KEPT: Duration = Duration::from_secs(60);
@@ -32,9 +34,17 @@ const MISSING_KEPT: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// How long the first answer about a service's endpoints may take.
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
-/// The most questions to Redis in this time.
-const ASKS: usize = 500;
+/// The most questions to Redis in this time, of which one pod has half. A question that would be one more
+/// waits a while.
+const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
+const ASK_RETRY: Duration = Duration::from_millis(20);
+const ASK_WITHIN: Duration = Duration::from_secs(3);
+/// The most questions over UDP that wait for Redis or for another resolver.
+const WAITING_QUESTIONS: usize = 1024;
+/// The most connections at a time for questions, and to services.
+const DNS_CONNECTIONS: usize = 256;
+const CONNECTIONS: usize = 16_384;
 /// How often an answer is decided: each of an alias, an app's short name, a name, a slot and the endpoints
 /// may have to be asked for, and then the addresses of all slots together.
 const MAX_ROUNDS: usize = 6;
@@ -47,9 +57,44 @@ pub(crate) struct Resolver {
     gates: Arc<Gates>,
     forwarder: Forwarder,
     answers: Mutex<Answers>,
-    /// For questions to Redis.
-    asks: Turns,
+    pub(super) shares: NameShares,
 }
+
+/// What the pods of this host share, each fairly.
+pub(super) struct NameShares {
+    /// Questions to Redis: each counts for a while.
+    asks: Arc<Shares>,
+    pub(super) waiting_questions: Arc<Shares>,
+    pub(super) dns_connections: Arc<Shares>,
+    pub(super) connections: Arc<Shares>,
+    warned: Rarely,
+}
+
+impl NameShares {
+    fn new() -> Self {
+        Self {
+            asks: Shares::new(ASKS),
+            waiting_questions: Shares::new(WAITING_QUESTIONS),
+            dns_connections: Shares::new(DNS_CONNECTIONS),
+            connections: Shares::new(CONNECTIONS),
+            warned: Rarely::default(),
+        }
+    }
+
+    /// Takes in that a pod has its share of `what`, and gets no more.
+    pub(super) fn note_refused(&self, client: IpAddr, what: &str) {
+        if self.warned.is_due() {
+            tracing::warn!(
+                "The pod at {client} has its share of the {what} of this host: further ones are refused, and those of \
+                 other pods are not. `kubeleet pod ls` shows whose address it is."
+            );
+        }
+    }
+}
+
+/// A pod asks more than its share: its question is not answered now.
+#[derive(Debug)]
+struct AskedTooMuch;
 
 /// What Redis has answered.
 struct Answers {
@@ -111,8 +156,8 @@ impl Resolver {
             holders: Cache::new(FOUND_KEPT, MISSING_KEPT),
             apps: Cache::new(FOUND_KEPT, FOUND_KEPT),
         };
-        let asks = Turns::new(ASKS, ASKS_PER);
-        Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), asks }
+        let shares = NameShares::new();
+        Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
     }
 
     /// Takes in what a process before this one knew.
@@ -139,20 +184,23 @@ impl Resolver {
         transport: QuestionTransport,
     ) -> Option<Vec<u8>> {
         let app = match self.gates.service_at(client) {
-            Some(service) => self.app_of(service).await,
-            None => None,
+            Some(service) => self.app_of(service, client).await,
+            None => Ok(None),
         };
-        let client = Questioner { app: app.as_ref(), transport, random: rand::random() };
+        let Ok(app) = app else { return failure(request, transport) };
+        let questioner = Questioner { app: app.as_ref(), transport, random: rand::random() };
         let mut unanswered = HashSet::new();
         for _ in 0..MAX_ROUNDS {
-            match self.decide(request, &client, &unanswered) {
+            match self.decide(request, client, &questioner, &unanswered) {
                 QuestionDecision::Answer(answer) => return Some(answer),
                 QuestionDecision::Ignore => return None,
                 QuestionDecision::Forward => {
                     let answer = self.forwarder.forward(request, transport).await;
                     return answer.or_else(|| failure(request, transport));
                 }
-                QuestionDecision::Ask(needed) => self.ask(needed, &mut unanswered).await,
+                QuestionDecision::Ask(needed) => {
+                    let Ok(()) = self.ask(needed, client, &mut unanswered).await else { break };
+                }
             }
         }
         failure(request, transport)
@@ -173,8 +221,8 @@ impl Resolver {
                 NameLookup::NotAsked | NameLookup::Unavailable => return None,
             },
         };
-        let client = Questioner { app: app.as_ref(), transport, random: rand::random() };
-        match self.decide(request, &client, &HashSet::new()) {
+        let questioner = Questioner { app: app.as_ref(), transport, random: rand::random() };
+        match self.decide(request, client, &questioner, &HashSet::new()) {
             QuestionDecision::Answer(answer) => Some(answer),
             QuestionDecision::Ask(_) | QuestionDecision::Forward | QuestionDecision::Ignore => None,
         }
@@ -183,32 +231,38 @@ impl Resolver {
     fn decide(
         self: &Arc<Self>,
         request: &[u8],
-        client: &Questioner<'_>,
+        client: IpAddr,
+        questioner: &Questioner<'_>,
         unanswered: &HashSet<ServiceName>,
     ) -> QuestionDecision {
         let (snapshot, now) = (self.snapshot.borrow().clone(), Instant::now());
         let mut answers = self.answers();
         let known =
             KnownNames { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
-        let decision = decide(request, client, &known);
+        let decision = decide(request, questioner, &known);
         let used = known.used.into_inner();
         for name in used.into_iter().filter(|name| answers.addresses.is_due(name, now)) {
             let resolver = self.clone();
-            tokio::spawn(async move { resolver.ask_address(name).await });
+            tokio::spawn(async move { resolver.ask_address(name, client).await });
         }
         decision
     }
 
-    /// Returns the service or slot that has an address; `None` if none has it, or it cannot be found out.
-    pub(super) async fn holder(self: &Arc<Self>, address: PoolAddress) -> Option<AddressName> {
+    /// Returns the service or slot that has an address, for a connection of `client`; `None` if none has it,
+    /// or it cannot be found out.
+    pub(super) async fn holder(
+        self: &Arc<Self>,
+        address: PoolAddress,
+        client: IpAddr,
+    ) -> Option<AddressName> {
         if self.answers().holders.is_due(&address, Instant::now()) {
             let resolver = self.clone();
-            tokio::spawn(async move { resolver.ask_holder(address).await });
+            tokio::spawn(async move { resolver.ask_holder(address, client).await });
         }
         let known = self.answers().holders.get(&address, Instant::now());
         let known = match known {
             NameLookup::NotAsked => {
-                self.ask_holder(address).await;
+                self.ask_holder(address, client).await.ok()?;
                 self.answers().holders.get(&address, Instant::now())
             }
             known => known,
@@ -224,37 +278,64 @@ impl Resolver {
         self.interest.want(service);
     }
 
-    async fn app_of(&self, service: ServiceName) -> Option<AppName> {
+    async fn app_of(&self, service: ServiceName, client: IpAddr) -> Result<Option<AppName>, AskedTooMuch> {
         if self.answers().apps.get(&service, Instant::now()) == NameLookup::NotAsked {
-            self.asks.wait().await;
+            self.wait_for_share(client).await?;
             let answer = self.within(self.store.app_of_service(&service)).await;
             self.answers().apps.set(service.clone(), answer, Instant::now());
         }
-        match self.answers().apps.get(&service, Instant::now()) {
+        Ok(match self.answers().apps.get(&service, Instant::now()) {
             NameLookup::Found(app) => Some(app),
             NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
+        })
+    }
+
+    /// Waits until a pod may ask Redis once.
+    async fn wait_for_share(&self, client: IpAddr) -> Result<(), AskedTooMuch> {
+        let end = Instant::now() + ASK_WITHIN;
+        loop {
+            if let Ok(place) = self.shares.asks.take_fairly(client, usize::MAX) {
+                tokio::spawn(async move {
+                    sleep(ASKS_PER).await;
+                    drop(place);
+                });
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                self.shares.note_refused(client, "questions about names of services");
+                return Err(AskedTooMuch);
+            }
+            sleep(ASK_RETRY).await;
         }
     }
 
-    async fn ask(&self, needed: Vec<Needed>, unanswered: &mut HashSet<ServiceName>) {
+    async fn ask(
+        &self,
+        needed: Vec<Needed>,
+        client: IpAddr,
+        unanswered: &mut HashSet<ServiceName>,
+    ) -> Result<(), AskedTooMuch> {
         let (mut addresses, mut services) = (Vec::new(), Vec::new());
         for needed in needed {
             match needed {
                 Needed::Address(name) => addresses.push(name),
-                Needed::Holder(address) => self.ask_holder(address).await,
+                Needed::Holder(address) => self.ask_holder(address, client).await?,
                 Needed::Endpoints(service) => services.push(service),
             }
         }
-        futures_util::future::join_all(addresses.into_iter().map(|name| self.ask_address(name))).await;
+        let asked = addresses.into_iter().map(|name| self.ask_address(name, client));
+        try_join_all(asked).await?;
         for service in services {
             if !self.wait_for_endpoints(&service).await {
                 unanswered.insert(service);
             }
         }
+        Ok(())
     }
 
-    async fn ask_address(&self, name: AddressName) {
-        self.asks.wait().await;
+    /// Nothing is known of the name if the pod asks too much: another one may ask.
+    async fn ask_address(&self, name: AddressName, client: IpAddr) -> Result<(), AskedTooMuch> {
+        self.wait_for_share(client).await?;
         let answer = match self.within(self.store.address(&name)).await {
             Ok(GivenAddress::Confirmed(address)) => Ok(Some(address)),
             Ok(GivenAddress::Missing) => Ok(None),
@@ -271,12 +352,14 @@ impl Resolver {
             self.answers().holders.set(address, Ok(Some(name.clone())), Instant::now());
         }
         self.answers().addresses.set(name, answer, Instant::now());
+        Ok(())
     }
 
-    async fn ask_holder(&self, address: PoolAddress) {
-        self.asks.wait().await;
+    async fn ask_holder(&self, address: PoolAddress, client: IpAddr) -> Result<(), AskedTooMuch> {
+        self.wait_for_share(client).await?;
         let answer = self.within(self.store.address_holder(address)).await;
         self.answers().holders.set(address, answer, Instant::now());
+        Ok(())
     }
 
     /// Returns whether the endpoints of the service became known.

@@ -78,7 +78,7 @@ async fn a_name_leads_to_an_address_and_back_and_an_apps_short_name_comes_first(
     assert_eq!(host.ask(OUTSIDE, "web.kubeleet.").await, Err(ResponseCode::NXDomain));
     let slot = host.ask(IN_SHOP, "1.web.kubeleet.").await.unwrap();
     assert!(slot != shop_web && slot != other);
-    let holder = host.resolver.holder(PoolAddress::from_ip(slot).unwrap()).await.unwrap();
+    let holder = host.resolver.holder(PoolAddress::from_ip(slot).unwrap(), IN_SHOP.into()).await.unwrap();
     assert_eq!(holder.to_string(), "1.shop-web");
     assert_eq!(host.ask(IN_SHOP, "2.web.kubeleet.").await, Err(ResponseCode::NXDomain), "no such slot");
 }
@@ -112,6 +112,22 @@ async fn without_redis_what_is_known_is_answered_and_what_is_not_fails_and_does_
     let next = Host::on(host.redis);
     next.resolver.restore(host.resolver.known_addresses());
     assert_eq!(next.ask(OUTSIDE, "other.kubeleet.").await, Ok(other));
-    let holder = next.resolver.holder(PoolAddress::from_ip(other).unwrap()).await.unwrap();
+    let holder = next.resolver.holder(PoolAddress::from_ip(other).unwrap(), IN_SHOP.into()).await.unwrap();
     assert_eq!(holder.to_string(), "other");
+}
+
+/// A pod that asks for one name after the other.
+#[tokio::test]
+async fn a_pod_that_asks_redis_too_much_is_refused_and_another_one_is_not() {
+    let host = Host::new().await;
+    let loud: IpAddr = OUTSIDE.into();
+    let asks = &host.resolver.shares.asks;
+    let taken: Vec<_> = std::iter::from_fn(|| asks.take_fairly(loud, usize::MAX).ok()).collect();
+    assert_eq!(host.ask(OUTSIDE, "other.kubeleet.").await, Err(ResponseCode::ServFail));
+    let begun = Instant::now();
+    host.ask(IN_SHOP, "other.kubeleet.").await.expect("nothing is noted of the name that was refused");
+    host.ask(IN_SHOP, "1.web.kubeleet.").await.unwrap();
+    assert!(begun.elapsed() < ASK_WITHIN, "{:?}", begun.elapsed());
+    drop(taken);
+    host.ask(OUTSIDE, "1.other.kubeleet.").await.unwrap();
 }
