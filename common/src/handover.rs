@@ -58,6 +58,10 @@ pub struct LocalPod {
     /// Whether the pod is ready. A worker of the version before does not say so.
     #[serde(default)]
     pub ready: bool,
+    /// Whether none of its containers runs: the engine may give its address to another pod. A worker of the
+    /// version before does not say so.
+    #[serde(default)]
+    pub ended: bool,
 }
 
 /// The host in a network of pods.
@@ -180,6 +184,7 @@ mod tests {
             address: IpAddr::from([0xffff; 8]),
             open: true,
             ready: true,
+            ended: true,
         };
         let message = FromWorker::Pods { pods: vec![pod; MAX_PODS], more: true };
         let line = to_line(&message);

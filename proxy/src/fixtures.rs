@@ -21,6 +21,7 @@ pub(crate) fn local_pod(name: &str) -> LocalPod {
         address: Ipv4Addr::LOCALHOST.into(),
         open: true,
         ready: true,
+        ended: false,
     }
 }
 

@@ -51,8 +51,12 @@ impl GatedPods {
         before
     }
 
-    /// Notes that the pod has its address, unless it is closed and one has it that is open.
+    /// Notes that the pod has its address, unless it is closed and one has it that is open. A pod that has
+    /// ended has none any more.
     fn take_address(&mut self, pod: &LocalPod) {
+        if pod.ended {
+            return self.forget_address(pod);
+        }
         let holder = self.addresses.get(&pod.address).and_then(|holder| self.gates.get(holder));
         let is_free = holder.is_none_or(|holder| !holder.is_open.load(Ordering::SeqCst));
         if pod.open || is_free {
@@ -99,6 +103,7 @@ struct PodGate {
     pod: LocalPod,
     is_open: AtomicBool,
     is_ready: AtomicBool,
+    has_ended: AtomicBool,
     in_flight: AtomicU64,
     /// Notified when the last one that was let in has ended.
     idle: Notify,
@@ -200,10 +205,12 @@ impl Drop for Draining<'_> {
 impl PodGate {
     fn new(pod: LocalPod) -> Arc<Self> {
         let (is_open, is_ready) = (AtomicBool::new(pod.open), AtomicBool::new(pod.ready));
+        let has_ended = AtomicBool::new(pod.ended);
         Arc::new(Self {
             pod,
             is_open,
             is_ready,
+            has_ended,
             in_flight: AtomicU64::new(0),
             idle: Notify::new(),
             drains: AtomicU64::new(0),
@@ -305,6 +312,7 @@ impl Gates {
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.is_cut.load(Ordering::SeqCst)) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
                 gate.is_ready.store(pod.ready, Ordering::Relaxed);
+                gate.has_ended.store(pod.ended, Ordering::Relaxed);
                 pods.take_address(&pod);
             }
             _ => {
@@ -343,7 +351,8 @@ impl Gates {
         let pods = self.read();
         let gate = pods.gates.get(assignment)?;
         let (open, ready) = (gate.is_open.load(Ordering::SeqCst), gate.is_ready.load(Ordering::Relaxed));
-        Some(LocalPod { open, ready, ..gate.pod.clone() })
+        let ended = gate.has_ended.load(Ordering::Relaxed);
+        Some(LocalPod { open, ready, ended, ..gate.pod.clone() })
     }
 
     /// Returns the service of the pod that has an address; `None` if no pod of a service has it.
@@ -459,6 +468,24 @@ mod tests {
             gates.remove(&runs.assignment);
             assert_eq!(service_at(&gates).as_deref(), Some("old"), "{rows:?}");
         }
+    }
+
+    #[test]
+    fn the_address_of_a_pod_that_has_ended_is_nobodys_until_a_row_says_whose_it_is() {
+        let gates = Gates::default();
+        let service = Some(ServiceName::new("old").unwrap());
+        let runs = LocalPod { service, ..pod("a", 1) };
+        let is_known = || gates.service_at(runs.address).is_some();
+        gates.set(runs.clone());
+        gates.set(LocalPod { open: false, ..runs.clone() });
+        assert!(is_known(), "it is being stopped, and runs");
+        let ended = LocalPod { open: false, ended: true, ..runs.clone() };
+        gates.set(ended.clone());
+        assert!(!is_known());
+        gates.set(LocalPod { start: 2, ..ended });
+        assert!(!is_known());
+        gates.set(LocalPod { start: 2, ..runs.clone() });
+        assert!(is_known(), "its container was started again");
     }
 
     #[test]

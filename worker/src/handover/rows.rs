@@ -35,6 +35,7 @@ pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: boo
         address,
         open: managed.desired == DesiredState::Run && !is_closing && !is_down,
         ready: managed.is_ready(),
+        ended: managed.containers().all(|(_, container)| container.progress != ContainerProgress::Running),
     })
 }
 
@@ -126,6 +127,20 @@ mod tests {
         one.containers[1].reason = "";
         one.held = Some("waits for db".to_owned());
         assert!(!is_ready(&one));
+    }
+
+    #[test]
+    fn a_pod_has_its_address_while_a_container_of_it_runs() {
+        let has_ended = |one: &ManagedPod| row(one, false, false).unwrap().ended;
+        let mut one = pod_of_two();
+        assert!(has_ended(&one), "nothing was started");
+        one.containers.iter_mut().for_each(|container| container.progress = ContainerProgress::Running);
+        end(&mut one, 0);
+        assert!(!has_ended(&one), "its sidecar runs");
+        // While it is being stopped it still asks for names, and connects.
+        assert!(!row(&one, false, true).unwrap().ended);
+        end(&mut one, 1);
+        assert!(has_ended(&one));
     }
 
     #[test]

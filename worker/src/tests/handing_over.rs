@@ -387,7 +387,17 @@ async fn stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests() {
         let (pod, assignment) = (container.pod.clone(), container.assignment.clone());
         let address = IpAddr::from([127, 0, 0, 1]);
         let (start, service, replica, open, ready) = (1, None, 0, true, true);
-        host.gates.set(LocalPod { pod, assignment, start, service, replica, address, open, ready });
+        host.gates.set(LocalPod {
+            pod,
+            assignment,
+            start,
+            service,
+            replica,
+            address,
+            open,
+            ready,
+            ended: false,
+        });
         host.gates.enter(&container.pod, &container.assignment).unwrap()
     });
     let stopped = Mutex::new(Vec::new());
