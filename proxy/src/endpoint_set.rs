@@ -109,6 +109,20 @@ impl EndpointSet {
         }
     }
 
+    /// Takes in what was read, page by page, since this was at the version `before`: changes after `version`
+    /// may be among it. If messages have brought the set further meanwhile, it stays.
+    pub fn take_read(
+        &mut self,
+        before: Option<&EndpointVersion>,
+        version: EndpointVersion,
+        endpoints: Vec<Endpoint>,
+    ) {
+        let known = self.version().filter(|known| before != Some(*known) && known.master == version.master);
+        if self.is_kept || known.is_none_or(|known| known.version < version.version) {
+            self.replace(version, endpoints);
+        }
+    }
+
     /// Replaces the pods of the nodes of one host by those that its own proxy has. What Redis says next
     /// replaces all.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
@@ -278,5 +292,27 @@ mod tests {
             known.replace(cluster.version().unwrap().clone(), cluster.iter().cloned().collect());
             prop_assert_eq!(known, cluster);
         }
+    }
+
+    #[test]
+    fn what_was_read_in_pages_replaces_nothing_that_messages_have_brought_further() {
+        let one = |name: &str| {
+            let pod = PodId::new(name).unwrap();
+            vec![Endpoint::parse(pod, "0 w1 a ready").unwrap()]
+        };
+        let pods = |set: &EndpointSet| set.iter().map(|one| one.pod.to_string()).collect::<Vec<_>>();
+        let at = |number| EndpointSet::saved(version(number, "0"), one("known"), false);
+        // Version when the reading began, and when it ends; the version that was read.
+        for (before, now, read, is_taken) in
+            [(5, 5, 7, true), (5, 8, 7, false), (5, 6, 7, true), (7, 7, 3, true), (5, 7, 7, false)]
+        {
+            let mut set = at(now);
+            set.take_read(Some(&version(before, "0")), version(read, "0"), one("read"));
+            let expected = if is_taken { "read" } else { "known" };
+            assert_eq!(pods(&set), [expected], "{before} {now} {read}");
+        }
+        let mut of_former_master = at(8);
+        of_former_master.take_read(Some(&version(5, "0")), version(7, "1"), one("read"));
+        assert_eq!(pods(&of_former_master), ["read"]);
     }
 }

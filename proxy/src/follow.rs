@@ -2,21 +2,24 @@
 //! to.
 //!
 //! Changes come as messages, and each message is the difference to the version before. A proxy that misses
-//! one reads all endpoints of that service again; every [`CHECK_INTERVAL`] the version is compared in any
-//! case. While Redis is away, what was known last is served; if that leads to no pod, the hosts are asked:
-//! see `doubts`.
+//! one reads all endpoints of that service again, in pages; every [`CHECK_INTERVAL`] the version is compared
+//! in any case. While Redis is away, what was known last is served; if that leads to no pod, the hosts are
+//! asked: see `doubts`.
 
 mod doubts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::backoff::Backoff;
 use common::ids::ServiceName;
 use common::store::{
-    EndpointChange, EndpointVersion, FollowedEndpoints, Routing, Store, StoreError, channel,
+    EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, Routing, Store,
+    StoreError, Subscription, channel,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -37,12 +40,20 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Endpoints that were known before are read again after a random part of this: all proxies lose their
 /// connections to a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
-/// The most reads of endpoints in this time, of one proxy: all of them read again after a failover.
+/// The most pages of endpoints in this time that one proxy reads: all of them read again after a failover.
 const READS: usize = 10;
-/// And of those of which nothing is known yet. Requests to these wait, and few proxies are new at the same
+/// And of services of which nothing is known yet. Requests to these wait, and few proxies are new at the same
 /// time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
+/// After each page a reader pauses for this many times as long as Redis took to answer: however many proxies
+/// read at the same time, few of them are being answered, and heartbeats wait for these only.
+const PAUSE_PER_ANSWER: u32 = 4;
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks while another proxy makes the endpoints of a service.
+const MAKING_LOOK: Duration = Duration::from_millis(500);
+/// Messages that are kept while endpoints are read. After more of them it is read again.
+const MAX_KEPT_MESSAGES: usize = 10_000;
 /// How long a service is followed that no route leads to, after a pod has asked for it.
 const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 /// What changes within this time becomes one snapshot,
@@ -332,21 +343,56 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
             }
             () = look.notified() => read_at = sooner(read_at, Instant::now()),
             () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
-                let turns = if is_known(&shared, &service) { &shared.reads } else { &shared.first_reads };
-                turns.wait().await;
-                match read_endpoints(&shared, &service).await {
-                    Ok(()) => {
+                read_at = match read_and_listen(&shared, &service, &mut messages).await {
+                    Ok(next) => {
                         backoff.reset();
-                        read_at = None;
+                        next.map(|wait| Instant::now() + wait)
                     }
                     Err(error) => {
                         tracing::debug!(%service, %error, "endpoints cannot be read: those that are known stay");
-                        read_at = Some(Instant::now() + backoff.next());
+                        Some(Instant::now() + backoff.next())
                     }
                 }
             }
         }
     }
+}
+
+/// Reads the endpoints of a service, and applies what is published meanwhile. Returns when they are to be
+/// read again, if so.
+async fn read_and_listen(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    messages: &mut Subscription,
+) -> Result<Option<Duration>, StoreError> {
+    let turns = if is_known(shared, service) { &shared.reads } else { &shared.first_reads };
+    let mut reading = pin!(read_endpoints(shared, service, turns));
+    let mut kept = Vec::new();
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut reading => break outcome?,
+            message = messages.next() => {
+                // What is served meanwhile is the former set. The one that is read is of an earlier version.
+                apply(shared, service, &message);
+                if kept.len() >= MAX_KEPT_MESSAGES {
+                    kept = vec![Bytes::new()];
+                }
+                kept.push(message);
+            }
+        }
+    };
+    if let ReadOutcome::Again = outcome {
+        return Ok(Some(MAKING_LOOK.mul_f64(rand::random::<f64>() + 0.5)));
+    }
+    let mut read_again = None;
+    for message in kept {
+        match apply(shared, service, &message) {
+            MessageOutcome::Wait => {}
+            MessageOutcome::Compare => shared.is_check_due.notify_one(),
+            MessageOutcome::Read(wait) => read_again = Some(wait),
+        }
+    }
+    Ok(read_again)
 }
 
 /// What follows from a message.
@@ -381,18 +427,61 @@ fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
     Some(known.map_or(other, |known| known.min(other)))
 }
 
-async fn read_endpoints(shared: &FollowerShared, service: &ServiceName) -> Result<(), StoreError> {
-    let known = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
-    let followed = shared.store.follow_endpoints(service, known.as_ref()).await?;
-    if let FollowedEndpoints::All { version, endpoints } = followed {
-        // It may have lost its route meanwhile.
-        if shared.is_followed(service) {
-            let mut known = shared.lock();
-            known.sets.entry(service.clone()).or_default().replace(version, endpoints);
-            shared.changed.notify_one();
+/// How a reading has ended.
+enum ReadOutcome {
+    Read,
+    /// Another proxy makes the set, or it was made anew meanwhile.
+    Again,
+}
+
+/// Brings what is known of a service to a version that Redis has.
+async fn read_endpoints(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    turns: &Turns,
+) -> Result<ReadOutcome, StoreError> {
+    turns.wait().await;
+    let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
+    match shared.store.follow_endpoints(service, before.as_ref()).await? {
+        FollowedEndpoints::Same => Ok(ReadOutcome::Read),
+        FollowedEndpoints::BeingMade => Ok(ReadOutcome::Again),
+        FollowedEndpoints::Changed(reading) => {
+            read_pages(shared, service, before.as_ref(), reading, turns).await
         }
     }
-    Ok(())
+}
+
+/// Reads all pages; `before` is the version that was known when the reading began.
+async fn read_pages(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    before: Option<&EndpointVersion>,
+    mut reading: EndpointReading,
+    turns: &Turns,
+) -> Result<ReadOutcome, StoreError> {
+    loop {
+        let begun = Instant::now();
+        let step = reading.step().await?;
+        let pause = (begun.elapsed() * PAUSE_PER_ANSWER).min(MAX_PAUSE);
+        match step {
+            // The others wait for it.
+            ReadingStep::Made => sleep(pause).await,
+            ReadingStep::Read => {
+                sleep(pause).await;
+                turns.wait().await;
+            }
+            ReadingStep::Again => return Ok(ReadOutcome::Again),
+            ReadingStep::Done(version, endpoints) => {
+                // It may have lost its route meanwhile.
+                if shared.is_followed(service) {
+                    let mut known = shared.lock();
+                    known.sets.entry(service.clone()).or_default().take_read(before, version, endpoints);
+                    shared.changed.notify_one();
+                }
+                return Ok(ReadOutcome::Read);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

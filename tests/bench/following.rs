@@ -8,7 +8,8 @@ use common::endpoint::EndpointState;
 use common::ids::ServiceName;
 use common::store::{EndpointChange, LinkOptions, Store};
 use futures_util::future::join_all;
-use kubeleet_tests::Http;
+use kubeleet_tests::endpoints::read_endpoints;
+use kubeleet_tests::{Http, Redis};
 use proxy::follow::Follower;
 use proxy::snapshot::RoutingSnapshot;
 use reqwest::Method;
@@ -30,6 +31,11 @@ const CHANGES: usize = 30;
 const IDLE_TIME: Duration = Duration::from_secs(20);
 /// Until all followers know all endpoints: each reads ten services a second.
 const KNOWN_WITHIN: Duration = Duration::from_secs(120);
+/// Followers of one large service, and its pods.
+const FOLLOWERS_OF_ONE: usize = 100;
+const LARGE: [usize; 2] = [10_000, 100_000];
+/// Until all of them have read it again.
+const READ_WITHIN: Duration = Duration::from_secs(600);
 /// Placed while their service is followed, and while it is not.
 const PLACED_PODS: u32 = 20_000;
 const PLACED_NODES: u32 = 500;
@@ -40,7 +46,11 @@ type Snapshots = watch::Receiver<Arc<RoutingSnapshot>>;
 pub async fn run(args: &Args) {
     // Each follower has two connections.
     common::file_limit::raise();
-    let results = json!({ "changes": changes(args).await, "placement": placements(args).await });
+    let results = json!({
+        "changes": changes(args).await,
+        "large_services": large_services(args).await,
+        "placement": placements(args).await,
+    });
     save("following", &results);
 }
 
@@ -48,8 +58,8 @@ fn name_of(number: usize) -> ServiceName {
     ServiceName::new(format!("s{number}")).unwrap()
 }
 
-fn follow(rig: &Rig) -> (Snapshots, DropGuard) {
-    let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
+fn follow(redis: &Redis) -> (Snapshots, DropGuard) {
+    let store = Store::new(redis.url().parse().unwrap(), LinkOptions::default());
     let (follower, snapshots) = Follower::new(store, None);
     let shutdown = CancellationToken::new();
     tokio::spawn(follower.run(shutdown.clone()));
@@ -119,7 +129,7 @@ async fn changes(args: &Args) -> Value {
     observe::until("running", pods, Instant::now(), running).await;
 
     let begin = Instant::now();
-    let followers: Vec<(Snapshots, DropGuard)> = (0..count).map(|_| follow(&rig)).collect();
+    let followers: Vec<(Snapshots, DropGuard)> = (0..count).map(|_| follow(&rig.redis)).collect();
     let all = |service: &ServiceName, wanted: u32| {
         let one = |(snapshots, _): &(Snapshots, DropGuard)| {
             until_ready(snapshots.clone(), service.clone(), wanted as usize)
@@ -177,6 +187,110 @@ async fn changes(args: &Args) -> Value {
     })
 }
 
+/// Measures what Redis has to do when all followers of one large service read it again, as after a failover,
+/// and how long others wait for it meanwhile.
+async fn large_services(args: &Args) -> Value {
+    let title = format!("{FOLLOWERS_OF_ONE} followers read one service again after a failover");
+    let columns = [
+        "pods",
+        "all read s",
+        "Redis, CPU s",
+        "longest command ms",
+        "PING p50 ms",
+        "p99 ms",
+        "longest ms",
+        "output buffers MB",
+    ];
+    let mut table = Table::new(&title, &columns);
+    let mut results = Vec::new();
+    for pods in LARGE {
+        let pods = args.size(pods, 1_000);
+        let (row, result) = large_service(args.size(FOLLOWERS_OF_ONE, 5), pods).await;
+        table.row(row);
+        results.push(result);
+    }
+    table.print();
+    json!(results)
+}
+
+/// Puts a service with this many pods that run into Redis, or changes the state of all.
+async fn write_pods(redis: &Redis, pods: usize, reason: &str) {
+    let script = "for i = ARGV[1], ARGV[2] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
+                  redis.call('HSET', 'pod:p' .. i, 'phase', 'running', 'node', 'worker1', 'assignment', \
+                  '8b1b4c1e-6f6e-4d5b-9f2f-3d0c4b6f7a10', 'replica', i, 'reason', ARGV[3]) end return 1";
+    for begin in (1..=pods).step_by(1_000) {
+        let (begin, end) = (begin.to_string(), (begin + 999).min(pods).to_string());
+        let _: u64 = redis.cli(&["EVAL", script, "0", &begin, &end, reason]).await;
+    }
+}
+
+async fn large_service(followers: usize, pods: usize) -> (Vec<String>, Value) {
+    let redis = Persistence::Everysec.redis().await;
+    let _: u64 = redis.cli(&["HSET", "routes", "web.example/", "web 80"]).await;
+    write_pods(&redis, pods, "").await;
+    let web = ServiceName::new("web").unwrap();
+    let all: Vec<(Snapshots, DropGuard)> = (0..followers).map(|_| follow(&redis)).collect();
+    let all_know = |is_ready: bool| {
+        let one = |(snapshots, _): &(Snapshots, DropGuard)| {
+            let (mut snapshots, web) = (snapshots.clone(), web.clone());
+            async move {
+                let knows = |snapshot: &Arc<RoutingSnapshot>| {
+                    let known = snapshot.endpoints.get(&web).map_or(0, |all| all.iter().count());
+                    known == pods && ready(snapshot, &web) == if is_ready { pods } else { 0 }
+                };
+                let known = snapshots.wait_for(knows);
+                tokio::time::timeout(READ_WITHIN, known).await.expect("a follower does not know it").unwrap();
+            }
+        };
+        join_all(all.iter().map(one).map(tokio::spawn).collect::<Vec<_>>())
+    };
+    all_know(true).await;
+    write_pods(&redis, pods, "Unhealthy").await;
+    let () = redis.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"]).await;
+    let () = redis.cli(&["SLOWLOG", "RESET"]).await;
+    let (cpu, begin) = (info(&redis, "used_cpu_user").await, Instant::now());
+    let _: u64 = redis.cli(&["HSET", "meta", "changed_at", "1700000000000"]).await;
+    let _: u64 = redis.cli(&["PUBLISH", "ep:web", ""]).await;
+    let (mut pings, mut buffers) = (Series::default(), 0.0_f64);
+    let mut knowing = std::pin::pin!(all_know(false));
+    loop {
+        let asked = Instant::now();
+        let _: String = redis.cli(&["PING"]).await;
+        pings.push(asked.elapsed().as_secs_f64() * 1e3);
+        buffers = buffers.max(info(&redis, "mem_clients_normal").await / 1e6);
+        if tokio::time::timeout(Duration::from_millis(20), &mut knowing).await.is_ok() {
+            break;
+        }
+    }
+    let read = begin.elapsed().as_secs_f64();
+    let cpu = info(&redis, "used_cpu_user").await - cpu;
+    let slow: Vec<(u64, u64, u64)> = redis
+        .cli::<Vec<Vec<redis::Value>>>(&["SLOWLOG", "GET", "128"])
+        .await
+        .iter()
+        .map(|entry| redis::from_redis_value(redis::Value::Array(entry[..3].to_vec())).unwrap())
+        .collect();
+    let longest = slow.iter().map(|(_, _, micros)| *micros as f64 / 1e3).fold(0.0, f64::max);
+    let figures = [read, cpu, longest, pings.median(), pings.quantile(0.99), pings.max(), buffers];
+    let row =
+        [pods.to_string()].into_iter().chain(figures.iter().map(|figure| format!("{figure:.1}"))).collect();
+    (
+        row,
+        json!({
+            "followers": followers, "pods": pods, "read_seconds": read, "redis_seconds": cpu,
+            "longest_command_millis": longest, "ping_p50_millis": pings.median(),
+            "ping_p99_millis": pings.quantile(0.99), "ping_max_millis": pings.max(), "output_buffer_megabytes": buffers,
+        }),
+    )
+}
+
+/// Returns a number of what Redis says about itself.
+async fn info(redis: &Redis, field: &str) -> f64 {
+    let all: String = redis.cli(&["INFO"]).await;
+    let value = all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+}
+
 /// Places pods of a service that is followed and of one that is not, in turns.
 async fn placements(args: &Args) -> Value {
     let pods = args.pods.unwrap_or(args.size(PLACED_PODS, 100));
@@ -208,6 +322,6 @@ async fn placements(args: &Args) -> Value {
 /// Follows the service of the placement before it exists, as a proxy that a pod has asked for it.
 async fn follow_before_it_is(rig: &Rig) -> Store {
     let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
-    store.follow_endpoints(&ServiceName::new(placement::SERVICE).unwrap(), None).await.unwrap();
+    read_endpoints(&store, &ServiceName::new(placement::SERVICE).unwrap(), None).await.unwrap();
     store
 }

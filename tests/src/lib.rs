@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod cluster;
 pub mod cuttable_proxy;
 pub mod docker;
+pub mod endpoints;
 pub mod exclusive;
 pub mod fixture;
 pub mod hosts;

@@ -12,13 +12,13 @@ use crate::endpoint::Endpoint;
 use crate::ids::{AppName, PodId, ServiceName};
 use crate::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
 
-/// Pods whose endpoints one script makes: some milliseconds of Redis.
+/// Pods whose endpoints one script makes, or one page has: a few milliseconds of Redis.
+const PAGE: usize = 500;
+/// Services whose versions are read in one round trip.
 const PIECE: usize = 1000;
 /// How long Redis keeps the endpoints of a service after a proxy has asked for them, as in the script
 /// `follow`.
 const KEPT_SECONDS: i64 = 3600;
-/// How often the making begins again because the master changed meanwhile.
-const MAX_ATTEMPTS: usize = 5;
 
 /// All routes of the cluster, each with the service that has it.
 pub type Routes = Vec<(ServiceName, IngressRule)>;
@@ -51,17 +51,45 @@ pub struct EndpointVersion {
 }
 
 /// The result of [`Store::follow_endpoints`].
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FollowedEndpoints {
     /// They are those that the caller knows.
     Same,
-    /// All of them.
-    All {
-        /// Their version.
-        version: EndpointVersion,
-        /// The endpoints. A line that is none is left out.
-        endpoints: Vec<Endpoint>,
-    },
+    /// They are others, and are to be read.
+    Changed(EndpointReading),
+    /// Another process makes the set from the records of pods: ask again in a moment.
+    BeingMade,
+}
+
+/// Reads the endpoints of a service piece by piece, so that no piece keeps Redis busy for long. Makes the set
+/// first if there is none.
+pub struct EndpointReading {
+    store: Store,
+    service: ServiceName,
+    stage: ReadingStage,
+    cursor: u64,
+    /// That of the first page. Later pages may have later changes too.
+    version: Option<EndpointVersion>,
+    endpoints: BTreeMap<PodId, Endpoint>,
+}
+
+enum ReadingStage {
+    /// Makes the set, under this master.
+    Make(String),
+    Read,
+}
+
+/// The result of [`EndpointReading::step`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReadingStep {
+    /// A piece of the set was made.
+    Made,
+    /// A page was read; there are more.
+    Read,
+    /// All endpoints were read. Changes after this version may be among them: a caller that applies these
+    /// changes again, in their order, has the endpoints of the later version.
+    Done(EndpointVersion, Vec<Endpoint>),
+    /// The set was removed or made anew meanwhile: follow again.
+    Again,
 }
 
 /// A message on the channel of a service's endpoints: what changed between a version and the one before.
@@ -116,8 +144,8 @@ impl Store {
         Ok(routing)
     }
 
-    /// Returns the endpoints of a service unless they are those that the caller knows, and has the scripts
-    /// that move pods keep them for the next hour.
+    /// Compares the endpoints of a service with those that the caller knows, and has the scripts that move
+    /// pods keep them for the next hour.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -127,24 +155,27 @@ impl Store {
         known: Option<&EndpointVersion>,
     ) -> Result<FollowedEndpoints, StoreError> {
         let what = "following endpoints";
-        for _ in 0..MAX_ATTEMPTS {
-            let call = follow::Head {
-                ep_key: keys::endpoints(service),
-                known_version: known.map(|known| known.version),
-                known_master: known.map(|known| known.master.as_str()),
-            };
-            let (answer, rest) = verdict(what, self.link.script(&call.call()).await?)?;
-            match answer.as_str() {
-                "SAME" => return Ok(FollowedEndpoints::Same),
-                "SET" => return read_all(what, rest),
-                "MAKE" => {
-                    let master: String = first(what, rest)?;
-                    self.make_endpoints(service, &master).await?;
-                }
-                other => return Err(unexpected(what, other)),
-            }
-        }
-        Err(unexpected(what, "a new master each time"))
+        let call = follow::Head {
+            ep_key: keys::endpoints(service),
+            known_version: known.map(|known| known.version),
+            known_master: known.map(|known| known.master.as_str()),
+        };
+        let (answer, rest) = verdict(what, self.link.script(&call.call()).await?)?;
+        let stage = match answer.as_str() {
+            "SAME" => return Ok(FollowedEndpoints::Same),
+            "WAIT" => return Ok(FollowedEndpoints::BeingMade),
+            "SET" => ReadingStage::Read,
+            "MAKE" => ReadingStage::Make(first(what, rest)?),
+            other => return Err(unexpected(what, other)),
+        };
+        Ok(FollowedEndpoints::Changed(EndpointReading {
+            store: self.clone(),
+            service: service.clone(),
+            stage,
+            cursor: 0,
+            version: None,
+            endpoints: BTreeMap::new(),
+        }))
     }
 
     /// Returns the version of the endpoints of each of these services, and keeps them for the next hour;
@@ -182,39 +213,118 @@ impl Store {
         }
         Ok(versions)
     }
+}
 
-    /// Makes the set from the records. Whatever interrupts it, the next caller makes it again.
-    async fn make_endpoints(&self, service: &ServiceName, master: &str) -> Result<(), StoreError> {
-        // After `follow`: a pod that gets its slot later is written by the script that starts it.
-        let slots = self.slots(service).await?;
-        let count = slots.len().div_ceil(PIECE).max(1);
+impl EndpointReading {
+    /// Does the next piece: makes or reads some 500 endpoints. After an error, or when it is dropped, another
+    /// reading begins anew.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn step(&mut self) -> Result<ReadingStep, StoreError> {
+        match &self.stage {
+            ReadingStage::Make(master) => {
+                let (pods, next) = self.slot_page().await?;
+                if !self.make(master, &pods, next == 0).await? {
+                    return Ok(ReadingStep::Again);
+                }
+                self.cursor = next;
+                if next == 0 {
+                    self.stage = ReadingStage::Read;
+                }
+                Ok(ReadingStep::Made)
+            }
+            ReadingStage::Read => self.read_page().await,
+        }
+    }
+
+    /// Returns the pods in a page of the slots, and the next cursor. A pod that gets its slot after `follow`
+    /// is written by the script that starts it.
+    async fn slot_page(&self) -> Result<(Vec<PodId>, u64), StoreError> {
+        let (link, slots) = (&self.store.link, keys::slots(&self.service));
+        let mut scan = cmd("HSCAN");
+        scan.arg(&slots).arg(self.cursor).arg("COUNT").arg(PAGE);
+        let (next, page): (u64, RawFields) = link.query(&scan).await?;
+        let replica = |(field, _): (Vec<u8>, Vec<u8>)| {
+            String::from_utf8(field).ok()?.trim_end_matches('+').parse::<u32>().ok()
+        };
+        let replicas: BTreeSet<u32> = page.into_iter().filter_map(replica).collect();
+        let mut pods = Vec::new();
+        // Both places of a replica at once: a scan may miss a pod that moves from the second to the first.
+        for piece in Vec::from_iter(replicas).chunks(PAGE) {
+            let mut get = cmd("HMGET");
+            get.arg(&slots);
+            for replica in piece {
+                get.arg(replica).arg(format!("{replica}+"));
+            }
+            let found: Vec<Option<Vec<u8>>> = link.query(&get).await?;
+            let id = |pod: Vec<u8>| PodId::new(String::from_utf8(pod).ok()?).ok();
+            pods.extend(found.into_iter().flatten().filter_map(id));
+        }
+        Ok((pods, next))
+    }
+
+    /// Makes the endpoints of these pods from their records. Returns false if the set was removed, or is
+    /// made.
+    async fn make(&self, master: &str, pods: &[PodId], is_last: bool) -> Result<bool, StoreError> {
+        let what = "making endpoints";
+        let count = pods.len().div_ceil(PAGE).max(1);
         for index in 0..count {
-            let is_last = index + 1 == count;
-            let head = follow_pods::Head { ep_key: keys::endpoints(service), master, is_last };
-            let mut call = head.call();
-            for (_, pod) in slots.iter().skip(index * PIECE).take(PIECE) {
+            let ep_key = keys::endpoints(&self.service);
+            let is_last = is_last && index + 1 == count;
+            let mut call = follow_pods::Head { ep_key, master, is_last }.call();
+            for pod in pods.iter().skip(index * PAGE).take(PAGE) {
                 call.add(follow_pods::Pod { pod_key: keys::pod(pod), uuid: pod });
             }
-            match word("making endpoints", self.link.script(&call).await?)?.as_str() {
+            match word(what, self.store.link.script(&call).await?)?.as_str() {
                 "OK" => {}
-                "AGAIN" => return Ok(()),
-                other => return Err(unexpected("making endpoints", other)),
+                "AGAIN" => return Ok(false),
+                other => return Err(unexpected(what, other)),
             }
         }
-        Ok(())
+        Ok(true)
     }
+
+    async fn read_page(&mut self) -> Result<ReadingStep, StoreError> {
+        let key = keys::endpoints(&self.service);
+        let mut pipe = redis::pipe();
+        pipe.cmd("HMGET").arg(&key).arg("m").arg("v");
+        pipe.cmd("HSCAN").arg(&key).arg(self.cursor).arg("COUNT").arg(PAGE);
+        pipe.cmd("HMGET").arg(&key).arg("m").arg("v");
+        let (before, (next, page), after): (VersionFields, (u64, RawFields), VersionFields) =
+            self.store.link.pipeline(&pipe).await?;
+        let (Some(before), Some(after)) = (version_of(before), version_of(after)) else {
+            return Ok(ReadingStep::Again);
+        };
+        let version = self.version.get_or_insert(before);
+        if after.master != version.master {
+            return Ok(ReadingStep::Again);
+        }
+        let endpoint = |(pod, line): (Vec<u8>, Vec<u8>)| {
+            let pod = PodId::new(String::from_utf8(pod).ok()?).ok()?;
+            // Version and master are no endpoints, nor is what a version after this one may write.
+            let endpoint = Endpoint::parse(pod.clone(), std::str::from_utf8(&line).ok()?).ok()?;
+            Some((pod, endpoint))
+        };
+        self.endpoints.extend(page.into_iter().filter_map(endpoint));
+        self.cursor = next;
+        if next != 0 {
+            return Ok(ReadingStep::Read);
+        }
+        Ok(ReadingStep::Done(version.clone(), std::mem::take(&mut self.endpoints).into_values().collect()))
+    }
+}
+
+/// The fields `m` and `v`.
+type VersionFields = (Option<String>, Option<Vec<u8>>);
+
+/// Returns the version that these are; `None` while the set is made, or if it was overwritten.
+fn version_of((master, version): VersionFields) -> Option<EndpointVersion> {
+    Some(EndpointVersion { master: master?, version: std::str::from_utf8(&version?).ok()?.parse().ok()? })
 }
 
 fn first<T: redis::FromRedisValue>(what: &str, rest: Vec<Value>) -> Result<T, StoreError> {
     read(what, rest.into_iter().next().unwrap_or(Value::Nil))
-}
-
-fn read_all(what: &str, rest: Vec<Value>) -> Result<FollowedEndpoints, StoreError> {
-    let (version, master, fields): (u64, String, Vec<(String, String)>) = read(what, Value::Array(rest))?;
-    let lines = fields.into_iter().filter(|(field, _)| field != "v" && field != "m");
-    let endpoint = |(pod, line): (String, String)| Endpoint::parse(PodId::new(pod).ok()?, &line).ok();
-    let endpoints = lines.filter_map(endpoint).collect();
-    Ok(FollowedEndpoints::All { version: EndpointVersion { version, master }, endpoints })
 }
 
 #[cfg(test)]

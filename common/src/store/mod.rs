@@ -73,7 +73,8 @@ pub use confirm::{WriteReceipt, WriteState};
 pub use dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
 pub use endpoints::{
-    AliasesByApp, Callers, EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Routing,
+    AliasesByApp, Callers, EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep,
+    Routes, Routing,
 };
 pub use error::{CAUSES, StoreError};
 pub use external_workers::{ExternalBeat, ExternalSign};

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::ids::{NodeName, ServiceName};
+use common::store::{EndpointReading, EndpointVersion, FollowedEndpoints};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{FollowerShared, read_endpoints};
+use super::{FollowerShared, read_pages};
 use crate::tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 use crate::workers::Workers;
 
@@ -56,13 +58,15 @@ pub(crate) struct Hosts {
 pub(super) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     let mut is_silent = false;
     let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
+    let mut readings = JoinSet::new();
     loop {
         shared.is_doubted.notified().await;
         sleep(MESSAGE_WITHIN).await;
         believed.retain(|_, heard_at| heard_at.elapsed() < BELIEVED_FOR);
         let mut services = doubted(&shared);
         services.retain(|service| !believed.contains_key(service));
-        let answered = read(&shared, &services).await;
+        while readings.try_join_next().is_some() {}
+        let answered = read(&shared, &services, &mut readings).await;
         believed.extend(answered.iter().map(|service| (service.clone(), Instant::now())));
         services.retain(|service| !answered.contains(service));
         if services.is_empty() {
@@ -88,16 +92,41 @@ fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
 }
 
-/// Reads the services from Redis, until it does not answer. Returns those that it has answered for.
-async fn read(shared: &FollowerShared, services: &BTreeSet<ServiceName>) -> BTreeSet<ServiceName> {
+/// Asks Redis about the services, until it does not answer, and has those read that have changed. Returns
+/// those that it has answered for.
+async fn read(
+    shared: &Arc<FollowerShared>,
+    services: &BTreeSet<ServiceName>,
+    readings: &mut JoinSet<()>,
+) -> BTreeSet<ServiceName> {
     let mut answered = BTreeSet::new();
     for service in services {
-        match timeout(REDIS_WITHIN, read_endpoints(shared, service)).await {
-            Ok(Ok(())) => drop(answered.insert(service.clone())),
+        let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
+        let followed = shared.store.follow_endpoints(service, before.as_ref());
+        match timeout(REDIS_WITHIN, followed).await {
+            Ok(Ok(followed)) => {
+                answered.insert(service.clone());
+                if let FollowedEndpoints::Changed(reading) = followed {
+                    readings.spawn(finish(shared.clone(), service.clone(), before, reading));
+                }
+            }
             Ok(Err(_)) | Err(_) => break,
         }
     }
     answered
+}
+
+/// Reads a service whose pods refuse: before those that may be as they were.
+async fn finish(
+    shared: Arc<FollowerShared>,
+    service: ServiceName,
+    before: Option<EndpointVersion>,
+    reading: EndpointReading,
+) {
+    let read = read_pages(&shared, &service, before.as_ref(), reading, &shared.first_reads).await;
+    if let Err(error) = read {
+        tracing::debug!(%service, %error, "endpoints cannot be read: those that are known stay");
+    }
 }
 
 async fn ask(shared: &FollowerShared, hosts: &Hosts, services: &BTreeSet<ServiceName>) {

@@ -7,10 +7,13 @@ use common::endpoint::{Endpoint, EndpointState};
 use common::ids::{PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::store::{
-    EndpointChange, EndpointVersion, FollowedEndpoints, StatusReport, Subscription, channel,
+    EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, StatusReport,
+    Subscription, channel,
 };
+use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::fixture::Placed;
 use kubeleet_tests::{Ablation, Fixture, Keyspace, invariants};
+use proxy::endpoint_set::{Applied, EndpointSet};
 use testkit::eventually::{check, eventually};
 
 use crate::operations::{cases, ready};
@@ -20,13 +23,10 @@ fn web() -> ServiceName {
 }
 
 async fn follow(fixture: &Fixture) -> (EndpointVersion, Vec<Endpoint>) {
-    match fixture.store.follow_endpoints(&web(), None).await.unwrap() {
-        FollowedEndpoints::All { version, mut endpoints } => {
-            endpoints.sort_by_key(|endpoint| endpoint.replica);
-            (version, endpoints)
-        }
-        FollowedEndpoints::Same => panic!("nothing was known"),
-    }
+    let read = read_endpoints(&fixture.store, &web(), None).await.unwrap();
+    let (version, mut endpoints) = read.expect("nothing was known");
+    endpoints.sort_by_key(|endpoint| endpoint.replica);
+    (version, endpoints)
 }
 
 /// Returns the next change; what was missed before it is none.
@@ -127,8 +127,8 @@ async fn pods_that_change_in_one_call_are_one_message() {
     let gone = next(&mut messages).await;
     assert_eq!(gone.changes, [(record.id.clone(), None)]);
     assert_eq!(gone.version.version, version.version + 3);
-    let same = fixture.store.follow_endpoints(&web(), Some(&gone.version)).await.unwrap();
-    assert_eq!(same, FollowedEndpoints::Same);
+    let same = read_endpoints(&fixture.store, &web(), Some(&gone.version)).await.unwrap();
+    assert_eq!(same, None);
 }
 
 #[tokio::test]
@@ -162,15 +162,97 @@ async fn a_pod_that_starts_while_the_set_is_made_is_in_it() {
     assert!(later.version > version.version, "{later:?} after {version:?}");
 }
 
+/// Adds this many pods that run to the service, beside the one that it may have as replica 0.
+async fn add_pods(fixture: &Fixture, count: usize) {
+    let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
+                  redis.call('HSET', 'pod:p' .. i, 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
+                  'replica', i, 'reason', '') end return 1";
+    let _: u64 = fixture.redis.cli(&["EVAL", script, "0", &count.to_string()]).await;
+}
+
+fn reading(followed: FollowedEndpoints) -> EndpointReading {
+    match followed {
+        FollowedEndpoints::Changed(reading) => reading,
+        FollowedEndpoints::Same => panic!("nothing was known"),
+        FollowedEndpoints::BeingMade => panic!("another one makes it"),
+    }
+}
+
 #[tokio::test]
-async fn thousands_of_pods_are_made_in_pieces() {
+async fn thousands_of_pods_are_made_and_read_in_pages() {
     let fixture = Fixture::new().await;
     fixture.pod_in(Phase::Running, "web", "w1").await;
-    for index in 1..2500 {
-        let () =
-            fixture.redis.cli(&["HSET", "slots:web", &index.to_string(), &format!("lost-{index}")]).await;
+    add_pods(&fixture, 2500).await;
+    let _: u64 = fixture.redis.cli(&["HSET", "slots:web", "9999", "lost"]).await;
+    let mut reading = reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
+    let mut steps = Vec::new();
+    let endpoints = loop {
+        match reading.step().await.unwrap() {
+            ReadingStep::Done(_, endpoints) => break endpoints,
+            step => steps.push(step),
+        }
+    };
+    assert_eq!(endpoints.len(), 2501, "one without a record is no endpoint");
+    let count = |wanted: &ReadingStep| steps.iter().filter(|step| *step == wanted).count();
+    assert!(count(&ReadingStep::Made) >= 4 && count(&ReadingStep::Read) >= 4, "{steps:?}");
+}
+
+#[tokio::test]
+async fn one_makes_the_set_and_another_waits_until_it_is_made_or_the_first_one_is_gone() {
+    let fixture = Fixture::new().await;
+    add_pods(&fixture, 3).await;
+    let mut first = reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
+    let second = fixture.store.follow_endpoints(&web(), None).await.unwrap();
+    assert!(matches!(second, FollowedEndpoints::BeingMade));
+    // Longer ago than a maker may take for a piece, and in the future.
+    for time in ["1700000000000", "99999999999999"] {
+        let _: u64 = fixture.redis.cli(&["HSET", "ep:web", "making", time]).await;
+        reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
     }
-    assert_eq!(follow(&fixture).await.1.len(), 1, "pods without a record are no endpoints");
+    let (version, endpoints) = {
+        assert_eq!(first.step().await.unwrap(), ReadingStep::Made, "it goes on for all that");
+        follow(&fixture).await
+    };
+    assert_eq!(endpoints.len(), 3);
+    let keyspace = fixture.keyspace().await;
+    assert_eq!(keyspace.field("ep:web", "making"), "");
+    assert_eq!(keyspace.field("ep:web", "v"), version.version.to_string());
+}
+
+/// What was read in pages while pods moved, and then the changes, is what Redis has.
+#[tokio::test]
+async fn changes_while_pages_are_read_are_applied_to_what_was_read() {
+    let fixture = Fixture::new().await;
+    let Placed { record, .. } = fixture.pod_in(Phase::Running, "web", "w1").await;
+    add_pods(&fixture, 2000).await;
+    follow(&fixture).await;
+    let mut messages = subscribe(&fixture).await;
+    let mut reading = reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
+    assert_eq!(reading.step().await.unwrap(), ReadingStep::Read);
+    fixture.stop(&fixture.record(&record.id).await).await;
+    let (version, endpoints) = loop {
+        if let ReadingStep::Done(version, endpoints) = reading.step().await.unwrap() {
+            break (version, endpoints);
+        }
+    };
+    let mut set = EndpointSet::default();
+    set.take_read(None, version, endpoints);
+    assert_eq!(set.apply(next(&mut messages).await), Applied::Changed);
+    let mut read = EndpointSet::default();
+    let (version, endpoints) = follow(&fixture).await;
+    read.take_read(None, version, endpoints);
+    assert!(set == read, "they are the same set");
+}
+
+#[tokio::test]
+async fn a_set_that_a_new_master_makes_anew_while_it_is_read_is_read_again() {
+    let fixture = Fixture::new().await;
+    add_pods(&fixture, 2000).await;
+    follow(&fixture).await;
+    let mut reading = reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
+    assert_eq!(reading.step().await.unwrap(), ReadingStep::Read);
+    let _: u64 = fixture.redis.cli(&["HSET", "ep:web", "m", "1"]).await;
+    assert_eq!(reading.step().await.unwrap(), ReadingStep::Again);
 }
 
 /// A failover may have lost changes that followers know, so what was counted before means nothing.
@@ -183,8 +265,8 @@ async fn a_new_master_makes_the_set_again_under_a_version_that_was_never_used() 
     // A version begins as the time in milliseconds, and no master takes over in the one in which the last was
     // made.
     while fixture.store.redis_now().await.unwrap() <= before.version {}
-    let known = fixture.store.follow_endpoints(&web(), Some(&before)).await.unwrap();
-    let FollowedEndpoints::All { version, endpoints: again } = known else { panic!("{known:?}") };
+    let read = read_endpoints(&fixture.store, &web(), Some(&before)).await.unwrap();
+    let (version, again) = read.expect("another master has others");
     assert_ne!(version.master, before.master);
     assert!(version.version > before.version);
     assert_eq!(again, endpoints);

@@ -1,12 +1,14 @@
 //! The proxy's follower: what it knows is what Redis has, and it outlives Redis and the process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::endpoint::EndpointState;
 use common::ids::ServiceName;
-use common::store::{FollowedEndpoints, LinkOptions, Store};
+use common::store::{LinkOptions, Store};
 use kubeleet_tests::Fixture;
+use kubeleet_tests::endpoints::read_endpoints;
 use proxy::follow::Follower;
 use proxy::snapshot::RoutingSnapshot;
 use serde_json::json;
@@ -17,7 +19,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 type Snapshots = watch::Receiver<Arc<RoutingSnapshot>>;
 
 fn follow(store: Store, file: &Path) -> (Snapshots, DropGuard) {
-    let (follower, snapshots) = Follower::new(store, Some(file.to_owned()));
+    follow_with(store, Some(file.to_owned()))
+}
+
+fn follow_with(store: Store, file: Option<PathBuf>) -> (Snapshots, DropGuard) {
+    let (follower, snapshots) = Follower::new(store, file);
     let shutdown = CancellationToken::new();
     tokio::spawn(follower.run(shutdown.clone()));
     (snapshots, shutdown.drop_guard())
@@ -86,11 +92,8 @@ async fn a_follower_knows_what_redis_has_and_serves_it_without_redis() {
 async fn the_versions_of_many_services_are_read_together_and_kept_and_only_good_ones_count() {
     let fixture = Fixture::new().await;
     let names = ["web", "unfollowed", "broken", "torn"].map(|name| ServiceName::new(name).unwrap());
-    let FollowedEndpoints::All { version, .. } =
-        fixture.store.follow_endpoints(&names[0], None).await.unwrap()
-    else {
-        panic!("nothing was known");
-    };
+    let (version, _) =
+        read_endpoints(&fixture.store, &names[0], None).await.unwrap().expect("nothing was known");
     let _: bool = fixture.redis.cli(&["EXPIRE", "ep:web", "100"]).await;
     let () = fixture.redis.cli(&["SET", "ep:broken", "text"]).await;
     let _: u64 = fixture.redis.cli(&["HSET", "ep:torn", "m", &version.master, "v", "many"]).await;
@@ -169,4 +172,61 @@ async fn a_redis_that_has_lost_everything_takes_no_route_away() {
     .await;
     assert_eq!(states(&snapshots), ["0 ready"]);
     assert!(snapshots.borrow().routes.http("any.example", "/").is_some());
+}
+
+/// Returns a number that Redis has counted of a command, also if scripts called it.
+async fn counted(fixture: &Fixture, command: &str, what: &str) -> f64 {
+    let stats: String = fixture.redis.cli(&["INFO", "commandstats"]).await;
+    let head = format!("cmdstat_{command}:");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&head)).unwrap_or_default();
+    let number = line.split(',').find_map(|pair| pair.strip_prefix(what)?.strip_prefix('=')?.parse().ok());
+    number.unwrap_or_default()
+}
+
+/// As after a failover, all proxies read the endpoints of a large service at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_followers_read_a_large_service_again_in_pages_and_one_of_them_makes_it() {
+    const PODS: usize = 10_000;
+    let fixture = Fixture::new().await;
+    fixture.service_of(json!({"name": "web", "image": "nginx", "ingress": [{"port": 80}]})).await;
+    let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
+                  redis.call('HSET', 'pod:p' .. i, 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
+                  'replica', i, 'reason', '') end return 1";
+    let _: u64 = fixture.redis.cli(&["EVAL", script, "0", &PODS.to_string()]).await;
+    let followers: Vec<_> = (0..20)
+        .map(|_| {
+            let store = Store::new(fixture.redis.url().parse().unwrap(), LinkOptions::default());
+            follow_with(store, None)
+        })
+        .collect();
+    let web = ServiceName::new("web").unwrap();
+    let all_know = async |state: EndpointState| {
+        let knows = |(snapshots, _): &&(Snapshots, DropGuard)| {
+            let snapshot = snapshots.borrow();
+            let endpoints = snapshot.endpoints.get(&web).into_iter().flat_map(|all| all.iter());
+            endpoints.filter(|endpoint| endpoint.state == state).count() == PODS
+        };
+        eventually_within(Duration::from_secs(60), "all followers know all pods", || async {
+            let known = followers.iter().filter(knows).count();
+            check(known == followers.len(), || format!("{known} do"))
+        })
+        .await;
+    };
+    all_know(EndpointState::Ready).await;
+    // The next master says otherwise of all pods.
+    let unready = "for i = 1, ARGV[1] do redis.call('HSET', 'pod:p' .. i, 'reason', 'x') end return 1";
+    let _: u64 = fixture.redis.cli(&["EVAL", unready, "0", &PODS.to_string()]).await;
+    let () = fixture.redis.cli(&["CONFIG", "RESETSTAT"]).await;
+    let _: u64 = fixture.redis.cli(&["HSET", "meta", "changed_at", "1700000000000"]).await;
+    for channel in ["wake:routes", "ep:web"] {
+        let _: u64 = fixture.redis.cli(&["PUBLISH", channel, "read"]).await;
+    }
+    all_know(EndpointState::Running).await;
+    let looked_up = counted(&fixture, "hget", "calls").await;
+    assert!(looked_up < 2.0 * PODS as f64, "the set was made once: {looked_up} endpoints were looked up");
+    // Means: while the tests use all cores one call may take any time.
+    for command in ["hscan", "evalsha"] {
+        let micros = counted(&fixture, command, "usec_per_call").await;
+        assert!(micros > 0.0 && micros < 10_000.0, "{command}: {micros} microseconds for a call");
+    }
 }

@@ -1,23 +1,32 @@
--- Returns the endpoints of a service, unless the caller knows them, and keeps `ep:<service>` for another
--- while.
--- Reply: {'SAME'} | {'SET', version, master, fields and values}
---        | {'MAKE', master} (it has to be made: list the slots, then call follow_pods with all their pods)
+-- Tells whether the endpoints of a service are those that the caller knows, and keeps `ep:<service>` for
+-- another while.
+-- Reply: {'SAME'} | {'SET'} (they are others: read version and fields, in pages)
+--        | {'MAKE', master} (the caller makes it: it lists the slots and calls follow_pods with their pods)
+--        | {'WAIT'} (another one makes it: ask again)
 local ep_key = head_keys()
 -- Version and master that the caller knows, '' for none.
 local known_version, known_master = head_args()
 local KEPT_SECONDS = 3600
-local fields = redis.pcall('HMGET', ep_key, 'm', 'v')
+-- Without a sign of the one that makes it for this time the next one begins.
+local MAKER_MS = 5000
+local fields = redis.pcall('HMGET', ep_key, 'm', 'v', 'making')
 if is_error(fields, 'WRONGTYPE') then
   set_aside(ep_key)
   fields = {}
 end
 local current = string.format('%.0f', master_changed_at())
-local master, version = unpack(fields, 1, 2)
-if master ~= current then
-  redis.call('DEL', ep_key)
+local master, version, making = unpack(fields, 1, 3)
+-- One that was overwritten by hand is none.
+local is_of_now = master == current and (not version or string.find(version, '^%d+$'))
+local is_made = is_of_now and version
+local is_being_made = is_of_now and not is_no_past(making) and NOW - making < MAKER_MS
+if not is_of_now then
+  -- Not DEL, which takes tens of milliseconds for 100,000 pods.
+  redis.call('UNLINK', ep_key)
   redis.call('HSET', ep_key, 'm', current)
 end
+if not is_made and not is_being_made then redis.call('HSET', ep_key, 'making', STAMP) end
 redis.call('EXPIRE', ep_key, KEPT_SECONDS)
-if master ~= current or not version then return { 'MAKE', current } end
+if not is_made then return is_being_made and { 'WAIT' } or { 'MAKE', current } end
 if known_version == version and known_master == master then return { 'SAME' } end
-return { 'SET', version, master, redis.call('HGETALL', ep_key) }
+return { 'SET' }

@@ -1,0 +1,34 @@
+//! Reads the endpoints of a service as a proxy does, without its pauses.
+
+use common::endpoint::Endpoint;
+use common::ids::ServiceName;
+use common::store::{EndpointVersion, FollowedEndpoints, ReadingStep, Store, StoreError};
+
+/// How often a reading begins again.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Returns the endpoints and their version, unless they are those that the caller knows.
+///
+/// # Errors
+/// See [`StoreError`].
+pub async fn read_endpoints(
+    store: &Store,
+    service: &ServiceName,
+    known: Option<&EndpointVersion>,
+) -> Result<Option<(EndpointVersion, Vec<Endpoint>)>, StoreError> {
+    for _ in 0..MAX_ATTEMPTS {
+        let mut reading = match store.follow_endpoints(service, known).await? {
+            FollowedEndpoints::Same => return Ok(None),
+            FollowedEndpoints::BeingMade => panic!("nothing else reads here"),
+            FollowedEndpoints::Changed(reading) => reading,
+        };
+        loop {
+            match reading.step().await? {
+                ReadingStep::Made | ReadingStep::Read => {}
+                ReadingStep::Again => break,
+                ReadingStep::Done(version, endpoints) => return Ok(Some((version, endpoints))),
+            }
+        }
+    }
+    panic!("the set is made anew each time");
+}
