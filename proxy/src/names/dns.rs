@@ -177,6 +177,8 @@ async fn answer_connection(mut stream: TcpStream, client: IpAddr, resolver: Arc<
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::net::Ipv4Addr;
+
     use common::store::LinkOptions;
     use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
     use hickory_proto::rr::{Name, RecordType};
