@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::api::ServiceStatus;
 use common::ids::{PodId, ServiceName, SpecId};
+use common::image::{self, ImageContent};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
@@ -229,13 +230,18 @@ struct StatusCounter {
     status: ServiceStatus,
     /// For each reason the number of pods that have it, and the message of one of them.
     reasons: BTreeMap<String, (u64, String)>,
+    /// What its images are for all pods of its generation.
+    pinned: Vec<ImageContent>,
+    /// The number of pods that have others, and one of them.
+    others: Option<(u64, String)>,
 }
 
 impl StatusCounter {
     fn new(service: &Service) -> Self {
         let status = ServiceStatus { desired: u64::from(service.replicas), ..ServiceStatus::default() };
         let (generation, spec) = (service.generation, service.spec_id.clone());
-        Self { generation, spec, status, reasons: BTreeMap::new() }
+        let pinned = service.images.clone();
+        Self { generation, spec, status, reasons: BTreeMap::new(), pinned, others: None }
     }
 
     fn add(&mut self, record: PodRecord) {
@@ -259,6 +265,9 @@ impl StatusCounter {
         if record.phase == Phase::Pending && record.reason == UNSCHEDULABLE {
             status.unschedulable += 1;
         }
+        if is_current {
+            self.compare_images(&record);
+        }
         if is_ill(&record) {
             let (count, message) = self.reasons.entry(record.reason).or_default();
             *count += 1;
@@ -268,7 +277,27 @@ impl StatusCounter {
         }
     }
 
+    fn compare_images(&mut self, record: &PodRecord) {
+        let Some(other) = image::differing(&record.images, &self.pinned) else { return };
+        let node = record.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+        let example =
+            format!("{}-{}{node} has {} as {}", record.name, record.replica, other.identity(), other.image);
+        self.others.get_or_insert((0, example)).0 += 1;
+    }
+
+    fn image_warning(&self) -> String {
+        let Some((count, example)) = &self.others else { return String::new() };
+        let pinned: Vec<&str> = self.pinned.iter().map(ImageContent::identity).collect();
+        format!(
+            "{count} of its pods do not have the image of generation {}, which is {}: {example}; `kubeleet restart` \
+             replaces them all",
+            self.generation,
+            pinned.join(" "),
+        )
+    }
+
     fn finish(mut self, service: &Service) -> ServiceStatus {
+        self.status.image_warning = self.image_warning();
         self.status.message = self.message(service);
         self.status.summarize(service.state);
         self.status

@@ -1,11 +1,11 @@
 //! Which proxies of the hosts have gone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use common::ids::NodeName;
-use common::store::{Store, StoreError};
+use common::store::{ObservedCondition, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 /// How often the background task looks. A sign of life lasts for longer.
@@ -28,9 +28,14 @@ impl ProxyWatch {
     /// Looks regularly until `shutdown`: a proxy is missed only if it was seen.
     pub(crate) async fn run(&self, store: Store, shutdown: CancellationToken) {
         let look = async {
+            let mut told = ToldProxies::default();
             loop {
-                if let Err(error) = self.read(&store).await {
-                    tracing::debug!(%error, "the proxies cannot be read");
+                let told = match self.read(&store).await {
+                    Ok(signs) => told.tell(&store, &signs).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = told {
+                    tracing::debug!(%error, "the proxies cannot be read, or what has become of them not be told");
                 }
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -53,6 +58,44 @@ impl ProxyWatch {
         seen.retain(|node| silent.contains(node));
         seen.extend(alive.iter().cloned());
         ProxySigns { away: silent.intersection(&seen).cloned().collect(), alive }
+    }
+}
+
+/// What events tell of the proxies.
+#[derive(Default)]
+struct ToldProxies {
+    /// Those that were away at the last look, when Redis took writes.
+    suspects: BTreeSet<NodeName>,
+    /// Those of which it is known that an event tells how they are: whether they are gone.
+    told: BTreeMap<NodeName, bool>,
+}
+
+impl ToldProxies {
+    /// Tells which proxies have gone, and which are back. One is gone if it is away at two looks in a row and
+    /// Redis took writes at both: while it takes none no proxy can show that it lives.
+    async fn tell(&mut self, store: &Store, signs: &ProxySigns) -> Result<(), StoreError> {
+        let suspects = std::mem::take(&mut self.suspects);
+        if signs.away.iter().any(|node| self.told.get(node) != Some(&true)) {
+            store.lease("proxy_watch", &"api", INTERVAL).await?;
+        }
+        self.suspects = signs.away.clone();
+        let gone = signs.away.intersection(&suspects).map(|node| (node, true));
+        for (node, is_on) in gone.chain(signs.alive.iter().map(|node| (node, false))) {
+            if self.told.get(node) == Some(&is_on) {
+                continue;
+            }
+            let message = match is_on {
+                true => format!(
+                    "the proxy of {node} does not show that it lives: what enters there, and its pods' way to other \
+                     services, has none; look at `kubeleet proxy` there"
+                ),
+                false => "its proxy shows again that it lives".to_owned(),
+            };
+            store.note_condition(ObservedCondition::ProxyGone { node, is_on }, &message).await?;
+            self.told.insert(node.clone(), is_on);
+        }
+        self.told.retain(|node, _| signs.away.contains(node) || signs.alive.contains(node));
+        Ok(())
     }
 }
 

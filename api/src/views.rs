@@ -10,6 +10,7 @@ use common::api::{
     QueuesOfNode, rfc3339,
 };
 use common::ids::NodeName;
+use common::image::ImageContent;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
 use common::spec::PodSpec;
@@ -20,7 +21,7 @@ pub(crate) fn generation(
     generation: u64,
     until: Option<RedisMillis>,
     outcome: GenerationOutcome,
-    pod: PodSpec,
+    (pod, images): (PodSpec, Vec<ImageContent>),
 ) -> GenerationView {
     let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain } = pod;
     let (outcome, message) = match outcome {
@@ -39,6 +40,7 @@ pub(crate) fn generation(
         stop_grace_period,
         drain,
         containers,
+        images,
     }
 }
 
@@ -62,6 +64,8 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
         exit_code: pod.exit_code,
         address: pod.address,
         ports: pod.published_ports,
+        host_ports: pod.host_ports.split_whitespace().map(str::to_owned).collect(),
+        images: pod.images,
         containers: pod.containers,
         runs: Vec::new(),
         cpu_millis: pod.request.cpu_millis,
@@ -111,6 +115,7 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
         capacity: node.facts.capacity,
         reserved: node.facts.reserved,
         used: node.used,
+        host_ports: node.host_ports,
         shared_volumes: node.shared_volumes.map(|state| state.as_str().to_owned()),
         psi: node.psi,
         last_heartbeat: rfc3339(node.beat),

@@ -29,6 +29,7 @@ pub mod file_limit;
 pub mod handover;
 pub mod health;
 pub mod ids;
+pub mod image;
 pub mod ingress;
 pub mod json_pointer;
 pub mod lifecycle;

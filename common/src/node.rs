@@ -80,6 +80,14 @@ pub struct NodeInfo {
     pub version: String,
 }
 
+impl NodeInfo {
+    /// Returns whether pods of a runtime have the ports of the machine: two of them cannot listen on the same
+    /// one.
+    pub fn runtime_has_machine_ports(runtime: &str) -> bool {
+        runtime == "process"
+    }
+}
+
 /// The directory of a node that is to be shared with other nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

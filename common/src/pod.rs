@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, SpecId};
+use crate::image::ImageContent;
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::node::Resources;
@@ -56,6 +57,9 @@ pub struct PodRecord {
     /// Ports of the container that are published on its node; empty while its node has not reported any.
     #[serde(default)]
     pub published_ports: Vec<PublishedPort>,
+    /// What its images were when its node started it; empty while that is not known.
+    #[serde(default)]
+    pub images: Vec<ImageContent>,
     /// Time since which the pod is ready; `None` if it is not.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,

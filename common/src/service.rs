@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::cron::Ticks;
 use crate::ids::{AppName, ServiceName, SpecId};
+use crate::image::ImageContent;
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 use crate::volume::{VolumeClaim, VolumeScope};
 
@@ -56,6 +57,8 @@ pub struct Service {
     pub scaled_at: Option<RedisMillis>,
     /// Specification of each pod.
     pub pod: PodSpec,
+    /// What the images of this specification were when its first pod was started: what all its pods get.
+    pub images: Vec<ImageContent>,
 }
 
 /// What is noted about the rollout of a service's generation.
@@ -155,6 +158,7 @@ impl Service {
             updated_at: at,
             scaled_at: None,
             pod,
+            images: Vec::new(),
         }
     }
 
@@ -169,12 +173,9 @@ impl Service {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
 
-    /// Returns how its pods are replaced now.
-    pub fn replacing_policy(&self) -> UpdatePolicy {
-        let policy = match &self.fields.update {
-            Some(policy) => policy.resolved(&self.pod),
-            None => UpdatePolicy::without_policy(&self.pod),
-        };
+    /// Returns how its pods are replaced now; see [`UpdatePolicy::in_force`].
+    pub fn replacing_policy(&self, with_machine_ports: bool) -> UpdatePolicy {
+        let policy = UpdatePolicy::in_force(self.fields.update.as_ref(), &self.pod, with_machine_ports);
         if self.goes_back() { policy.going_back().into_owned() } else { policy }
     }
 

@@ -54,6 +54,7 @@ pub fn service() -> Service {
             stop_grace_period: Seconds::default(),
             drain: None,
         },
+        images: Vec::new(),
     }
 }
 
@@ -89,6 +90,7 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         exit_code: None,
         address: String::new(),
         published_ports: Vec::new(),
+        images: Vec::new(),
         ready_since: None,
         kept_at: None,
         containers: Vec::new(),

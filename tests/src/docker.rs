@@ -1,6 +1,6 @@
 //! The container engine: the containers of one test, an image that needs no registry, and cleaning up.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -131,6 +131,16 @@ impl Docker {
     /// What the engine tells about a container, as text.
     pub async fn inspection(&self, id: &str) -> String {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
+    }
+
+    /// The ids of the images that containers of the test run, each once.
+    pub async fn image_ids(&self) -> BTreeSet<String> {
+        let mut ids = BTreeSet::new();
+        for container in self.containers().await.into_iter().filter(|container| container.running) {
+            let found = self.client.inspect_container(&container.id, None).await.unwrap();
+            ids.extend(found.image);
+        }
+        ids
     }
 
     /// When the first process of a container was started last, as the engine writes it.

@@ -44,8 +44,9 @@ struct Content {
     asks: Asks,
     /// User and password; `None` if everyone may pull.
     login: Mutex<Option<(String, String)>>,
-    manifest: (String, Vec<u8>),
-    blobs: HashMap<String, Vec<u8>>,
+    /// The manifests that it has, each with its digest. Every tag is the last one.
+    manifests: Mutex<Vec<(String, Vec<u8>)>>,
+    blobs: Mutex<HashMap<String, Vec<u8>>>,
 }
 
 impl Registry {
@@ -56,9 +57,10 @@ impl Registry {
     pub async fn start(asks: Asks) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (manifest, blobs) = image();
+        let (manifest, blobs) = image(1);
+        let (manifests, blobs) = (Mutex::new(vec![manifest]), Mutex::new(blobs));
         let login = Mutex::default();
-        let content = Arc::new(Content { address, asks, login, manifest, blobs });
+        let content = Arc::new(Content { address, asks, login, manifests, blobs });
         let router = Router::new().fallback(answer).with_state(content.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { content, server }
@@ -72,6 +74,16 @@ impl Registry {
     /// The name of its image with this tag.
     pub fn image(&self, tag: &str) -> String {
         format!("{}/kubeleet-test/private:{tag}", self.content.address)
+    }
+
+    /// From now on every tag is another image. The one before is there by its digest. Returns the new digest.
+    pub fn move_tags(&self) -> String {
+        let mut manifests = self.content.manifests.lock().unwrap();
+        let (manifest, blobs) = image(manifests.len() + 1);
+        let digest = manifest.0.clone();
+        manifests.push(manifest);
+        self.content.blobs.lock().unwrap().extend(blobs);
+        digest
     }
 
     /// From now on only this user may pull; `None` is everyone.
@@ -88,7 +100,7 @@ impl Drop for Registry {
 }
 
 /// The manifest with its digest, and the blobs by digest.
-fn image() -> ((String, Vec<u8>), HashMap<String, Vec<u8>>) {
+fn image(version: usize) -> ((String, Vec<u8>), HashMap<String, Vec<u8>>) {
     let recipe = recipe();
     let mut tar = Vec::new();
     layer(&recipe).unwrap().read_to_end(&mut tar).unwrap();
@@ -97,7 +109,7 @@ fn image() -> ((String, Vec<u8>), HashMap<String, Vec<u8>>) {
         "aarch64" => "arm64",
         other => other,
     };
-    let config = json!({"architecture": architecture, "os": "linux", "config": {"Cmd": recipe.command},
+    let config = json!({"architecture": architecture, "os": "linux", "config": {"Cmd": recipe.command, "Labels": {"version": version.to_string()}},
         "rootfs": {"type": "layers", "diff_ids": [digest(&tar)]}});
     let config = config.to_string().into_bytes();
     let part =
@@ -139,12 +151,17 @@ async fn answer(State(content): State<Arc<Content>>, uri: Uri, headers: HeaderMa
     }
     match uri.path().rsplit('/').collect::<Vec<_>>()[..] {
         ["", "v2", ""] => StatusCode::OK.into_response(),
-        [_, "manifests", ..] => {
-            let (digest, manifest) = content.manifest.clone();
+        [reference, "manifests", ..] => {
+            let manifests = content.manifests.lock().unwrap();
+            let found = match reference.starts_with("sha256:") {
+                true => manifests.iter().find(|(digest, _)| digest == reference),
+                false => manifests.last(),
+            };
+            let Some((digest, manifest)) = found.cloned() else { return content.unknown() };
             ([(CONTENT_TYPE.as_str(), MANIFEST), ("docker-content-digest", &digest)], manifest)
                 .into_response()
         }
-        [digest, "blobs", ..] => match content.blobs.get(digest) {
+        [digest, "blobs", ..] => match content.blobs.lock().unwrap().get(digest) {
             Some(blob) => blob.clone().into_response(),
             None => StatusCode::NOT_FOUND.into_response(),
         },
@@ -153,6 +170,12 @@ async fn answer(State(content): State<Arc<Content>>, uri: Uri, headers: HeaderMa
 }
 
 impl Content {
+    fn unknown(&self) -> Response {
+        let error = json!({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]});
+        let json = [(CONTENT_TYPE, "application/json")];
+        (StatusCode::NOT_FOUND, json, error.to_string()).into_response()
+    }
+
     fn refusal(&self) -> Response {
         let challenge = match self.asks {
             Asks::Basic => "Basic realm=\"test\"".to_owned(),

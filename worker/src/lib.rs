@@ -60,6 +60,7 @@ mod measure;
 mod name_watch;
 mod node_fault;
 mod node_problems;
+mod pod_images;
 mod pod_network;
 mod policy;
 mod prepare;

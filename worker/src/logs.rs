@@ -34,7 +34,7 @@ pub(crate) fn serve(context: &Arc<SessionContext>) {
             Ok(requests) => requests.into_iter().for_each(|request| match request {
                 AnyLogRequest::Output(request) => answer(&task_context, request),
                 AnyLogRequest::Garbage(request) => garbage::answer::answer(&task_context, request),
-                AnyLogRequest::Prepare(request) => prepare::answer(&task_context, request.prepare),
+                AnyLogRequest::Prepare(request) => prepare::answer(&task_context, request),
                 AnyLogRequest::Lines(request) => lines::answer(&task_context, request),
             }),
             // The reader asks again.

@@ -21,9 +21,9 @@ use crate::container_files::FilesUnavailable;
 use crate::context::SessionContext;
 use crate::dependencies::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
 use crate::first_start::{self, Interrupted};
-use crate::garbage;
 use crate::measure;
 use crate::node_fault::is_node_fault;
+use crate::pod_images::{self, ImagesUnavailable};
 use crate::remove::{Why, remove};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, ContainerState, RuntimeError};
@@ -235,19 +235,19 @@ impl PodStart {
             return StartPhase::Wait(assignment, obstacle);
         }
         let begun = Instant::now();
-        for container in &spec.containers {
-            let image = tokio::select! {
-                () = self.guard.recheck.notified() => return StartPhase::Claim,
-                () = self.context.tasks.stopping().cancelled() => return StartPhase::Done,
-                image = worker.runtime.ensure_image(&container.image, container.pull_policy, &worker.logins) => image,
-            };
-            if let Err(error) = image {
-                return self.after_failure(assignment, error, &container.image);
+        let images = tokio::select! {
+            () = self.guard.recheck.notified() => return StartPhase::Claim,
+            () = self.context.tasks.stopping().cancelled() => return StartPhase::Done,
+            images = pod_images::ensure(&self.context, &self.job, &assignment, &spec) => images,
+        };
+        let spec = match images {
+            Ok(spec) => spec,
+            Err(ImagesUnavailable::Failed { error, image }) => {
+                return self.after_failure(assignment, error, &image);
             }
-            if garbage::is_pullable(container.pull_policy) {
-                worker.image_uses.note(&container.image);
-            }
-        }
+            Err(ImagesUnavailable::Ask) => return StartPhase::Claim,
+            Err(ImagesUnavailable::Fenced) => return StartPhase::Done,
+        };
         let StartJob { payload, service, .. } = &self.job;
         let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);
         match volume_claims::check(&self.context, &mut managed).await {

@@ -137,6 +137,8 @@ fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
         Some("disk full")
     } else if node.used.pods >= node.capacity.pods || Resource::ALL.into_iter().any(lacks) {
         Some("no room")
+    } else if pod.host_ports.iter().any(|port| node.host_ports.contains_key(port)) {
+        Some("port taken")
     } else {
         None
     }
@@ -266,6 +268,7 @@ mod tests {
             node
         };
         let pod = |memory_bytes| PodView {
+            host_ports: vec!["8080/tcp".to_owned()],
             memory_bytes,
             cpu_millis: 0,
             pids: 0,
@@ -279,6 +282,12 @@ mod tests {
             (node(|node| node.cordoned = true), 0, Some("cordoned")),
             (node(|node| node.ready = false), 0, Some("not ready")),
             (node(|node| node.disk_problem = Some("x".to_owned())), 0, Some("disk full")),
+            (
+                node(|node| drop(node.host_ports.insert("8080/tcp".to_owned(), "a".to_owned()))),
+                0,
+                Some("port taken"),
+            ),
+            (node(|node| drop(node.host_ports.insert("8080/udp".to_owned(), "a".to_owned()))), 0, None),
         ] {
             let pod = pod(memory);
             assert_eq!(why_not(&pod, &node), expected);

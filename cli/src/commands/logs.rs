@@ -42,7 +42,8 @@ pub(crate) struct LogArgs {
     /// Container of pods with several; without this the first one of one pod, and all of several.
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
-    /// Print what containers wrote that have ended and were removed; workers keep it for a while.
+    /// Print what runs wrote that have ended: of containers that were started again, and of those that were
+    /// removed, which workers keep for a while.
     #[arg(long, conflicts_with = "follow")]
     previous: bool,
     /// Number of most recent lines of each container [default: 100, with --since all].
@@ -120,12 +121,25 @@ pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exi
     {
         return print_one(pod, args, context).await;
     }
-    if args.previous && print_ended_runs(&selected, args, context).await? {
-        return Ok(Exit::Ok);
+    match print_selected(&selected, args, context).await {
+        // The node is away, or has removed the container: its record says how it ended.
+        Err(CommandError::NotFound(_))
+            if args.previous && print_ended_runs(&selected, args, context).await? =>
+        {
+            Ok(Exit::Ok)
+        }
+        printed => printed,
     }
-    let mut query = args.query(&selected);
+}
+
+async fn print_selected(
+    selected: &Selected,
+    args: &LogArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let mut query = args.query(selected);
     if selected.apps.is_empty() {
-        return print_lines(&query, args.style(&selected), context).await;
+        return print_lines(&query, args.style(selected), context).await;
     }
     // The API takes one app; services of several are named.
     match selected.apps.as_slice() {
@@ -137,7 +151,7 @@ pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exi
             }
         }
     }
-    print_lines(&query, args.style(&selected), context).await
+    print_lines(&query, args.style(selected), context).await
 }
 
 async fn select(args: &LogArgs, context: &Context<'_>) -> Result<Selected, CommandError> {
@@ -241,8 +255,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// Prints what is kept of the last runs that have ended in containers that are still there. Returns whether
-/// there were any.
+/// Prints what the records of pods have of the last runs that have ended. Returns whether there were any.
 async fn print_ended_runs(
     selected: &Selected,
     args: &LogArgs,
@@ -300,8 +313,8 @@ async fn print_lines(
     }
     if query.previous && !has_lines {
         return Err(CommandError::NotFound(
-            "nothing is kept of removed containers; what earlier runs of a container that was started again wrote is \
-             in its log, without --previous"
+            "no run has ended that a node has the log of: no container was started again, and nothing is kept of removed \
+             ones"
                 .to_owned(),
         ));
     }

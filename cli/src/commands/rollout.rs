@@ -3,6 +3,7 @@
 
 use clap::{Args, Subcommand};
 use common::api::{GenerationView, ServiceView};
+use common::image::{self, ImageContent};
 use common::spec::ServiceInput;
 
 use super::context::Context;
@@ -139,7 +140,13 @@ async fn history(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandE
     let forms: Vec<ServiceInput> =
         views.iter().map(|view| service_form::stored(&with_pods(&service, view))).collect();
     let changed = |index: usize| match forms.get(index + 1) {
-        Some(before) => effect::changed_fields(before, &forms[index]),
+        Some(before) => {
+            let mut changed = effect::changed_fields(before, &forms[index]);
+            if image::differing(&views[index].images, &views[index + 1].images).is_some() {
+                changed.push("image content".to_owned());
+            }
+            changed
+        }
         None => Vec::new(),
     };
     let changed: Vec<_> = (0..views.len()).map(changed).collect();
@@ -238,9 +245,17 @@ fn difference(service: &ServiceView, view: &GenerationView) -> Result<String, Co
     let (name, current) = (&service.name, service.generation);
     let lines = line_diff(&before, &after);
     let pods = humanize::count(u64::from(service.replicas), "pod");
+    let content = |sign: char, one: &ImageContent| format!("{sign}# {} is {}\n", one.image, one.identity());
+    let contents = match image::differing(&view.images, &service.images) {
+        Some(other) => {
+            let current = service.images.iter().filter(|one| one.image == other.image);
+            current.map(|one| content('-', one)).chain([content('+', other)]).collect()
+        }
+        None => String::new(),
+    };
     let head = format!(
         "--- service/{name} (generation {current}, current)\n+++ service/{name} (generation {})\n",
         view.generation
     );
-    Ok(format!("{head}{lines}# {pods} would be replaced\n"))
+    Ok(format!("{head}{lines}{contents}# {pods} would be replaced\n"))
 }

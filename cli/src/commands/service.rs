@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use common::api::{PodView, ServiceView, VolumeView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
+use common::node::NodeInfo;
 
 use super::batch::BatchResult;
 use super::context::{self, Context};
@@ -138,10 +139,26 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     let name = &context.service_name(name).await?;
     let service = context.client.service(name).await?;
     let unhealthy = unhealthy_pods(&service, context).await?;
+    let with_machine_ports = has_machine_ports(&service, context).await?;
     let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
     let now = context.output.now();
-    context.output.print_object(&service, || services::describe(&service, &unhealthy, &events, now))?;
+    context.output.print_object(&service, || {
+        services::describe(&service, with_machine_ports, &unhealthy, &events, now)
+    })?;
     Ok(Exit::Ok)
+}
+
+/// Returns whether a pod of the service is on a node where pods have the ports of the machine.
+async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Result<bool, CommandError> {
+    let mut nodes = context.client.nodes().await?;
+    nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));
+    if nodes.is_empty() {
+        return Ok(false);
+    }
+    let filter = PodFilter { service: Some(service.name.to_string()), ..PodFilter::default() };
+    let (pods, _) = context.client.some_pods(&filter, MAX_UNHEALTHY_SEARCHED).await?;
+    let is_there = |pod: &PodView| nodes.iter().any(|node| Some(&node.name) == pod.node.as_ref());
+    Ok(pods.iter().any(is_there))
 }
 
 /// Returns some pods of the service that failed or report a problem. Searches a bounded number in each phase.

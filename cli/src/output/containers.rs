@@ -2,9 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use common::image::ImageContent;
 use common::spec::{ContainerSpec, Port, RestartPolicy};
 
 use super::humanize;
+
+/// Returns what an image is, whatever its name means by now.
+pub(crate) fn content(image: &ImageContent) -> String {
+    match image.digest {
+        Some(_) => format!("{} is {}", image.image, image.identity()),
+        None => format!("{} is {}, which came from no registry", image.image, image.identity()),
+    }
+}
 
 /// Returns one line for each setting of the container.
 pub(crate) fn lines(container: &ContainerSpec) -> Vec<String> {

@@ -102,6 +102,7 @@ pub(crate) fn describe(
         .field("Node", pod.node.as_ref().map(ToString::to_string).unwrap_or_default())
         .field("Address", &pod.address)
         .field("Ports", ports(pod))
+        .fields("Image content", pod.images.iter().map(containers::content))
         .field("Assignment", pod.assignment.as_ref().map(ToString::to_string).unwrap_or_default())
         .field("Attempts", pod.attempts.to_string())
         .field("Restarts", pod.restarts.to_string())

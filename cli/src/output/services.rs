@@ -2,7 +2,7 @@
 
 use common::api::{PodView, RolloutState, RolloutView, ServiceView};
 use common::event::ClusterEvent;
-use common::spec::{Kind, OnDisconnect};
+use common::spec::{Kind, OnDisconnect, UpdateOrder, UpdatePolicy};
 use jiff::Timestamp;
 
 use super::describe_layout::DescribeLayout;
@@ -81,9 +81,11 @@ pub(crate) fn pod_counts(service: &ServiceView) -> String {
     text
 }
 
-/// Describes a service, some of its unhealthy pods and its latest events.
+/// Describes a service, some of its unhealthy pods and its latest events. `with_machine_ports` tells whether
+/// its pods have the ports of their machines.
 pub(crate) fn describe(
     service: &ServiceView,
+    with_machine_ports: bool,
     unhealthy: &[PodView],
     latest: &[ClusterEvent],
     now: Timestamp,
@@ -99,8 +101,11 @@ pub(crate) fn describe(
         .field("Pods", if service.kind.is_service() { pod_counts(service) } else { String::new() })
         .field("App", service.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
         .field("Message", &service.status.message)
+        .field("Updates", updates(service, with_machine_ports))
         .field("Rollout", service.rollout.as_ref().map(rollout_line).unwrap_or_default())
         .field("Generation", service.generation.to_string())
+        .fields("Image content", service.images.iter().map(containers::content))
+        .field("Warning", &service.status.image_warning)
         .fields("Labels", humanize::labels(&service.labels))
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
@@ -121,6 +126,21 @@ pub(crate) fn describe(
         ],
     );
     layout.finish()
+}
+
+/// Returns in which order pods are replaced, and why if that is not plain from the service.
+fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
+    let pod = service.desired().pod;
+    let order =
+        |with_machine_ports| UpdatePolicy::in_force(service.update.as_ref(), &pod, with_machine_ports).order;
+    match order(with_machine_ports) {
+        _ if !service.kind.is_service() => "",
+        Some(UpdateOrder::StopFirst) if order(false) == Some(UpdateOrder::StartFirst) => {
+            "stop-first (its pods are plain processes: two on a machine cannot listen on the same port)"
+        }
+        Some(UpdateOrder::StopFirst) => "stop-first (a pod is stopped before its successor starts)",
+        Some(UpdateOrder::StartFirst) | None => "start-first (a pod is stopped when its successor is good)",
+    }
 }
 
 /// Returns what has become of the latest change, in a sentence.

@@ -152,6 +152,7 @@ fn describe_a_service() {
     (unhealthy.reason, unhealthy.message) = ("ImagePullBackOff".to_owned(), "no such image".to_owned());
     let text = services::describe(
         &service,
+        false,
         &[unhealthy],
         &[event(ObjectKind::Pod, "djkf2345-9999", "Scheduled")],
         now(),
@@ -162,6 +163,7 @@ fn describe_a_service() {
 Status:         starting
 Pods:           2/3 running, 1 assigned
 Message:        ImagePullBackOff: no such image
+Updates:        stop-first (a pod is stopped before its successor starts)
 Generation:     1
 Labels:         tier=front
 Created:        2026-01-31T00:01:00Z (5m ago)

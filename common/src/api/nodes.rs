@@ -53,6 +53,9 @@ pub struct NodeView {
     pub reserved: Resources,
     /// Resources reserved for the pods assigned to the node.
     pub used: Resources,
+    /// The host ports in use, such as `8080/tcp`, each with the name of its pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_ports: BTreeMap<String, String>,
     /// Pressure at the last heartbeat; null if the node's kernel does not report it.
     pub psi: Option<Psi>,
     /// When the node last sent a heartbeat.

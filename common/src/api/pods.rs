@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
+use crate::image::ImageContent;
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::pod::{ContainerStatus, EndedRun, Refusal};
@@ -47,6 +48,12 @@ pub struct PodView {
     /// Ports of the container that are published on its node; empty while they are unknown.
     #[serde(default)]
     pub ports: Vec<PublishedPort>,
+    /// Ports that it takes on its node, such as `8080/tcp`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_ports: Vec<String>,
+    /// What its images were when its node started it; empty while that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageContent>,
     /// Each of several containers; empty for a pod with one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<ContainerStatus>,

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::{CronStatus, JobStatus, rfc3339};
 use crate::ids::{AppName, ServiceName};
+use crate::image::ImageContent;
 use crate::ingress::IngressRule;
 use crate::service::{RolloutMarks, Service, ServiceState};
 use crate::spec::{
@@ -80,6 +81,9 @@ pub struct ServiceView {
     pub drain: Option<Seconds>,
     /// Containers of each pod. Environment values are included: treat this document as confidential.
     pub containers: Vec<ContainerSpec>,
+    /// What the images are for all pods of this generation, by the first of them; empty before it is started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageContent>,
     /// When the service was created.
     pub created_at: String,
     /// When the service was last changed.
@@ -124,6 +128,7 @@ impl ServiceView {
             stop_grace_period,
             drain,
             containers,
+            images: service.images,
             created_at: rfc3339(service.created_at),
             updated_at: rfc3339(service.updated_at),
             scaled_at: service.scaled_at.map(rfc3339),
@@ -186,6 +191,9 @@ pub struct ServiceStatus {
     pub unschedulable: u64,
     /// What is wrong, in a sentence; empty when the service is healthy.
     pub message: String,
+    /// How the images of some of its pods differ, in a sentence; empty if none is known to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image_warning: String,
     /// All this in one word: `ready`, `starting`, `updating`, `scaling`, `degraded`, `unschedulable`,
     /// `failed`, `succeeded` or `deleting`. Empty in responses of versions before 0.2.
     #[serde(default)]
@@ -337,6 +345,9 @@ pub struct GenerationView {
     pub drain: Option<Seconds>,
     /// Containers of each pod. Environment values are included: treat this document as confidential.
     pub containers: Vec<ContainerSpec>,
+    /// What its images were, if that is known: an undo goes back to exactly these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageContent>,
 }
 
 /// The desired number of pods of a service.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PullPolicy {
-    /// Each time that a container is created. A container that is started again keeps its image.
+    /// Each time that a container is created, but for what the first pod of its generation has pinned. A
+    /// container that is started again keeps its image.
     Always,
     /// If the engine does not have it. `if_not_present` is the same.
     #[default]

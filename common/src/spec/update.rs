@@ -19,8 +19,8 @@ const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
     /// Whether a pod is stopped before its successor starts, or when its successor is good. By default the
-    /// latter, unless the pods have volumes, host ports or `on_disconnect: stop`, or the limits below say
-    /// otherwise.
+    /// latter, unless the pods have volumes, host ports or `on_disconnect: stop`, are plain processes, which
+    /// have the ports of their machine, or the limits below say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<UpdateOrder>,
     /// How many pods are replaced at the same time, new ones that are not good yet among them; 0 means all.
@@ -148,6 +148,21 @@ impl UpdatePolicy {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
         Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
+    }
+
+    /// Returns how the pods of a service are replaced that has this policy, or none. A successor that has the
+    /// ports of its machine cannot listen beside the pod that it replaces: the pod is stopped first then,
+    /// unless the user says otherwise.
+    pub fn in_force(policy: Option<&Self>, pod: &PodSpec, with_machine_ports: bool) -> Self {
+        let in_force = policy.map_or_else(|| Self::without_policy(pod), |policy| policy.resolved(pod));
+        if with_machine_ports && policy.is_none_or(Self::leaves_order_open) {
+            return Self { order: Some(UpdateOrder::StopFirst), ..in_force };
+        }
+        in_force
+    }
+
+    fn leaves_order_open(&self) -> bool {
+        self.order.is_none() && self.max_surge.is_none() && self.max_unavailable != Some(0)
     }
 
     /// Returns the policy for going back to a former specification.
@@ -321,6 +336,22 @@ mod tests {
         assert_eq!(*default.going_back(), default);
         let slow = policy(r#"{"delay":"1m","monitor":"10s"}"#);
         assert_eq!((slow.pace().as_secs(), slow.monitor().as_secs()), (60, 10));
+    }
+
+    #[test]
+    fn a_pod_with_the_ports_of_its_machine_is_stopped_first_unless_the_user_says_otherwise() {
+        for (json, with_machine_ports, starts_first) in [
+            (None, false, true),
+            (None, true, false),
+            (Some(r#"{"on_failure":"rollback"}"#), true, false),
+            (Some(r#"{"order":"start-first"}"#), true, true),
+            (Some(r#"{"max_surge":1}"#), true, true),
+            (Some(r#"{"max_unavailable":0}"#), true, true),
+        ] {
+            let policy: Option<UpdatePolicy> = json.map(|json| serde_json::from_str(json).expect("a policy"));
+            let in_force = UpdatePolicy::in_force(policy.as_ref(), &PodSpec::default(), with_machine_ports);
+            assert_eq!(in_force.starts_first(), starts_first, "{json:?} {with_machine_ports}");
+        }
     }
 
     #[test]

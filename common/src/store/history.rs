@@ -1,20 +1,20 @@
 //! What services were before: the specifications of their former generations, so that a change can be undone.
 //!
 //! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint> <outcome>" and, on the
-//! lines below, the specification. The outcome is `good`, `failed <why>`, `rolled_back <why>`, or nothing.
-//! `service_put` writes it. The current generation is in the service itself, so a service that was never
-//! changed has no such key. It only informs: a failover may lose the latest entry, and nothing else depends
-//! on it.
-
-use redis::cmd;
+//! lines below, the specification. What its images were is in the service. The outcome is `good`,
+//! `failed <why>`, `rolled_back <why>`, or nothing. `service_put` and `service_restart` write it. The current
+//! generation is in the service itself, so a service that was never changed has no such key. It only informs:
+//! a failover may lose the latest entry, and nothing else depends on it.
 
 use super::keys;
-use super::reply::{RawFields, read};
+use super::reply::{HashFields, RawFields, read};
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError};
 use crate::RedisMillis;
-use crate::ids::ServiceName;
-use crate::spec::PodSpec;
+use crate::ids::{ServiceName, SpecId};
+use crate::image::{self, ImageContent};
+use crate::service::Service;
+use crate::spec::{DesiredService, PodSpec};
 
 /// What had become of a generation when it was replaced by the next one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,6 +62,10 @@ pub struct FormerGeneration {
     pub outcome: GenerationOutcome,
     /// Specification of its pods.
     pub pod: PodSpec,
+    /// The id of that; `None` if a version before has noted it.
+    pub spec: Option<SpecId>,
+    /// What its images were; empty if that is not known.
+    pub images: Vec<ImageContent>,
 }
 
 impl FormerGeneration {
@@ -74,21 +78,56 @@ impl FormerGeneration {
         let until = words.next()?.parse().ok()?;
         let fingerprint = words.next().unwrap_or_default().to_owned();
         let outcome = GenerationOutcome::read(words.next().unwrap_or_default());
-        Some(Self { generation, until, fingerprint, outcome, pod: SpecFile::read(text.as_bytes()).ok()? })
+        let pod = SpecFile::read(text.as_bytes()).ok()?;
+        Some(Self { generation, until, fingerprint, outcome, pod, spec: None, images: Vec::new() })
+    }
+
+    /// Adds what the record of the service says about it.
+    fn with_images(mut self, service: &HashFields<'_>) -> Self {
+        self.spec = service.parse(&format!("former_spec:{}", self.generation)).ok();
+        if let Some(spec) = &self.spec {
+            self.images = image::from_text(&service.text(&format!("images:{spec}")));
+        }
+        self
+    }
+
+    /// Returns whether its pods differ from those that the service has now: by their specification, or by
+    /// what its images were. Those of the service are unknown until one of its pods has them.
+    pub fn differs_from(&self, service: &Service) -> bool {
+        let is_restarted = !self.images.is_empty() && self.spec.as_ref() != Some(&service.spec_id);
+        let has_others =
+            service.images.is_empty() || image::differing(&service.images, &self.images).is_some();
+        self.pod != service.pod || (is_restarted && has_others)
+    }
+
+    /// Returns the service with the pods that this generation had.
+    pub fn desired(&self, service: &Service) -> DesiredService {
+        DesiredService { pod: self.pod.clone(), ..DesiredService::from(service.clone()) }
     }
 }
 
 impl Store {
     /// Returns the former generations of a service, the newest first; at most ten. Two never have the same
-    /// specification, and none has that of the current generation. What cannot be read is left out.
+    /// specification with the same images, and none has that of the current generation. What cannot be read
+    /// is left out.
     ///
     /// # Errors
     /// `WrongType` if another program has written its key; see [`StoreError`].
     pub async fn former_generations(&self, name: &ServiceName) -> Result<Vec<FormerGeneration>, StoreError> {
-        let reply = self.link.query(cmd("HGETALL").arg(keys::history(name))).await?;
-        let fields: RawFields = read(&format!("reading the history of service {name}"), reply)?;
-        let mut former: Vec<FormerGeneration> =
-            fields.iter().filter_map(|(field, value)| FormerGeneration::read(field, value)).collect();
+        let what = format!("reading the history of service {name}");
+        let mut pipe = redis::pipe();
+        pipe.cmd("HGETALL").arg(keys::history(name)).cmd("HGETALL").arg(keys::service(name));
+        let mut replies = self.link.pipeline_each(pipe).await?.into_iter();
+        let mut next = || replies.next().unwrap_or(Ok(redis::Value::Array(Vec::new())));
+        let fields: RawFields = read(&what, next()?)?;
+        let service = HashFields::read(&what, next()?)?;
+        let former = fields.iter().filter_map(|(field, value)| FormerGeneration::read(field, value));
+        let mut former: Vec<FormerGeneration> = former
+            .map(|one| match &service {
+                Some(service) => one.with_images(service),
+                None => one,
+            })
+            .collect();
         former.sort_unstable_by_key(|one| std::cmp::Reverse(one.generation));
         Ok(former)
     }

@@ -13,6 +13,7 @@ mod certificates;
 mod channels;
 mod check;
 mod claims;
+mod conditions;
 mod confirm;
 mod dead_letters;
 mod dead_nodes;
@@ -69,6 +70,7 @@ pub use channels::{
 };
 pub use check::Finding;
 pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
+pub use conditions::ObservedCondition;
 pub use confirm::{WriteReceipt, WriteState};
 pub use dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};

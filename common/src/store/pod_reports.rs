@@ -1,10 +1,11 @@
 //! What a worker reports on its pods: how they are doing, and how they end.
 
 use super::keys;
-use super::reply::{unexpected, word};
-use super::scripts::{Call, finish, give_back, lost, report};
+use super::reply::{unexpected, verdict, word};
+use super::scripts::{Call, finish, give_back, lost, note_images, report};
 use super::session::{Fenced, Session, SessionResult};
-use crate::ids::{AssignmentId, PodId, ServiceName};
+use crate::ids::{AssignmentId, PodId, ServiceName, SpecId};
+use crate::image::{self, ImageContent};
 use crate::network::{ContainerNetwork, ports_to_json};
 use crate::payload::Payload;
 use crate::pod::{ContainerStatus, EndedRun};
@@ -236,6 +237,41 @@ impl Session {
             runs: runs_field(status.runs),
         };
         self.write("reporting on a pod", &report.call()).await
+    }
+
+    /// Notes what the images of a pod are that is about to be started here. Returns what is pinned for all
+    /// pods of its specification, which is what the first of them had: this, if it is the first. `None` if
+    /// the pod is not to be started here any more. `differs` is empty, or says how they differ from that.
+    ///
+    /// # Errors
+    /// See [`StoreError`](super::StoreError).
+    pub async fn note_images(
+        &self,
+        pod: PodRef<'_>,
+        (service, spec): (Option<&ServiceName>, Option<&SpecId>),
+        images: &[ImageContent],
+        differs: &str,
+    ) -> SessionResult<Option<Vec<ImageContent>>> {
+        let what = "noting the images of a pod";
+        let note_images = note_images::Head {
+            node_key: keys::node(&self.node),
+            pod_key: keys::pod(pod.id),
+            service_key: service.map_or_else(|| "service:".to_owned(), keys::service),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            spec: spec.filter(|_| service.is_some()).map(SpecId::as_str).unwrap_or_default(),
+            images: image::to_text(images),
+            differs,
+        };
+        let (answer, rest) = verdict(what, self.store.link.script(&note_images.call()).await?)?;
+        match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(pinned)) => Ok(Ok(Some(image::from_text(&word(what, pinned)?)))),
+            ("STALE", _) => Ok(Ok(None)),
+            ("FENCED", _) => Ok(Err(Fenced::Dead)),
+            (other, _) => Err(unexpected(what, other)),
+        }
     }
 
     /// Moves a payload from rq to the dead letters, byte for byte.

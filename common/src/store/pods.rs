@@ -6,7 +6,8 @@ use redis::{Value, cmd};
 
 use super::reply::{HashFields, RawFields, corrupt, names};
 use super::{BrokenKey, Store, StoreError, keys};
-use crate::ids::{PodId, ServiceName};
+use crate::ids::{AssignmentId, PodId, ServiceName};
+use crate::image::{self, ImageContent};
 use crate::lifecycle::Phase;
 use crate::network::ports_from_json;
 use crate::node::Resources;
@@ -170,6 +171,7 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         generation: fields.number("generation")?,
         node: fields.parse_opt("node")?,
         published_ports: ports_from_json(&fields.text("published"), container),
+        images: images_of(&fields.text("images"), assignment.as_ref()),
         assignment,
         attempts: fields.number("attempts")?,
         restarts: fields.number("restarts")?,
@@ -189,6 +191,17 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         containers,
         runs: read_runs(&fields.text("runs")),
     }))
+}
+
+/// Reads what `note_images.lua` writes: the assignment, and below it the images. Those of another assignment
+/// count as none.
+fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent> {
+    let (about, images) = text.split_once('\n').unwrap_or_default();
+    if assignment.is_some_and(|assignment| assignment.as_str() == about) {
+        image::from_text(images)
+    } else {
+        Vec::new()
+    }
 }
 
 /// Returns runs as [`read_runs`] reads them.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::keys::channel;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
-use crate::ids::{NodeName, SpecId};
+use crate::ids::{NodeName, ServiceName, SpecId};
+use crate::service::Service;
 
 /// An answer is true for this number of seconds, then the node is asked again.
 const EXPIRE_SECONDS: u64 = 60;
@@ -25,6 +26,9 @@ const RETRY_SECONDS: u64 = 10;
 pub struct PrepareRequest {
     /// The specification. The field tells this request from the others.
     pub prepare: SpecId,
+    /// The service whose specification it is; a scheduler of the version before does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
 }
 
 /// What a node says about the images of a specification.
@@ -83,17 +87,18 @@ impl Store {
         Ok(found.into_iter().map(|text| text.as_deref().map(PreparedImages::read)).collect())
     }
 
-    /// Asks a node to pull the images of a specification. `now` is the time of Redis.
+    /// Asks a node to pull the images of the specification of a service. `now` is the time of Redis.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn ask_to_prepare(
         &self,
-        spec: &SpecId,
+        service: &Service,
         node: &NodeName,
         now: RedisMillis,
     ) -> Result<(), StoreError> {
-        let request = PrepareRequest { prepare: spec.clone() };
+        let spec = &service.spec_id;
+        let request = PrepareRequest { prepare: spec.clone(), service: Some(service.name.clone()) };
         let requests = keys::log_requests(node);
         let mut pipe = redis::pipe();
         let key = keys::prepared(spec);

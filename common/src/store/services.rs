@@ -15,9 +15,10 @@ use super::scripts::{Call, service_delete, service_forget, service_put, service_
 use super::service_fields::{self, StoredPolicy, json_of};
 use super::stored_spec::SpecFile;
 use super::value_rollouts::ValueRollout;
-use super::{Store, StoreError, keys};
+use super::{FormerGeneration, Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
+use crate::image::{self, ImageContent};
 use crate::ingress::{IngressRule, alias_lines, callers_line};
 use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
 use crate::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
@@ -168,33 +169,40 @@ impl Store {
         Ok((read_put(desired, reply)?, receipt))
     }
 
-    /// As [`Store::put_service`], of a service that exists, because a user goes back to a former
-    /// specification: it is noted, so that this can be undone, and what a person has paused goes on.
+    /// As [`Store::put_service`], of a service that exists, because a user goes back to a former generation,
+    /// with what its images were: it is noted, so that this can be undone, and what a person has paused goes
+    /// on.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
     pub async fn undo_service(
         &self,
-        desired: &DesiredService,
+        service: &Service,
+        to: &FormerGeneration,
         expected: Option<u64>,
     ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
-        let write = WriteId::random();
-        let put = put_call(desired, PutMode::Replace, expected, PutCause::Undo, &write);
+        let (desired, write) = (to.desired(service), WriteId::random());
+        let cause = PutCause::Undo(to.spec.as_ref());
+        let put = put_call(&desired, PutMode::Replace, expected, cause, &write);
         let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
-        Ok((read_put(desired, reply)?, receipt))
+        Ok((read_put(&desired, reply)?, receipt))
     }
 
     /// Takes the generation of a service back whose rollout failed: its pods get the specification of a
-    /// former one. `why` is noted and told in an event. Returns false if the service has changed since it was
-    /// read.
+    /// former one, with what its images were. `why` is noted and told in an event. Returns false if the
+    /// service has changed since it was read.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
-    pub async fn roll_back(&self, service: &Service, to: PodSpec, why: &str) -> Result<bool, StoreError> {
-        let desired = DesiredService { pod: to, ..DesiredService::from(service.clone()) };
-        let write = WriteId::random();
-        let put =
-            put_call(&desired, PutMode::Replace, Some(service.revision), PutCause::Failure(why), &write);
+    pub async fn roll_back(
+        &self,
+        service: &Service,
+        to: &FormerGeneration,
+        why: &str,
+    ) -> Result<bool, StoreError> {
+        let (desired, write) = (to.desired(service), WriteId::random());
+        let cause = PutCause::Failure(to.spec.as_ref(), why);
+        let put = put_call(&desired, PutMode::Replace, Some(service.revision), cause, &write);
         let (reply, _) = self.write_service(&desired.name, write, &put).await?;
         Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
     }
@@ -328,6 +336,7 @@ impl Store {
             spec_key: keys::spec(&spec),
             unconfirmed: keys::UNCONFIRMED,
             former_specs: keys::FORMER_SPECS,
+            history: keys::history(name),
             service: name,
             spec: &spec,
             expected_revision: expected,
@@ -536,6 +545,21 @@ impl Store {
         Ok(())
     }
 
+    /// Returns what the images of a specification are for all its pods; nothing while none was started.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn pinned_images(
+        &self,
+        service: &ServiceName,
+        spec: &SpecId,
+    ) -> Result<Vec<ImageContent>, StoreError> {
+        let mut get = cmd("HGET");
+        get.arg(keys::service(service)).arg(format!("images:{spec}"));
+        let text: Option<Vec<u8>> = self.link.query(&get).await?;
+        Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
+    }
+
     /// Returns the contents of these specifications, without those that do not exist or are no text.
     ///
     /// # Errors
@@ -570,10 +594,10 @@ impl Store {
 enum PutCause<'a> {
     /// A user describes the service.
     User,
-    /// A user goes back to a former specification.
-    Undo,
+    /// A user goes back to a former specification. Its id, if that is known.
+    Undo(Option<&'a SpecId>),
     /// The generation before has failed, for this reason.
-    Failure(&'a str),
+    Failure(Option<&'a SpecId>, &'a str),
 }
 
 fn put_call(
@@ -584,7 +608,10 @@ fn put_call(
     write: &WriteId,
 ) -> Call<'static> {
     let file = SpecFile::new(&desired.name, &desired.pod);
-    let id = file.id();
+    let id = match cause {
+        PutCause::Undo(Some(id)) | PutCause::Failure(Some(id), _) => id.clone(),
+        PutCause::User | PutCause::Undo(None) | PutCause::Failure(None, _) => file.id(),
+    };
     let mode = match mode {
         PutMode::Create => "create",
         PutMode::Replace => "replace",
@@ -614,8 +641,8 @@ fn put_call(
         job: json_of(job.as_ref()),
         cron: json_of(cron.as_ref()),
         times: cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
-        failure: if let PutCause::Failure(why) = cause { why } else { "" },
-        undone: if cause == PutCause::Undo { "1" } else { "" },
+        failure: if let PutCause::Failure(_, why) = cause { why } else { "" },
+        undone: if let PutCause::Undo(_) = cause { "1" } else { "" },
         routes_text: routes(&desired.name, &desired.fields).join("\n"),
         expected_revision: expected,
         write,
@@ -719,6 +746,7 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         return Err(corrupt(&what, format!("kind is {kind}, but its pods are those of a {}", pod.kind)));
     }
     let is_changed_since = revision > 0 && fields.text("revised_by") != fields.text("write");
+    let spec_id: SpecId = fields.parse("spec")?;
     let mut service = Service {
         name: name.clone(),
         state: match state.as_str() {
@@ -729,7 +757,8 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         },
         generation,
         revision: generation.max(revision.saturating_add(u64::from(is_changed_since))),
-        spec_id: fields.parse("spec")?,
+        images: image::from_text(&fields.text(&format!("images:{spec_id}"))),
+        spec_id,
         replicas,
         fields: service_fields::read(&what, &fields, kind)?,
         progress: if kind == Kind::Job { job_progress(&fields) } else { JobProgress::default() },

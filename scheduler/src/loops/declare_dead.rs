@@ -19,7 +19,7 @@ use common::control_loop::{Loop, Next};
 use common::ids::{NodeName, SchedulerId};
 use common::mass_loss::{CircuitBreaker, SilentNodes};
 use common::node::Node;
-use common::store::{DeclareOutcome, SilenceProof, Store, StoreError};
+use common::store::{DeclareOutcome, ObservedCondition, SilenceProof, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::SchedulerContext;
@@ -40,6 +40,11 @@ pub(crate) struct DeclareDeadLoop {
     node_died: Arc<Notify>,
     /// As last logged.
     is_breaker_open: bool,
+    /// As last told in an event, by this scheduler or another one.
+    told_breaker: Option<bool>,
+    /// The time of Redis at the last successful write, and why writes have failed since.
+    last_write: Option<RedisMillis>,
+    refusal: Option<String>,
     /// Whether the script last answered "wait".
     is_waiting: bool,
     /// The silent nodes that cannot be declared dead. Each is logged once.
@@ -56,7 +61,7 @@ impl Loop for DeclareDeadLoop {
         // `dead_after` is enough silence to count them together.
         let suspects = self.store.beats_before(earlier(now, self.timings.dead_after / 2)).await?;
         if suspects.is_empty() {
-            self.report(CircuitBreaker::Closed);
+            self.report(CircuitBreaker::Closed).await;
             return Ok(Next::Rest);
         }
         let names: Vec<NodeName> = suspects.into_iter().map(|(name, _)| name).collect();
@@ -68,7 +73,7 @@ impl Loop for DeclareDeadLoop {
             nodes: live_nodes.saturating_sub(given_up),
             last_beats: silent.iter().filter(|n| !n.cordoned).map(|node| node.beat).collect(),
         });
-        self.report(breaker);
+        self.report(breaker).await;
         self.broken.retain(|name| names.contains(name));
         for (name, error) in unreadable {
             self.report_broken(&name, &error);
@@ -96,6 +101,9 @@ impl DeclareDeadLoop {
             timings: context.timings.clone(),
             node_died: Arc::clone(&context.node_died),
             is_breaker_open: false,
+            told_breaker: None,
+            last_write: None,
+            refusal: None,
             is_waiting: false,
             broken: HashSet::new(),
         }
@@ -106,10 +114,42 @@ impl DeclareDeadLoop {
         let sent = self.clock.now();
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
         match &written {
-            Ok(redis_time) => self.witness.succeeded(sent, self.clock.now(), *redis_time),
-            Err(error) => self.witness.failed(error),
+            Ok(redis_time) => {
+                self.witness.succeeded(sent, self.clock.now(), *redis_time);
+                self.tell_outage(*redis_time).await;
+            }
+            Err(error) => {
+                self.witness.failed(error);
+                self.refusal = Some(error.to_string());
+            }
         }
         written
+    }
+
+    /// Tells that Redis takes writes again, if it took none for longer than the longest gap between two.
+    async fn tell_outage(&mut self, now: RedisMillis) {
+        let (since, refusal) = (self.last_write.replace(now), self.refusal.take());
+        let (Some(since), Some(refusal)) = (since, refusal) else { return };
+        let outage = Duration::from_millis(now.saturating_sub(since));
+        if outage <= self.timings.max_write_gap {
+            return;
+        }
+        let message = format!(
+            "Redis takes writes again, after {} s in which it took none of scheduler {}; the last failed: {refusal}. No \
+             node is declared dead for a silence of that time",
+            outage.as_secs(),
+            self.id
+        );
+        self.tell(ObservedCondition::WriteOutage { since }, &message).await;
+    }
+
+    /// Returns false if it could not be told now.
+    async fn tell(&self, condition: ObservedCondition<'_>, message: &str) -> bool {
+        let told = self.store.note_condition(condition, message).await;
+        if let Err(error) = &told {
+            tracing::debug!(%error, message, "an event could not be written");
+        }
+        told.is_ok()
     }
 
     fn dead_after(&self, node: &Node) -> Duration {
@@ -194,24 +234,36 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Logs changes of the circuit breaker, and sets its metric. While it is open no silence counts.
-    fn report(&mut self, breaker: CircuitBreaker) {
-        self.witness.breaker(breaker.is_open(), self.clock.now());
-        match breaker {
-            CircuitBreaker::Open { silent, nodes } if !self.is_breaker_open => tracing::error!(
+    /// Logs and tells changes of the circuit breaker, and sets its metric. While it is open no silence
+    /// counts.
+    async fn report(&mut self, breaker: CircuitBreaker) {
+        let is_open = breaker.is_open();
+        self.witness.breaker(is_open, self.clock.now());
+        let message = match breaker {
+            CircuitBreaker::Open { silent, nodes } => format!(
                 "mass loss: {silent} of {nodes} nodes fell silent at once; no node is declared dead and \
                  no pods move until they are back; check the network and Redis, and cordon the nodes \
                  that are gone for good"
             ),
-            CircuitBreaker::Closed if self.is_breaker_open => tracing::warn!(
+            CircuitBreaker::Closed => format!(
                 "mass loss is over: enough silent nodes are back or cordoned; a node that stays silent for \
                  another {:?} is declared dead",
                 self.timings.dead_after
             ),
-            CircuitBreaker::Open { .. } | CircuitBreaker::Closed => {}
+        };
+        match (self.is_breaker_open, is_open) {
+            (false, true) => tracing::error!("{message}"),
+            (true, false) => tracing::warn!("{message}"),
+            (false, false) | (true, true) => {}
         }
-        self.is_breaker_open = breaker.is_open();
-        metrics::mass_loss_breaker(self.is_breaker_open);
+        self.is_breaker_open = is_open;
+        metrics::mass_loss_breaker(is_open);
+        // Also when this scheduler starts: the one that has told the beginning may be gone.
+        if self.told_breaker != Some(is_open)
+            && self.tell(ObservedCondition::MassLoss { is_on: is_open }, &message).await
+        {
+            self.told_breaker = Some(is_open);
+        }
     }
 }
 

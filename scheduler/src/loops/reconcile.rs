@@ -14,7 +14,7 @@ use common::RedisMillis;
 use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
 use common::ids::{Incarnation, NodeName, SchedulerId, ServiceName, SpecId};
 use common::lifecycle::Phase;
-use common::node::NodeState;
+use common::node::{Node, NodeInfo, NodeState};
 use common::payload::Payload;
 use common::pod::PodRecord;
 use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
@@ -354,6 +354,7 @@ impl ReconcileLoop {
         let (nodes, _) = self.store.nodes_each(&names).await?;
         let mut container_sets = HashMap::new();
         let mut on_nodes: HashMap<Option<ServiceName>, Vec<_>> = HashMap::new();
+        let with_machine_ports = Some(with_machine_ports(&nodes));
         for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
             if let Some(set) = self.container_set(&node.name).await? {
                 for pod in &set {
@@ -369,6 +370,7 @@ impl ReconcileLoop {
             queues_are_short,
             container_sets: Some(container_sets),
             on_nodes,
+            with_machine_ports,
         })
     }
 
@@ -435,6 +437,10 @@ impl ReconcileLoop {
                 (Some(policy), ServiceState::Active) => {
                     self.take_job_step(service, &policy, &slots, observed).await?
                 }
+                _ if observed.with_machine_ports.is_none() && is_replacing(&service, &slots) => {
+                    let observed = self.with_nodes_of(&slots, observed).await?;
+                    self.take_step(&service, &slots, &observed).await?
+                }
                 _ => self.take_step(&service, &slots, observed).await?,
             };
             has_acted |= step.seen.has_acted;
@@ -462,6 +468,18 @@ impl ReconcileLoop {
             );
         }
         Ok(())
+    }
+
+    /// Adds what matters of the nodes where these pods are.
+    async fn with_nodes_of(
+        &self,
+        slots: &[ReplicaSlot],
+        observed: &ObservedState,
+    ) -> Result<ObservedState, StoreError> {
+        let names: BTreeSet<&NodeName> = slots.iter().filter_map(|slot| slot.pod()?.node.as_ref()).collect();
+        let names: Vec<NodeName> = names.into_iter().cloned().collect();
+        let (nodes, _) = self.store.nodes_each(&names).await?;
+        Ok(ObservedState { with_machine_ports: Some(with_machine_ports(&nodes)), ..observed.clone() })
     }
 
     /// Plans what to do about a service, and carries it out.
@@ -694,6 +712,12 @@ impl ReconcileLoop {
         }
         Ok(())
     }
+}
+
+/// Returns the nodes whose pods have the ports of their machine.
+fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
+    let has_them = |node: &&Node| NodeInfo::runtime_has_machine_ports(&node.facts.runtime);
+    nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()
 }
 
 /// Returns when to look at a job again although nothing happens before. What could not be carried out,

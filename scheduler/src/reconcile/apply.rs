@@ -4,9 +4,8 @@ use common::RedisMillis;
 use common::ids::{PodId, SchedulerId};
 use common::pod::PodRecord;
 use common::service::Service;
-use common::spec::PodSpec;
 use common::store::{
-    CreateOutcome, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
+    CreateOutcome, FormerGeneration, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
 };
 use futures_util::{StreamExt, TryStreamExt};
 
@@ -161,7 +160,7 @@ async fn try_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Re
         RolloutStep::Pause(why) => RolloutMark::Paused(why),
         RolloutStep::RollBack(why) => match last_settled(store, service).await? {
             Some(former) => {
-                let is_done = store.roll_back(service, former, why).await?;
+                let is_done = store.roll_back(service, &former, why).await?;
                 tracing::warn!(service = %service.name, generation = service.generation, is_done, "rolled back: {why}");
                 return Ok(true);
             }
@@ -174,16 +173,19 @@ async fn try_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Re
     Ok(store.mark_rollout(service, mark).await? != MarkOutcome::Same)
 }
 
-/// Returns the last specification with which all pods of the service were good, or, if none is known, the one
-/// before the current one.
-async fn last_settled(store: &Store, service: &Service) -> Result<Option<PodSpec>, StoreError> {
+/// Returns the last former generation with whose specification all pods of the service were good, or, if none
+/// is known, the one before the current one. The pods of the current one differ from its pods.
+async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerGeneration>, StoreError> {
     let former = store.former_generations(&service.name).await?;
     let settled = service.rollout.settled_fingerprint.as_deref();
     let chosen = match settled {
-        Some(settled) => former.into_iter().find(|one| one.fingerprint == settled),
+        // After a restart several have that specification, with other images.
+        Some(settled) => {
+            former.into_iter().find(|one| one.fingerprint == settled && one.outcome.failure().is_none())
+        }
         None => former.into_iter().next(),
     };
-    Ok(chosen.map(|one| one.pod).filter(|pod| *pod != service.pod))
+    Ok(chosen.filter(|former| former.differs_from(service)))
 }
 
 /// Stops pods for the same reason. Returns true if a slot became free, or a pod has moved to another node.

@@ -26,6 +26,8 @@ pub(crate) struct ObservedState {
     pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
     /// The pods in all those sets, by the service that their payload names; none for pushed pods.
     pub(crate) on_nodes: HashMap<Option<ServiceName>, Vec<PodId>>,
+    /// The nodes whose pods have the ports of their machine; `None` if that was not read.
+    pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
 }
 
 impl ObservedState {
@@ -71,6 +73,7 @@ mod tests {
                 (away.clone(), HashSet::new()),
             ])),
             on_nodes: HashMap::new(),
+            with_machine_ports: None,
         };
         let dead = NodeName::new("dead").unwrap();
         for (phase, node, since, short, expected) in [

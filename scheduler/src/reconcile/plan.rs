@@ -127,7 +127,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         ServiceState::Active => service.replicas,
         ServiceState::Deleting => 0,
     };
-    let policy = service.replacing_policy();
+    let policy = service.replacing_policy(has_machine_ports(slots, observed));
     let Judgement { step: rollout, held } =
         rollout::judge(service, &policy, new_pods(service, slots, desired), observed.now);
     // What is about to be taken back is not carried on.
@@ -156,6 +156,13 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         held,
         forget: service.state == ServiceState::Deleting && slots.is_empty(),
     }
+}
+
+/// Returns whether a pod of the service is where pods have the ports of their machine.
+fn has_machine_ports(slots: &[ReplicaSlot], observed: &ObservedState) -> bool {
+    observed.with_machine_ports.as_ref().is_some_and(|nodes| {
+        pods(slots).filter_map(|(_, pod)| pod.node.as_ref()).any(|node| nodes.contains(node))
+    })
 }
 
 /// Returns the pods whose records can be read.
@@ -401,6 +408,23 @@ mod tests {
     fn a_stopped_pod_that_still_holds_a_slot_is_stopped_again() {
         let plan = plan_now(&service(1, 1, Active), &slots(&[(1, Phase::Stopped)]));
         assert_eq!(stops(&plan), [(0, StopReason::AlreadyStopping)]);
+    }
+
+    /// A successor could not listen on the port of the pod beside which it is started.
+    #[test]
+    fn a_pod_on_a_node_with_plain_processes_is_stopped_before_its_successor_starts() {
+        let service = service(1, 2, Active);
+        let taken = slots(&[(1, Phase::Running)]);
+        let node = taken[0].pod().and_then(|pod| pod.node.clone()).unwrap();
+        for (nodes, stopped_first) in [(vec![], false), (vec![node], true)] {
+            let with_machine_ports = Some(nodes.into_iter().collect());
+            let observed = ObservedState { with_machine_ports, ..ObservedState::default() };
+            let plan = plan(&service, &taken, &observed);
+            assert_eq!(
+                (plan.replace.len(), plan.successors.len()),
+                if stopped_first { (1, 0) } else { (0, 1) }
+            );
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) async fn look(
         let known = match known {
             Some(known) => known,
             None => {
-                store.ask_to_prepare(&service.spec_id, &node, now).await?;
+                store.ask_to_prepare(service, &node, now).await?;
                 PreparedImages::Requested(now)
             }
         };
@@ -98,7 +98,7 @@ pub(crate) fn hold_back(
     if let Some(first) = failed.first().cloned()
         && plan.rollout.is_none()
     {
-        let Judgement { step, held } = rollout::with_bad(service, &service.replacing_policy(), failed);
+        let Judgement { step, held } = rollout::with_bad(service, &service.replacing_policy(false), failed);
         plan.held = held.or_else(|| step.is_none().then_some(first));
         plan.rollout = step;
     }

@@ -235,7 +235,7 @@ mod tests {
     /// Returns what is planned as text: the slots whose pods are stopped at once, those whose pods are
     /// replaced, and the replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
-        let found = plan(service, &service.replacing_policy(), slots, service.replicas, NOW);
+        let found = plan(service, &service.replacing_policy(false), slots, service.replicas, NOW);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
         let stop = found.stop.iter().map(|stop| format!("stop {}", slot_of(&stop.id)));
         let replace = found.replace.iter().map(|pod| match &pod.successor {
@@ -364,7 +364,7 @@ mod tests {
                 ..record("web", 0, 2, Pending)
             };
             let slots = [slot(old), second_slot(successor)];
-            let found = plan(&service, &service.replacing_policy(), &slots, 1, NOW);
+            let found = plan(&service, &service.replacing_policy(false), &slots, 1, NOW);
             assert!(found.stop.is_empty() && found.successors.is_empty(), "{case}");
             let replaced =
                 found.replace.iter().filter(|pod| pod.id == slots[0].id && pod.successor.is_none());

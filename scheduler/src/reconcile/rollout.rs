@@ -359,7 +359,7 @@ mod tests {
     }
 
     fn judged(service: &Service, pods: &[PodRecord]) -> Judgement {
-        judge(service, &service.replacing_policy(), pods.iter(), NOW)
+        judge(service, &service.replacing_policy(false), pods.iter(), NOW)
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) async fn restore(
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
     let replicas = service.replicas as usize;
-    let has_second = service.replacing_policy().max_surge(replicas) > 0;
+    let has_second = service.replacing_policy(false).max_surge(replicas) > 0;
     let outcomes = store.restore_pods(name.as_ref(), has_second, &ids).await?;
     let is_surplus = |outcome: &RestoreOutcome| *outcome == RestoreOutcome::Surplus;
     let surplus = pods.iter().zip(&outcomes).filter(|(_, outcome)| is_surplus(outcome));

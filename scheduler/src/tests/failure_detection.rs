@@ -95,7 +95,7 @@ async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
     for i in 0..6 {
         nodes.push(cluster.node(&format!("n{i}"), 10).await);
     }
-    let _scheduler = cluster.scheduler();
+    let (_scheduler, _other) = (cluster.scheduler(), cluster.scheduler());
     let lost: Vec<FakeNode> = nodes.drain(..4).collect();
     lost.iter().for_each(FakeNode::fall_silent);
     // Twice the time after which a single node is declared dead.
@@ -118,6 +118,17 @@ async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
         NodeState::Alive => Err("alive"),
     })
     .await;
+    eventually("each of the two schedulers saw it, and one told it", async || {
+        let told = [told(&cluster, "MassLoss").await, told(&cluster, "MassLossEnded").await];
+        if told == [1, 1] { Ok(()) } else { Err(format!("{told:?}")) }
+    })
+    .await;
+}
+
+/// Returns how many events have this reason.
+async fn told(cluster: &Cluster, reason: &str) -> usize {
+    let events = cluster.store.last_events(1000).await.unwrap();
+    events.iter().filter(|event| event.reason == reason).count()
 }
 
 /// As after a failover to a master whose clock is an hour behind.
@@ -179,6 +190,7 @@ async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
     let () = cluster.server.cli(end).await;
     let died_after = death_of(&cluster, &node.name).await - ended_at;
     assert!(died_after >= timings.dead_after.as_millis() as u64, "{outage}: after {died_after} ms");
+    assert_eq!(told(&cluster, "WritesResumed").await, 1, "{outage}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

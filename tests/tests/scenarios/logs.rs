@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, ClusterTiming, Http, command};
 use serde_json::{Value, json};
@@ -207,4 +208,28 @@ async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     println!("100 followers: {} KiB in 10 s, longest gap between heartbeats {longest:?}", read / 1024);
     assert!(longest < ClusterTiming::Short.dead_after(), "{longest:?}");
     assert!(read > 100 * 1024, "{read} bytes");
+}
+
+/// A crash loop is looked at in its first minute, when no container was removed yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_runs_before_the_present_one_are_in_the_previous_logs() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
+    let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _worker = cluster.worker("w1", "docker");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let script = "if [ -e /ran ]; then echo second; exec sleep 1000; fi; echo first; echo > /ran; exit 3";
+    let crash = json!({"name": "crash", "image": IMAGE, "entrypoint": ["/bin/sh", "-c", script], "stop_grace_period": 0});
+    http.post("/service", &crash).await;
+    eventually_within(SOON, "it was started again", || async {
+        let written = text(&http, "/log?service=crash&grep=second").await;
+        check(!written.is_empty(), || written)
+    })
+    .await;
+    for name in ["crash", "crash-0"] {
+        let shown = command(&http, &["logs", "--previous", name]).await.unwrap();
+        assert!(shown.ends_with("first\n") && !shown.contains("second"), "{shown}");
+    }
 }

@@ -26,8 +26,9 @@ fn config_of(registry: &Registry, user: &str, password: &str) -> String {
 async fn until_says(http: &Http, service: &str, expected: &[&str]) {
     eventually_within(SOON, &format!("{service} says {expected:?}"), || async {
         let pods = http.pods(&format!("service={service}")).await;
-        let message = pods.first().and_then(|pod| pod["message"].as_str()).unwrap_or_default();
-        check(expected.iter().all(|part| message.contains(part)), || format!("{pods:?}"))
+        let messages = pods.iter().filter_map(|pod| pod["message"].as_str());
+        let says = messages.into_iter().any(|message| expected.iter().all(|part| message.contains(part)));
+        check(says, || format!("{pods:?}"))
     })
     .await;
 }
@@ -133,6 +134,82 @@ async fn a_registry_that_asks_for_a_token_gets_the_login_and_an_open_one_needs_n
     has_no_password(&cluster, &api, &worker).await;
     drop(worker);
     remove_images(&docker, &registry).await;
+}
+
+/// The digests that the pods of a service have, each once.
+async fn digests(http: &Http, service: &str) -> Vec<String> {
+    let pods = http.pods(&format!("service={service}")).await;
+    let running = pods.iter().filter(|pod| pod["phase"] == "running");
+    let digest = |pod: &serde_json::Value| pod["images"][0]["digest"].as_str().unwrap_or("none").to_owned();
+    let mut digests: Vec<String> = running.map(digest).collect();
+    digests.sort();
+    digests.dedup();
+    digests
+}
+
+async fn until_all_have(http: &Http, pods: u64, digest: &str) {
+    eventually_within(SOON, &format!("{pods} pods have {digest}"), || async {
+        let service = http.get("/service/web").await;
+        let found = digests(http, "web").await;
+        let is_reached = service["status"]["summary"] == "ready" && service["status"]["updated"] == pods;
+        check(is_reached && found == [digest], || format!("{found:?} {service}"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_has_one_image_when_its_tag_moves_a_restart_another_and_an_undo_the_first_again() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Short).await;
+    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
+    let registry = Registry::start(Asks::Basic).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let worker = cluster.worker("w1", "docker");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let web = json!({"name": "web", "image": registry.image("1"), "stop_grace_period": 1});
+    http.post("/service", &web).await;
+    http.runs(SOON, "web", 1).await;
+    let first = digests(&http, "web").await.remove(0);
+    assert_eq!(http.get("/service/web").await["images"][0]["digest"], first.as_str());
+
+    // As on a node that has pulled the tag since.
+    let second = registry.move_tags();
+    docker.pull(&registry.image("1")).await;
+    http.post("/service/web/scale", &json!({"replicas": 2})).await;
+    until_all_have(&http, 2, &first).await;
+    assert_eq!(docker.image_ids().await.len(), 1, "what runs is what the records say");
+
+    http.post("/service/web/restart", &json!({})).await;
+    until_all_have(&http, 2, &second).await;
+    let (status, undone) = http.send(Method::POST, "/service/web/undo", None).await;
+    assert_eq!((status.as_u16(), &undone["generation"]), (200, &json!(3)), "{undone}");
+    until_all_have(&http, 2, &first).await;
+
+    // The registry does not have what the first pod had, and this node has an image of that name.
+    let service: Vec<String> = cluster.redis.cli(&["HMGET", "service:web", "spec"]).await;
+    let gone = format!("sha256:{}", "0".repeat(64));
+    let pinned = format!("{} {gone} {gone}\n", registry.image("1"));
+    let field = format!("images:{}", service[0]);
+    let () = cluster.redis.cli(&["HSET", "service:web", &field, &pinned]).await;
+    http.post("/service/web/scale", &json!({"replicas": 3})).await;
+    http.runs(SOON, "web", 3).await;
+    let status = &http.get("/service/web").await["status"];
+    let warning = status["image_warning"].as_str().unwrap_or_default();
+    assert!(warning.starts_with("3 of its pods do not have the image of generation 3"), "{status}");
+    let events = http.try_send(Method::GET, "/event?follow=false", None).await.unwrap().text().await.unwrap();
+    assert!(events.contains("ImageDiffers"), "{events}");
+
+    // Without an image of that name it waits, and says what it waits for.
+    docker.remove_image(&registry.image("1")).await;
+    http.post("/service/web/scale", &json!({"replicas": 4})).await;
+    until_says(&http, "web", &["the pods of this generation have ", &gone, "kubeleet restart"]).await;
+    drop(worker);
+    remove_images(&docker, &registry).await;
+    let repository = registry.image("1").trim_end_matches(":1").to_owned();
+    for digest in [first, second] {
+        docker.remove_image(&format!("{repository}@{digest}")).await;
+    }
 }
 
 async fn remove_images(docker: &Docker, registry: &Registry) {

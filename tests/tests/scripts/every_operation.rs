@@ -152,6 +152,7 @@ async fn another_assignment_changes_nothing_of_the_pod_and_is_stale() {
         ("ack", "[Stale]"),
         ("finish", "Stale"),
         ("lost", "Stale"),
+        ("note_images", "Ok(None)"),
         ("report", "Stale"),
     ] {
         let fixture = Fixture::new().await;

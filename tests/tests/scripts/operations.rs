@@ -7,6 +7,7 @@ use common::certificate::StoredCertificate;
 use common::channel::{ChannelRequest, Purpose};
 use common::config::{Secret, Timing};
 use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
+use common::image::ImageContent;
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
 use common::payload::Payload;
@@ -17,9 +18,9 @@ use common::secret_key::SecretKey;
 use common::slot::Slot;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, Parked, PodOutcome, PodRef, PutMode,
-    ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store,
-    StoreError, Unpark, WriteOutcome,
+    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, ObservedCondition, Parked, PodOutcome,
+    PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport,
+    StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
 use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
@@ -46,6 +47,7 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
         "ack",
         "finish",
         "lost",
+        "note_images",
         "report",
         "reject",
         "volumes_claim",
@@ -101,8 +103,8 @@ pub(crate) fn cases() -> impl Iterator<Item = Case> {
 
 fn usual_case(script: &'static str) -> Case {
     let phase = match script {
-        "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
-        | "take_work" => Phase::Assigned,
+        "ack" | "claim" | "external_ack" | "give_back" | "note_images" | "pod_requeue" | "register"
+        | "reject" | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_claim" | "volumes_report" | "volumes_measured"
         | "shared_directory" | "disk_pressure" | "node_problems" | "pods_replace" | "pods_stop"
         | "pods_restore" | "drain" | "channel_open" | "channel_close" => Phase::Running,
@@ -179,6 +181,10 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "follow" | "follow_pods" => {
             let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
             operation!(None, [store, service] read_endpoints(&store, &service, None))
+        }
+        "note_condition" => {
+            let (store, node) = (fixture.store.clone(), node(NODE));
+            operation!(None, [store, node] store.note_condition(ObservedCondition::ProxyGone { node: &node, is_on: true }, "why"))
         }
         "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
         | "former_containers" | "node_remove" | "register" | "repair" | "usage_correct" => {
@@ -699,6 +705,18 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "lost" => operation!(pod, [session, id, assignment, payload] async {
             session.report_lost(PodRef { id: &id, assignment: &assignment }, &payload.raw).await
         }),
+        "note_images" => {
+            let spec = record.spec.clone();
+            operation!(pod, [session, id, assignment, service, spec] async {
+                let images = [ImageContent {
+                    image: "web:1".to_owned(),
+                    digest: Some("sha256:a".to_owned()),
+                    id: "sha256:b".to_owned(),
+                }];
+                let pod = PodRef { id: &id, assignment: &assignment };
+                session.note_images(pod, (service.as_ref(), spec.as_ref()), &images, "differs").await
+            })
+        }
         "report" => operation!(pod, [session, id, assignment] async {
             let network = network();
             let service = ServiceName::new("web").unwrap();

@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
-use common::ids::{PodId, ServiceName};
+use common::ids::{AssignmentId, PodId, ServiceName};
+use common::image::ImageContent;
 use common::lifecycle::Phase;
 use common::service::ServiceState;
 use common::spec::{DesiredService, ServiceInput};
 use common::store::{
-    CreateOutcome, Durability, GenerationOutcome, MarkOutcome, PutMode, PutOutcome, RestartOutcome,
+    CreateOutcome, Durability, GenerationOutcome, MarkOutcome, PodRef, PutMode, PutOutcome, RestartOutcome,
     RolloutMark, ScaleOutcome, StopOutcome,
 };
 use kubeleet_tests::Fixture;
@@ -356,6 +357,88 @@ async fn a_refused_create_of_the_same_service_creates_no_pods() {
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }
 
+/// Starts a pod of the service whose images are these on this node. Returns what is pinned for all pods of
+/// its specification.
+async fn note_images(fixture: &Fixture, name: &str, images: &[ImageContent]) -> Vec<ImageContent> {
+    let session = fixture.node(name).await;
+    let service = fixture.store.service(&WEB).await.unwrap().unwrap();
+    let pod = PodId::random();
+    let record = format!("pod:{pod}");
+    let () = fixture
+        .redis
+        .cli(&["HMSET", &record, "phase", "assigned", "node", name, "assignment", "a1", "name", "web"])
+        .await;
+    let assignment = AssignmentId::new("a1").unwrap();
+    let pod = PodRef { id: &pod, assignment: &assignment };
+    let owner = (Some(&*WEB), Some(&service.spec_id));
+    let pinned = session.note_images(pod, owner, images, "").await.unwrap().unwrap().unwrap();
+    assert_eq!(fixture.store.pinned_images(&WEB, &service.spec_id).await.unwrap(), pinned);
+    pinned
+}
+
+fn content(id: &str) -> Vec<ImageContent> {
+    vec![ImageContent { image: "a".to_owned(), digest: Some(format!("sha256:{id}")), id: id.to_owned() }]
+}
+
+#[tokio::test]
+async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_them() {
+    let fixture = Fixture::new().await;
+    let read = async || fixture.store.service(&WEB).await.unwrap().unwrap();
+    let mark = async |mark| fixture.store.mark_rollout(&read().await, mark).await.unwrap();
+    put(&fixture, desired("a", 1), PutMode::Create, None).await;
+    assert_eq!(note_images(&fixture, "w1", &content("1")).await, content("1"));
+    assert_eq!(note_images(&fixture, "w2", &content("2")).await, content("1"), "those of the first");
+    mark(RolloutMark::Settled).await;
+    let first = read().await;
+
+    // The same tag is another image by now, which is bad.
+    fixture.store.restart_service(&WEB, None).await.unwrap();
+    assert_eq!(read().await.images, [], "the tag is resolved anew");
+    assert_eq!(note_images(&fixture, "w1", &content("2")).await, content("2"));
+    mark(RolloutMark::Paused("web-0: exit code 1")).await;
+    let former = fixture.store.former_generations(&WEB).await.unwrap().remove(0);
+    assert_eq!((former.generation, &former.outcome), (1, &GenerationOutcome::Good));
+    assert_eq!((former.spec.as_ref(), &former.images), (Some(&first.spec_id), &content("1")));
+    assert!(former.differs_from(&read().await), "by its images");
+    let undone = fixture.store.undo_service(&read().await, &former, None).await.unwrap().0;
+    assert_eq!(undone, PutOutcome::Replaced { generation: 3 });
+    let back = read().await;
+    assert_eq!((back.images, back.spec_id), (content("1"), first.spec_id), "its pods need not be replaced");
+    let former = fixture.store.former_generations(&WEB).await.unwrap();
+    let failed = GenerationOutcome::Failed("web-0: exit code 1".to_owned());
+    assert_eq!(former.iter().map(|one| (one.generation, &one.outcome)).collect::<Vec<_>>(), [(2, &failed)]);
+
+    // A description by a user has what the names mean now, once no pod of that specification is left.
+    put(&fixture, desired("b", 1), PutMode::Replace, None).await;
+    let ids = fixture.store.former_specs().await.unwrap();
+    fixture.store.expire_specs(&ids, &ids.ids).await.unwrap();
+    put(&fixture, desired("a", 1), PutMode::Replace, None).await;
+    assert_eq!(read().await.images, []);
+    for number in 0..12 {
+        put(&fixture, desired(&format!("x{number}"), 1), PutMode::Replace, None).await;
+        note_images(&fixture, "w1", &content("x")).await;
+        let ids = fixture.store.former_specs().await.unwrap();
+        fixture.store.expire_specs(&ids, &ids.ids).await.unwrap();
+    }
+    let fields: Vec<String> = fixture.redis.cli(&["HKEYS", "service:web"]).await;
+    let kept = |prefix: &str| fields.iter().filter(|field| field.starts_with(prefix)).count();
+    assert_eq!((kept("images:"), kept("former_spec:")), (11, 10), "those of the history and the current one");
+}
+
+/// A pod that has moved on is none whose images count.
+#[tokio::test]
+async fn only_the_pod_that_a_worker_is_to_start_has_its_images() {
+    let fixture = Fixture::new().await;
+    let placed = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    let session = fixture.node("w2").await;
+    let assignment = placed.record.assignment.clone().unwrap();
+    let pod = PodRef { id: &placed.record.id, assignment: &assignment };
+    let owner = (placed.record.service.as_ref(), placed.record.spec.as_ref());
+    let images = content("1");
+    let noted = session.note_images(pod, owner, &images, "differs");
+    assert_eq!(changing_nothing(&fixture, noted).await.unwrap().unwrap(), None);
+}
+
 async fn history(fixture: &Fixture) -> Vec<(u64, String)> {
     let former = fixture.store.former_generations(&WEB).await.unwrap();
     former.into_iter().map(|one| (one.generation, one.pod.image().to_owned())).collect()
@@ -463,14 +546,14 @@ async fn a_rollback_is_a_generation_that_says_what_it_takes_back() {
     fixture.store.mark_rollout(&read().await, RolloutMark::Settled).await.unwrap();
     put(&fixture, desired("b", 3), PutMode::Replace, None).await;
     let (failed, former) = (read().await, fixture.store.former_generations(&WEB).await.unwrap().remove(0));
-    assert_eq!(failed.rollout.settled_fingerprint, Some(former.fingerprint));
+    assert_eq!(failed.rollout.settled_fingerprint.as_ref(), Some(&former.fingerprint));
     assert!(!failed.rollout.is_known_good, "it is new");
-    assert!(fixture.store.roll_back(&failed, former.pod.clone(), "web-0 crashed").await.unwrap());
+    assert!(fixture.store.roll_back(&failed, &former, "web-0 crashed").await.unwrap());
     let service = read().await;
     assert_eq!((service.generation, service.pod.image()), (3, "a"));
     assert_eq!(service.rollout.rolled_back, Some((2, "web-0 crashed".to_owned())));
     assert!(service.rollout.is_known_good, "no canary holds it up");
-    let late = fixture.store.roll_back(&failed, former.pod, "web-0 crashed");
+    let late = fixture.store.roll_back(&failed, &former, "web-0 crashed");
     assert!(!changing_nothing(&fixture, late).await.unwrap(), "of a second scheduler");
     put(&fixture, desired("a", 5), PutMode::Replace, None).await;
     assert_eq!(read().await.rollout.rolled_back, service.rollout.rolled_back, "scaling tells the same");
@@ -504,8 +587,8 @@ async fn a_former_generation_says_whether_it_was_good() {
     let expected =
         [(4, failed("web-0: exit code 3")), (3, failed("web-0: ImagePullBackOff")), (2, Unknown), (1, Good)];
     assert_eq!(outcomes(&fixture).await, expected);
-    let a = desired("a", 1).pod;
-    assert!(fixture.store.roll_back(&read().await, a, "it crashed").await.unwrap());
+    let a = fixture.store.former_generations(&WEB).await.unwrap().pop().unwrap();
+    assert!(fixture.store.roll_back(&read().await, &a, "it crashed").await.unwrap());
     assert_eq!(outcomes(&fixture).await[0], (5, RolledBack("it crashed".to_owned())));
     change("f").await;
     assert_eq!(outcomes(&fixture).await[0], (6, Good), "it had that specification when it was good");
@@ -534,7 +617,8 @@ async fn a_pause_by_hand_holds_the_next_change_until_it_is_resumed_or_undone() {
     let marks = read().await.rollout;
     assert_eq!((marks.paused, marks.is_resumed), (None, false), "it is judged as any other");
     mark(RolloutMark::PausedByHand).await;
-    let undone = fixture.store.undo_service(&desired("a", 1), Some(read().await.revision)).await.unwrap();
+    let (service, former) = (read().await, fixture.store.former_generations(&WEB).await.unwrap().remove(0));
+    let undone = fixture.store.undo_service(&service, &former, Some(service.revision)).await.unwrap();
     assert_eq!(undone.0, PutOutcome::Replaced { generation: 3 });
     let marks = read().await.rollout;
     assert_eq!((marks.paused, marks.undone), (None, Some(2)), "who goes back does not want to wait");

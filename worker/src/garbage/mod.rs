@@ -258,6 +258,8 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     }
     for service in services {
         let former = worker.store.former_generations(&service.name).await?;
+        let pinned = former.iter().flat_map(|former| &former.images).chain(&service.images);
+        needed.extend(pinned.flat_map(|image| [image.reference(), Some(image.id.clone())]).flatten());
         let specs = former.into_iter().map(|former| former.pod).chain([service.pod]);
         needed.extend(specs.flat_map(|spec| spec.containers).map(|container| container.image));
     }

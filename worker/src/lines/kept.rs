@@ -83,7 +83,7 @@ impl KeptLogs {
         let kept = tokio::time::timeout(READ_TIME, async {
             let _permit = self.permits.acquire().await;
             let max = MAX_FILE.min(self.max_bytes / 4);
-            let lines = last_lines(runtime, handle, max as usize).await?;
+            let lines = last_lines(runtime, handle, None, u64::MAX, max as usize).await?;
             if lines.is_empty() {
                 return Ok(());
             }
@@ -166,10 +166,30 @@ impl KeptLogs {
     }
 }
 
-/// Reads the last lines of a container, within `max` bytes.
+/// Returns what the runs of a container have written that have ended, if it runs since `running_since`.
+/// `tail` is the number of last lines.
+///
+/// # Errors
+/// If its log cannot be read.
+pub(crate) async fn ended_runs(
+    runtime: &dyn Runtime,
+    handle: &str,
+    tail: Option<usize>,
+    running_since: Option<u64>,
+) -> Result<LineStream, RuntimeError> {
+    let before = running_since.unwrap_or(u64::MAX);
+    let lines = last_lines(runtime, handle, tail, before, MAX_FILE as usize).await?;
+    let lines: Vec<EngineLine> = lines.into();
+    let batches: Vec<_> = lines.chunks(BATCH).map(|batch| Ok(batch.to_vec())).collect();
+    Ok(stream::iter(batches).boxed())
+}
+
+/// Reads the last lines of a container that were written before a time: at most `tail`, within `max` bytes.
 async fn last_lines(
     runtime: &dyn Runtime,
     handle: &str,
+    tail: Option<usize>,
+    before: u64,
     max: usize,
 ) -> Result<VecDeque<EngineLine>, RuntimeError> {
     let query = LineQuery { tail: Some(MAX_LINES), follow: false, after: 0 };
@@ -181,10 +201,10 @@ async fn last_lines(
     let size = |line: &EngineLine| line.text.len() + 21;
     let (mut lines, mut bytes) = (VecDeque::new(), 0);
     while let Some(batch) = stream.next().await {
-        for line in batch? {
+        for line in batch?.into_iter().filter(|line| line.time < before) {
             bytes += size(&line);
             lines.push_back(line);
-            while bytes > max {
+            while bytes > max || tail.is_some_and(|tail| lines.len() > tail) {
                 let Some(oldest) = lines.pop_front() else { break };
                 bytes -= size(&oldest);
             }

@@ -13,10 +13,10 @@ use common::log_merge::LogMerge;
 use common::store::LinesRequest;
 use futures_util::StreamExt;
 
-use super::kept::KeptOwner;
+use super::kept::{self, KeptOwner};
 use crate::context::SessionContext;
 use crate::runtime::lines::wall_clock;
-use crate::runtime::{Container, EngineLine, LineQuery, LineStream, RuntimeError};
+use crate::runtime::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};
 
 /// While logs are followed a line waits this long for older ones of other containers.
 const HOLD: Duration = Duration::from_millis(300);
@@ -118,6 +118,7 @@ impl<'a> LineSources<'a> {
         };
         if request.previous {
             sources.open_kept().await;
+            sources.open_ended_runs().await;
             return sources;
         }
         sources.refresh().await;
@@ -140,6 +141,13 @@ impl<'a> LineSources<'a> {
         if self.request.previous {
             return;
         }
+        for (handle, origin, running_since) in self.managed() {
+            self.open_container(handle, origin, running_since).await;
+        }
+    }
+
+    /// Returns the containers that were asked for, each with the time since when it runs or ran.
+    fn managed(&self) -> Vec<(String, LineOrigin, Option<BootInstant>)> {
         let request = self.request;
         let managed: Vec<Vec<(String, LineOrigin, Option<BootInstant>)>> =
             self.context.table.map_managed(|managed| {
@@ -162,9 +170,41 @@ impl<'a> LineSources<'a> {
                 });
                 Some(containers.collect())
             });
-        for (handle, origin, running_since) in managed.into_iter().flatten() {
-            self.open_container(handle, origin, running_since).await;
+        managed.into_iter().flatten().collect()
+    }
+
+    /// Opens what containers have written before they were started again: that is in the engine's own log.
+    async fn open_ended_runs(&mut self) {
+        let Ok(containers) = self.context.worker.list().await else { return };
+        let runtime = self.context.worker.runtime.clone();
+        for (handle, origin, running_since) in self.managed() {
+            let Some(container) = containers.iter().find(|one| one.handle == handle) else { continue };
+            let running_since = match container.state {
+                ContainerState::Exited { .. } => None,
+                _ => match runtime.last_start(&handle).await {
+                    Ok(Some(since)) => Some(since),
+                    Ok(None) | Err(_) => Some(self.wall_clock_of(running_since)),
+                },
+            };
+            match kept::ended_runs(&*runtime, &handle, self.request.tail, running_since).await {
+                Ok(stream) => {
+                    self.merge.begin(handle.clone());
+                    let (last_time, live_from) = (0, u64::MAX);
+                    self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
+                }
+                Err(error) => {
+                    let name = origin.name;
+                    self.marks.push(format!("… the log of {name} cannot be read: {error}"));
+                }
+            }
         }
+    }
+
+    /// Returns a time of this worker in nanoseconds since the Unix epoch; 0 if it is not known.
+    fn wall_clock_of(&self, time: Option<BootInstant>) -> u64 {
+        let Some(time) = time else { return 0 };
+        let age = self.context.worker.clock.now().since(time);
+        wall_clock().saturating_sub(age.as_nanos().try_into().unwrap_or(u64::MAX))
     }
 
     /// Opens the log of a container, unless it is open or was read to its end since it was started last.

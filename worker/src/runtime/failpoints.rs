@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{
     CommandRequest, Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint,
-    Identity, LineQuery, LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError,
+    Identity, LineQuery, LineStream, LocalImage, RegistryLogins, RunningCommand, Runtime, RuntimeError,
 };
 
 const COMPONENT: &str = "engine";
@@ -66,6 +66,18 @@ impl Runtime for FailpointRuntime {
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         with_failpoints("ensure_image", self.0.ensure_image(image, policy, logins))
+    }
+
+    fn has_images(&self) -> bool {
+        self.0.has_images()
+    }
+
+    fn local_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<LocalImage>, RuntimeError>> {
+        self.0.local_image(image)
+    }
+
+    fn last_start<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
+        self.0.last_start(handle)
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

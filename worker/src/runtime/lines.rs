@@ -106,8 +106,12 @@ fn split_time(entry: &[u8]) -> Option<(u64, &[u8])> {
     if !time.as_bytes().first()?.is_ascii_digit() || !time.contains('T') {
         return None;
     }
-    let time = time.parse::<jiff::Timestamp>().ok()?.as_nanosecond();
-    Some((u64::try_from(time).ok()?, &entry[end + 1..]))
+    Some((nanoseconds(time)?, &entry[end + 1..]))
+}
+
+/// Reads a time as engines write it: nanoseconds since the Unix epoch.
+pub(crate) fn nanoseconds(time: &str) -> Option<u64> {
+    u64::try_from(time.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
 }
 
 #[cfg(test)]

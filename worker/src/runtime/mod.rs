@@ -91,6 +91,16 @@ pub struct EngineInfo {
     pub id: String,
 }
 
+/// What an image is that an engine has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LocalImage {
+    /// Its id on this engine.
+    pub id: String,
+    /// Its digests in the repository of the name that was asked for. One that was built or loaded here has
+    /// none.
+    pub digests: Vec<String>,
+}
+
 /// Runs containers. Every call has a deadline of its own and never hangs.
 pub trait Runtime: Send + Sync + 'static {
     /// Checks that the engine answers. Cheap; called with each heartbeat.
@@ -134,6 +144,17 @@ pub trait Runtime: Send + Sync + 'static {
         policy: PullPolicy,
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>>;
+
+    /// Returns whether a name of an image can become that of another one.
+    fn has_images(&self) -> bool {
+        false
+    }
+
+    /// Returns what an image is that is here, by its name or id; `None` if there is none, or this runtime has
+    /// no images.
+    fn local_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<Option<LocalImage>, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Creates the container, or finds the one that was created for the same identity before, and starts it
     /// if it was never started. Returns it as [`Runtime::list`] would.
@@ -255,6 +276,12 @@ pub trait Runtime: Send + Sync + 'static {
             let output = self.logs(handle, query.tail.unwrap_or(usize::MAX), query.follow).await?;
             Ok(lines::stamped_when_read(output))
         })
+    }
+
+    /// Returns when a container was started last, in nanoseconds since the Unix epoch; `None` if the runtime
+    /// does not tell.
+    fn last_start<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Returns whether an image that is here came from a registry: one that was built or loaded here is

@@ -4,7 +4,7 @@ use axum::response::Response;
 use common::ids::ServiceName;
 use common::service::Service;
 use common::spec::DesiredService;
-use common::store::{PutMode, PutOutcome};
+use common::store::{FormerGeneration, PutMode, PutOutcome};
 use serde_json::{Map, Value};
 
 use super::dependencies::check_dependencies;
@@ -33,14 +33,22 @@ pub(super) enum ServiceChange {
 }
 
 impl ServiceChange {
-    async fn desired(&self, app: &AppState, service: &Service) -> Result<DesiredService, ApiProblem> {
+    /// Returns the desired state, and the former generation that it is of an undo.
+    async fn desired(
+        &self,
+        app: &AppState,
+        service: &Service,
+    ) -> Result<(DesiredService, Option<FormerGeneration>), ApiProblem> {
         match self {
             Self::Patch(fields) => {
                 let input = patch::apply(service, fields)?;
                 check_name(&service.name, &input)?;
-                Ok(input.normalize()?)
+                Ok((input.normalize()?, None))
             }
-            Self::Undo { to } => undone(app, service, *to).await,
+            Self::Undo { to } => {
+                let former = undone(app, service, *to).await?;
+                Ok((former.desired(service), Some(former)))
+            }
         }
     }
 
@@ -57,15 +65,15 @@ impl ServiceChange {
             if condition.revision().is_some_and(|expected| expected != service.revision) {
                 return Err(revision_conflict(name, service.revision));
             }
-            let desired = self.desired(app, &service).await?;
+            let (desired, former) = self.desired(app, &service).await?;
             check_ingress(app, &desired)?;
             check_dependencies(app, &desired).await?;
             app.admit(Growth::of(&desired, Some(&service))).await?;
             check_capacity(app, &Demand::of(&desired, Some(&service)), options).await?;
             let expected = Some(service.revision);
-            let stored = match self {
-                Self::Patch(_) => app.store.put_service(&desired, PutMode::Replace, expected).await?,
-                Self::Undo { .. } => app.store.undo_service(&desired, expected).await?,
+            let stored = match former {
+                None => app.store.put_service(&desired, PutMode::Replace, expected).await?,
+                Some(former) => app.store.undo_service(&service, &former, expected).await?,
             };
             match stored {
                 // Another client changed the service in between: the change applies to what is stored now.

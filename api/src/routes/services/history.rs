@@ -6,7 +6,6 @@ use axum::response::Response;
 use common::api::{GenerationView, List, ServiceView};
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
-use common::spec::DesiredService;
 use common::store::{BrokenKey, FormerGeneration, GenerationOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -20,7 +19,8 @@ use crate::views;
 
 /// Lists the current generation of a service, then its former ones, the newest first.
 ///
-/// The last ten are kept. Two never have the same specification: one that was had again is the newest.
+/// The last ten are kept. Two never have the same specification with the same images: one that was had again
+/// is the newest.
 #[utoipa::path(
     get, path = "/service/{name}/history", tag = "service", params(InPath<ServiceName>), responses(
         (status = 200, description = "The generations", body = List<GenerationView>),
@@ -34,10 +34,11 @@ pub(crate) async fn list_history(
     let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
     let former = former_generations(&app, &name).await?;
     let target = chosen(&service, &former, None).ok().map(|one| one.generation);
-    let current = views::generation(service.generation, None, outcome(&service), service.pod);
+    let current =
+        views::generation(service.generation, None, outcome(&service), (service.pod, service.images));
     let former = former.into_iter().map(|one| GenerationView {
         undo_target: Some(Some(one.generation) == target),
-        ..views::generation(one.generation, Some(one.until), one.outcome, one.pod)
+        ..views::generation(one.generation, Some(one.until), one.outcome, (one.pod, one.images))
     });
     Ok(Json(List { items: std::iter::once(current).chain(former).collect(), next: None }))
 }
@@ -92,18 +93,17 @@ pub(crate) async fn undo_service(
     ServiceChange::Undo { to }.apply(&app, &name, condition, PlacementOptions { allow_partial }).await
 }
 
-/// Returns the service with the pods of a former generation.
+/// Returns the former generation to which a service goes back.
 pub(super) async fn undone(
     app: &AppState,
     service: &Service,
     to: Option<u64>,
-) -> Result<DesiredService, ApiProblem> {
+) -> Result<FormerGeneration, ApiProblem> {
     if service.state == ServiceState::Deleting {
         return Err(being_deleted(&service.name));
     }
     let former = former_generations(app, &service.name).await?;
-    let pod = chosen(service, &former, to)?.pod.clone();
-    Ok(DesiredService { pod, ..DesiredService::from(service.clone()) })
+    Ok(chosen(service, &former, to)?.clone())
 }
 
 async fn former_generations(app: &AppState, name: &ServiceName) -> Result<Vec<FormerGeneration>, ApiProblem> {
@@ -128,7 +128,7 @@ fn chosen<'a>(
 fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'a FormerGeneration> {
     let marks = &service.rollout;
     // A version without histories may have brought one back.
-    let mut former = former.iter().filter(|one| one.pod != service.pod && one.outcome.failure().is_none());
+    let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());
     if marks.rolled_back.is_some() {
         // This generation is the one that was good.
         return None;
@@ -193,6 +193,8 @@ mod tests {
             fingerprint: String::new(),
             outcome: outcome.clone(),
             pod: pod(image),
+            spec: None,
+            images: Vec::new(),
         };
         generations.iter().map(one).collect()
     }

@@ -347,6 +347,7 @@ fn api_with_history(request: &str) -> String {
             stop_grace_period: service.stop_grace_period,
             drain: None,
             containers,
+            images: Vec::new(),
         }
     };
     let now = generation(1, None, "nginx:1.27");

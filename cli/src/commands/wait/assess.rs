@@ -75,7 +75,8 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_supersede
         let line = format!("superseded by generation {}", service.generation);
         return Assessment::new(line, WaitVerdict::Superseded);
     }
-    let line = pod_counts(service) + &reason_suffix("", &status.message);
+    let told = if status.message.is_empty() { &status.image_warning } else { &status.message };
+    let line = pod_counts(service) + &reason_suffix("", told);
     let is_changing = status.pending + status.assigned + status.stopping > 0;
     let is_complete = status.ready_pods() + status.succeeded == status.desired;
     let is_current = service.generation >= generation && status.updated == status.running;

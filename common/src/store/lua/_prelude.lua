@@ -516,6 +516,85 @@ local function reuse_spec(former_specs, spec, write)
   if redis.call('SREM', former_specs, spec) == 1 then redis.pcall('HSET', META, 'spec_reused_by', write) end
 end
 
+-- Returns what has become of the current generation of a service: all its pods were good, now or when it had
+-- this specification before; or it has failed, and why. `known` is its fingerprint. `failure` is '', or says
+-- why it is taken back.
+local function outcome_of(service_key, generation, known, failure)
+  local marks = redis.call('HMGET', service_key, 'settled', 'was_good', 'paused', 'held')
+  local settled, was_good, paused, held = unpack(marks, 1, 4)
+  local number = string.format('%.0f', generation)
+  local function about(mark)
+    local of, text = string.match(mark or '', '^(%d+) ?(.*)$')
+    return of == number and text or nil
+  end
+  if about(settled) or was_good == number then return 'good' end
+  local function in_a_line(text) return (string.gsub(text, '[\r\n]+', ' ')) end
+  if failure ~= '' then return 'rolled_back ' .. in_a_line(failure) end
+  local why = about(paused)
+  if why == 'paused by hand' then why = nil end
+  why = why or about(held)
+  if why then return 'failed ' .. in_a_line(why) end
+  -- After a restart it has the fingerprint of what was good, and may have other images.
+  return known ~= '' and string.match(settled or '', ' (%x+)$') == known and 'good' or ''
+end
+
+-- Notes what a service was until now, so that it can be had again. A field for each former generation:
+-- "<time until which it was wanted, ms> <fingerprint> <outcome>\n<specification>". Each specification stands
+-- once for each content of its images, and not while it is the current one. What was written by hand and
+-- cannot be read goes. `coming` is what follows: its `spec` is the id of the specification, and a `text` and
+-- `fingerprint` are there if it is another one.
+--
+-- The service itself has the field `former_spec:<generation>` with the id of the specification of each, and
+-- `images:<id>` with what its images were. Versions before this one leave them as they are.
+local MAX_FORMER = 10
+local function note_former(service_key, history, former_specs, coming)
+  local current, current_text, current_fingerprint = unpack(
+    redis.call('HMGET', service_key, 'spec', 'spec_text', 'fingerprint'), 1, 3)
+  local generation = versions_of(service_key)
+  local kept = {}
+  current = current or ''
+  local known = string.sub(current_fingerprint or '', 1, #current + 1) == current .. ' '
+    and string.sub(current_fingerprint, #current + 2) or ''
+  local function spec_of(number) return redis.call('HGET', service_key, 'former_spec:' .. number) end
+  local function images_of(spec) return redis.call('HGET', service_key, 'images:' .. spec) or '' end
+  local entries = redis.call('HGETALL', history)
+  for f = 1, #entries, 2 do
+    local number = string.match(entries[f], '^%d+$') and tonumber(entries[f])
+    local fingerprint, words, text = string.match(entries[f + 1], '^%d+ (%x*)([^\n]*)\n(.*)$')
+    local spec = spec_of(entries[f])
+    local function is_as(other, other_text, other_fingerprint)
+      return (text == other_text or (other_fingerprint ~= '' and fingerprint == other_fingerprint))
+        and (not spec or spec == other or images_of(spec) == images_of(other))
+    end
+    local is_coming = coming.text and is_as(coming.spec, coming.text, coming.fingerprint)
+    if is_coming and words == ' good' then
+      redis.call('HSET', service_key, 'was_good', string.format('%.0f', generation + 1))
+    end
+    if number and number < generation and text and not is_coming and not is_as(current, current_text, known) then
+      kept[#kept + 1] = entries[f]
+    else
+      redis.call('HDEL', history, entries[f])
+    end
+  end
+  table.sort(kept, function(a, b) return tonumber(a) > tonumber(b) end)
+  for f = #kept, MAX_FORMER, -1 do redis.call('HDEL', history, table.remove(kept)) end
+  local named = { [current] = true, [coming.spec] = true }
+  for _, number in ipairs(kept) do named[spec_of(number) or ''] = true end
+  for _, field in ipairs(redis.call('HKEYS', service_key)) do
+    local number, spec = string.match(field, '^former_spec:(.*)$'), string.match(field, '^images:(.*)$')
+    if (number and redis.call('HEXISTS', history, number) == 0)
+      or (spec and not named[spec] and redis.call('SISMEMBER', former_specs, spec) == 0) then
+      redis.call('HDEL', service_key, field)
+    end
+  end
+  if current_text then
+    local number = string.format('%.0f', generation)
+    redis.call('HSET', service_key, 'former_spec:' .. number, current)
+    redis.call('HSET', history, number, STAMP .. ' ' .. known .. ' '
+      .. outcome_of(service_key, generation, known, coming.failure) .. '\n' .. current_text)
+  end
+end
+
 -- The endpoints of a service: `ep:<service>` has a field for each of its pods that run, as their records say.
 -- It exists only while a proxy follows the service; no other costs more than one look. `v` counts its changes
 -- and `m` is when its master took over. While it is being made it has no `v`, and no change is published.

@@ -38,6 +38,10 @@ current_replicas = current_replicas or '0'
 -- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one
 -- before.
 local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
+-- A specification that the service had before comes back under its id, with the images that are pinned under
+-- that id: also if only these differ.
+local goes_back = undone == '1' or failure ~= ''
+if goes_back and spec ~= current_spec then is_same = false end
 
 if state == 'deleting' then return { 'DELETING' } end
 if state and mode == 'create' then return { 'EXISTS' } end
@@ -79,56 +83,6 @@ local function set_optionals()
   if times ~= current_times then set_optional('times_since', times ~= '' and STAMP or '') end
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
-end
--- Returns what has become of the current generation: all its pods were good, now or when it had this
--- specification before; or it has failed, and why.
-local function outcome(known)
-  local marks = redis.call('HMGET', service_key, 'settled', 'was_good', 'paused', 'held')
-  local settled, was_good, paused, held = unpack(marks, 1, 4)
-  local number = string.format('%.0f', generation)
-  local function about(mark)
-    local of, text = string.match(mark or '', '^(%d+) ?(.*)$')
-    return of == number and text or nil
-  end
-  local is_good = about(settled) or was_good == number
-    or (known ~= '' and string.match(settled or '', ' (%x+)$') == known)
-  if is_good then return 'good' end
-  local function in_a_line(text) return (string.gsub(text, '[\r\n]+', ' ')) end
-  if failure ~= '' then return 'rolled_back ' .. in_a_line(failure) end
-  local why = about(paused)
-  if why == 'paused by hand' then why = nil end
-  why = why or about(held)
-  return why and 'failed ' .. in_a_line(why) or ''
-end
--- Notes what the service was until now, so that it can be had again. A field for each former generation:
--- "<time until which it was wanted, ms> <fingerprint> <outcome>\n<specification>". Each specification stands
--- once, and not while it is the current one. What was written by hand and cannot be read goes.
-local MAX_FORMER = 10
-local function note_former()
-  local kept, current = {}, current_spec or ''
-  local known = string.sub(current_fingerprint or '', 1, #current + 1) == current .. ' '
-    and string.sub(current_fingerprint, #current + 2) or ''
-  local entries = redis.call('HGETALL', history)
-  for f = 1, #entries, 2 do
-    local number = string.match(entries[f], '^%d+$') and tonumber(entries[f])
-    local entry_fingerprint, words, text = string.match(entries[f + 1], '^%d+ (%x*)([^\n]*)\n(.*)$')
-    if (text == spec_text or entry_fingerprint == fingerprint) and words == ' good' then
-      redis.call('HSET', service_key, 'was_good', string.format('%.0f', generation + 1))
-    end
-    local is_repeated = text == spec_text or text == current_text
-      or entry_fingerprint == fingerprint or (known ~= '' and entry_fingerprint == known)
-    if number and number < generation and text and not is_repeated then
-      kept[#kept + 1] = entries[f]
-    else
-      redis.call('HDEL', history, entries[f])
-    end
-  end
-  table.sort(kept, function(a, b) return tonumber(a) > tonumber(b) end)
-  for f = MAX_FORMER, #kept do redis.call('HDEL', history, kept[f]) end
-  if current_text then
-    redis.call('HSET', history, string.format('%.0f', generation),
-      STAMP .. ' ' .. known .. ' ' .. outcome(known) .. '\n' .. current_text)
-  end
 end
 -- A description of the service says how many pods there are: the number is none that was set by hand.
 if state and replicas ~= current_replicas then redis.call('HDEL', service_key, 'scaled_at') end
@@ -178,7 +132,12 @@ if is_same then
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
 end
-note_former()
+-- What a user describes has the images that its names mean now, unless pods that have it still run.
+if not goes_back and spec ~= current_spec and redis.call('SISMEMBER', former_specs, spec) == 0 then
+  redis.call('HDEL', service_key, 'images:' .. spec)
+end
+note_former(service_key, history, former_specs,
+  { spec = spec, text = spec_text, fingerprint = fingerprint, failure = failure })
 generation = generation + 1
 -- Its id is made of what it says: if the service had it before, some of its pods may have it still.
 redis.call('SET', spec_key, spec_text)

@@ -2,7 +2,7 @@
 -- Reply: {'OK', generation} | {'DONE', generation} (it was created or restarted after `since`) | {'MISSING'}
 --        | {'DELETING'} | {'CONFLICT', revision}
 --        | {'KIND', what it is} (the pods of a job are not replaced, a cron has none)
-local service_key, spec_key, unconfirmed, former_specs = head_keys()
+local service_key, spec_key, unconfirmed, former_specs, history = head_keys()
 -- The expected revision is '' if any is right. `since` is '' if its pods are replaced in any case. `cause` is
 -- '' or is told in the event.
 local service, spec, expected_revision, write, since, cause = head_args()
@@ -23,7 +23,12 @@ local function is_later(time)
   return time and time > tonumber(since) and time <= NOW
 end
 if since ~= '' and (is_later(created_at) or is_later(restarted_at)) then return { 'DONE', generation } end
+-- Its images may become others, so that there is something to go back to.
+local has_images = redis.call('HEXISTS', service_key, 'images:' .. (current_spec or '')) == 1
+-- What it was before only informs, so a key of another type in its place stops no restart.
+if has_images and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
+if has_images then note_former(service_key, history, former_specs, { spec = spec, failure = '' }) end
 generation = generation + 1
 redis.call('SET', spec_key, spec_text or '')
 -- It expires when no pod names it any more.

@@ -389,6 +389,18 @@ scripts! {
         ],
         args: [node, is_former],
     }
+    note_condition {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Allowed,
+        keys: [holder_key],
+        args: [condition, is_on, since, object, message],
+    }
+    note_images {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, pod_key, service_key],
+        args: [node, incarnation, uuid, assignment, spec, images, differs],
+    }
     park {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
@@ -607,7 +619,7 @@ scripts! {
     service_restart {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
-        keys: [service_key, spec_key, unconfirmed, former_specs],
+        keys: [service_key, spec_key, unconfirmed, former_specs, history],
         args: [service, spec, expected_revision, write, since, cause],
     }
     service_scale {

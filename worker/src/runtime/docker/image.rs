@@ -9,6 +9,7 @@ use bollard::auth::DockerCredentials;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use common::ids::RegistryHost;
+use common::image::repository;
 use common::spec::{HealthCheck, PullPolicy};
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
@@ -18,7 +19,7 @@ use super::deadlines::{PING, READ};
 use super::errors::{EngineCall, EngineFailure};
 use super::image_check;
 use super::registry::{RegistryConfig, RegistryCredentials, is_denied};
-use crate::runtime::{RegistryLogins, RuntimeError};
+use crate::runtime::{LocalImage, RegistryLogins, RuntimeError};
 
 /// How long a whole pull may take. The engine keeps the layers loaded until then, and the next try goes on
 /// from there.
@@ -176,6 +177,30 @@ pub(super) async fn inspect(
     }
 }
 
+/// See [`crate::runtime::Runtime::local_image`].
+pub(super) async fn local(client: &EngineClient, image: &str) -> Result<Option<LocalImage>, RuntimeError> {
+    let Some(seen) = inspect(client, image).await? else { return Ok(None) };
+    let digests = digests_of(image, &seen.repo_digests.unwrap_or_default());
+    Ok(seen.id.filter(|id| !id.is_empty()).map(|id| LocalImage { id, digests }))
+}
+
+/// Returns those of the digests that the repository of this image has.
+fn digests_of(image: &str, repo_digests: &[String]) -> Vec<String> {
+    let repository = familiar(repository(image));
+    let of_it = |one: &String| {
+        let (name, digest) = one.split_once('@')?;
+        (familiar(name) == repository).then(|| digest.to_owned())
+    };
+    repo_digests.iter().filter_map(of_it).collect()
+}
+
+/// Returns the name of a repository without what names of Docker Hub may leave out.
+fn familiar(repository: &str) -> &str {
+    let name = ["docker.io/", "index.docker.io/"].iter().find_map(|hub| repository.strip_prefix(hub));
+    let name = name.unwrap_or(repository);
+    name.strip_prefix("library/").unwrap_or(name)
+}
+
 /// See [`crate::runtime::Runtime::came_from_registry`].
 pub(super) async fn came_from_registry(client: &EngineClient, image: &str) -> Result<bool, RuntimeError> {
     let seen = inspect(client, image).await?;
@@ -305,6 +330,25 @@ mod tests {
             ("nginx@sha256:0123", "nginx@sha256:0123"),
         ] {
             assert_eq!(with_tag(image), pulled);
+        }
+    }
+
+    #[test]
+    fn an_image_has_the_digests_of_its_repository() {
+        for (image, expected) in [
+            ("nginx:1", &["sha256:a", "sha256:b"][..]),
+            ("docker.io/library/nginx", &["sha256:a", "sha256:b"]),
+            ("nginx@sha256:a", &["sha256:a", "sha256:b"]),
+            ("localhost:5000/nginx:1", &["sha256:c"]),
+            ("retagged:1", &[]),
+        ] {
+            let digests = [
+                "nginx@sha256:a",
+                "docker.io/library/nginx@sha256:b",
+                "localhost:5000/nginx@sha256:c",
+                "<none>",
+            ];
+            assert_eq!(digests_of(image, &digests.map(str::to_owned)), expected, "{image}");
         }
     }
 

@@ -31,7 +31,9 @@ pub(super) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {
     Some(HealthCheck { test, command, ..times(described) })
 }
 
-/// Docker counts in nanoseconds, and 0 means that nothing was said.
+/// Docker counts in nanoseconds, and 0 means that nothing was said. An engine stops no container because of
+/// its image's check, so its author need not have thought of how long it takes to come up: failures count
+/// only once a probe has passed.
 fn times(described: &HealthConfig) -> HealthCheck {
     let duration = |nanos: Option<i64>, (least, most): (Duration, Duration)| {
         let nanos = u64::try_from(nanos?).ok().filter(|nanos| *nanos > 0)?;
@@ -41,7 +43,7 @@ fn times(described: &HealthConfig) -> HealthCheck {
     HealthCheck {
         interval: duration(described.interval, INTERVAL),
         timeout: duration(described.timeout, TIMEOUT),
-        start_period: duration(described.start_period, (Duration::ZERO, Milliseconds::MAX)),
+        start_period: Some(Milliseconds::new(Milliseconds::MAX)),
         start_interval: duration(described.start_interval, INTERVAL),
         retries: retries.and_then(|retries| u32::try_from(retries.clamp(RETRIES.0, RETRIES.1)).ok()),
         ..HealthCheck::default()
@@ -92,7 +94,7 @@ mod tests {
         let said =
             timing(r#""Interval":5000000000,"Timeout":1500000000,"StartPeriod":60000000000,"Retries":5"#);
         assert_eq!((said.interval.as_secs(), said.timeout.as_millis(), said.retries), (5, 1500, 5));
-        assert_eq!(said.start_period.as_secs(), 60);
+        assert_eq!(said.start_period, Milliseconds::MAX, "until a probe has passed");
         let nothing = timing(r#""Interval":0,"Timeout":0,"Retries":0"#);
         assert_eq!((nothing.interval.as_secs(), nothing.timeout.as_secs(), nothing.retries), (30, 30, 3));
         let extreme = timing(r#""Interval":1000000,"Timeout":9000000000000000000,"Retries":5000"#);

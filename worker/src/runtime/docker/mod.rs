@@ -64,7 +64,8 @@ use self::view::Listed;
 use super::lines::StampedEntries;
 use super::{
     CommandRequest, Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint,
-    Identity, LineQuery, LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError, label,
+    Identity, LineQuery, LineStream, LocalImage, RegistryLogins, RunningCommand, Runtime, RuntimeError,
+    label,
 };
 use crate::usage::cgroup::Cgroups;
 
@@ -590,6 +591,21 @@ impl Runtime for DockerRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         Box::pin(self.open_logs(handle, tail, follow))
+    }
+
+    fn has_images(&self) -> bool {
+        true
+    }
+
+    fn local_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<LocalImage>, RuntimeError>> {
+        Box::pin(image::local(&self.client, image))
+    }
+
+    fn last_start<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
+        Box::pin(async move {
+            let found = containers::inspect(&self.client, handle).await?;
+            Ok(found.and_then(|found| found.started_at))
+        })
     }
 
     fn came_from_registry<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {

@@ -10,6 +10,7 @@ use bollard::models::{
 use common::network::{ContainerNetwork, PublishedPort};
 use common::spec::Protocol;
 
+use crate::runtime::lines::nanoseconds;
 use crate::runtime::{Container, ContainerState};
 
 /// One row of the container list, as far as it tells.
@@ -54,6 +55,8 @@ pub(super) struct Inspected {
     pub(super) labels: HashMap<String, String>,
     /// `None` while it is being removed, or if its labels are unreadable.
     pub(super) container: Option<Container>,
+    /// When it was started last, in nanoseconds since the Unix epoch.
+    pub(super) started_at: Option<u64>,
 }
 
 /// Translates the answer to an inspection.
@@ -62,6 +65,7 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let engine_state = answer.state.unwrap_or_default();
     let is_paused = engine_state.status == Some(ContainerStateStatusEnum::PAUSED);
     let state = state_of(&engine_state);
+    let started_at = engine_state.started_at.as_deref().and_then(nanoseconds);
     let (networks, ports) =
         answer.network_settings.map(|settings| (settings.networks, settings.ports)).unwrap_or_default();
     let network = Some(network(networks, bound_ports(ports.unwrap_or_default())));
@@ -69,7 +73,7 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
         Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
     });
     let container = container.map(|container| Container { network, is_paused, ..container });
-    Inspected { labels, container }
+    Inspected { labels, container, started_at }
 }
 
 /// Returns `None` while the container is being removed.
