@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use common::api::{BindVolumeInput, RegistryInput, ScaleInput, ValueInput};
+use common::api::{AppLockInput, BindVolumeInput, RegistryInput, ScaleInput, ValueInput};
 use common::document::{self, DocumentNode, Reading, Vocabulary};
 use common::spec::ServiceInput;
 use serde_json::Value;
@@ -35,6 +35,12 @@ impl Body for ServiceInput {
 }
 
 impl Body for ScaleInput {
+    fn read(document: &DocumentNode) -> Reading<Self> {
+        document::read(document, Vocabulary::Fields)
+    }
+}
+
+impl Body for AppLockInput {
     fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
     }

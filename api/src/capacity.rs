@@ -7,7 +7,10 @@
 mod amounts;
 mod shortage;
 
+use std::sync::Arc;
+
 use common::api::NodeShortage;
+use common::host_access::HostRequest;
 use common::ids::ServiceName;
 use common::node::{Node, NodeKind, NodeState, Resource, Resources};
 use common::service::Service;
@@ -32,6 +35,7 @@ const BLAMED: [Lack; 6] = [
 struct PodGroup {
     request: Resources,
     ports: HostPorts,
+    host: Option<Arc<HostRequest>>,
     replicas: u64,
     /// Whether external workers can run them.
     needs_only_image: bool,
@@ -52,6 +56,7 @@ impl PodGroup {
         Self {
             request: pod.request(),
             ports: pod.host_ports(),
+            host: HostRequest::of(pod).map(Arc::new),
             replicas: replicas.into(),
             needs_only_image: pod.needs_only_image(),
         }
@@ -66,8 +71,14 @@ impl PodGroup {
         match lack {
             Lack::Amount(resource) => self.request.get(resource) > 0,
             Lack::Ports => !self.ports.is_empty(),
-            Lack::Slots => true,
+            Lack::Permission | Lack::Slots => true,
         }
+    }
+
+    /// Returns why a node would refuse what these pods ask of its host, if it has told what it allows.
+    fn refusal_of(&self, node: &Node) -> Option<String> {
+        let (request, settings) = self.host.as_ref().zip(node.facts.settings.as_ref())?;
+        settings.host.check(request).err()
     }
 
     /// Returns whether these pods need no more of anything than the others.
@@ -76,6 +87,12 @@ impl PodGroup {
         self.replicas <= others.replicas
             && self.needs().all(|resource| self.request.get(resource) <= others.request.get(resource))
             && self.ports.iter().all(|port| ports.contains(&port))
+            && self.host_is_within(others)
+    }
+
+    fn host_is_within(&self, others: &Self) -> bool {
+        let Some(host) = &self.host else { return true };
+        others.host.as_ref().is_some_and(|others| host.is_within(others))
     }
 
     /// How many of these pods fit amounts.
@@ -119,6 +136,12 @@ impl Demand {
         if self.is_covered() || nodes.iter().all(|node| node.state == NodeState::Dead) {
             return None;
         }
+        let allowing = nodes.iter().filter(|node| self.wanted.refusal_of(node).is_none());
+        let allowing: Vec<&Node> = allowing.copied().collect();
+        if allowing.is_empty() {
+            return self.refused_by_all(&nodes);
+        }
+        let nodes = allowing;
         self.too_large_for_any(&nodes).or_else(|| match &self.present {
             _ if self.can_wait => None,
             Some(present) if !self.has_the_requirements_of(present) => self.replacement(present, &nodes),
@@ -131,6 +154,15 @@ impl Demand {
 
     fn has_the_requirements_of(&self, present: &PodGroup) -> bool {
         PodGroup { replicas: present.replicas, ..self.wanted.clone() } == *present
+    }
+
+    /// No node allows what the pods ask of its host. None if they have it already.
+    fn refused_by_all(&self, nodes: &[&Node]) -> Option<Shortage> {
+        if self.present.as_ref().is_some_and(|present| self.wanted.host_is_within(present)) {
+            return None;
+        }
+        let reason = |node: &Node| self.wanted.refusal_of(node).unwrap_or_default();
+        Some(self.short_of(Lack::Permission, self.wanted.replicas, 0, nodes, reason))
     }
 
     /// One pod does not fit even an empty node.
@@ -165,6 +197,8 @@ impl Demand {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
             Lack::Ports if self.taken_port(node).is_none() => 1,
             Lack::Ports => 0,
+            // Nodes that refuse the pods are left out.
+            Lack::Permission => u64::MAX,
             Lack::Slots => free(node).pods,
         };
         let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
@@ -176,7 +210,7 @@ impl Demand {
         let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
         let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
         let (required, allocatable) = match lack {
-            Lack::Ports | Lack::Slots => (count, total),
+            Lack::Ports | Lack::Slots | Lack::Permission => (count, total),
             Lack::Amount(resource) => {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
@@ -216,7 +250,7 @@ impl Demand {
                     let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
                     (self.wanted.replicas, free as u64)
                 }
-                Lack::Slots => {
+                Lack::Slots | Lack::Permission => {
                     let own = present.replicas;
                     let slots = nodes.iter().map(|node| free(node).pods).fold(own, u64::saturating_add);
                     (self.wanted.replicas, slots)
@@ -226,7 +260,7 @@ impl Demand {
                 }
             };
             let reason = |node: &Node| match (lack, self.taken_port(node)) {
-                (Lack::Slots, _) => slots_of(node),
+                (Lack::Slots | Lack::Permission, _) => slots_of(node),
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
                 (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {

@@ -42,7 +42,12 @@ impl CapacityGate {
             return None;
         }
         demand.shortage(&self.recent_nodes(store).await)?;
-        demand.shortage(&self.nodes(store, MAX_AGE_OF_REFUSAL).await)
+        demand.shortage(&self.nodes_now(store).await)
+    }
+
+    /// Returns all nodes, with what has just changed; none if they cannot be read.
+    pub(crate) async fn nodes_now(&self, store: &Store) -> Arc<[Node]> {
+        self.nodes(store, MAX_AGE_OF_REFUSAL).await
     }
 
     /// Returns a view that may admit. While another request reads a new one, the one before will do.

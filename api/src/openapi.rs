@@ -21,6 +21,7 @@ const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, 
 const PROCESS_TAG: &str = "process";
 const TAGS: &[(&str, &str)] = &[
     ("service", "What users want to run"),
+    ("app", "Services that belong together"),
     ("pod", "What runs, and what waits"),
     ("node", "Where pods run"),
     ("volume", "The data of services"),

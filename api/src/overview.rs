@@ -17,8 +17,12 @@ use crate::proxy_watch::ProxySigns;
 use crate::state::AppState;
 use crate::views;
 
-/// A scheduler that has been silent for longer does not count as alive.
-const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(20);
+/// A scheduler that has been silent for longer does not count as alive. Without work it shows a sign of life
+/// every two seconds.
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// The time for which a silent scheduler is reported. It may have been replaced by one of another name.
+const SCHEDULER_MISSED: Duration = Duration::from_secs(60);
 
 /// Replicas confirm a write within this time, also after a short fault.
 const CONFIRM_SOON: Duration = Duration::from_secs(10);
@@ -51,6 +55,8 @@ pub(crate) struct Overview {
     pub(crate) reasons: Reasons,
     /// The number of schedulers that are alive.
     pub(crate) schedulers: u64,
+    /// Those that fell silent a short time ago without having ended, and for how long they have been.
+    pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
     /// With which times they detect failures, where that is known.
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
     /// The proxies that live, and those that have gone.
@@ -83,7 +89,9 @@ impl Overview {
         let pods = app.pod_counts.read(store).await?;
         broken.merge(&pods.broken);
         // A broken set of schedulers is among the broken queues.
-        let schedulers = BrokenKeys::default().take(live_schedulers(app).await, BrokenKey::schedulers)?;
+        let schedulers = BrokenKeys::default().take(schedulers(app).await, BrokenKey::schedulers)?;
+        let silent_schedulers = missed(&schedulers);
+        let schedulers = alive(schedulers);
         let scheduler_times = store.scheduler_timings(&schedulers).await?;
         let known_times = |(id, times): (&SchedulerId, Option<Timing>)| Some((id.clone(), times?));
         Ok(Self {
@@ -99,6 +107,7 @@ impl Overview {
             pods_not_ready: pods.not_ready,
             reasons: pods.reasons.clone(),
             schedulers: schedulers.len() as u64,
+            silent_schedulers,
             scheduler_times: schedulers.iter().zip(scheduler_times).filter_map(known_times).collect(),
             proxies: read_proxies(app).await?,
             foreign_keys: store.foreign_keys().await?,
@@ -122,17 +131,30 @@ impl Overview {
     }
 }
 
-/// Returns the schedulers that are alive.
-async fn live_schedulers(app: &AppState) -> Result<Vec<SchedulerId>, StoreError> {
+/// Returns the schedulers, and how long each has been silent.
+async fn schedulers(app: &AppState) -> Result<Vec<(SchedulerId, Duration)>, StoreError> {
     let schedulers = app.store.schedulers().await?;
     let now = app.store.redis_now().await?;
-    let is_alive = |at: RedisMillis| Duration::from_millis(now.saturating_sub(at)) <= SCHEDULER_TIMEOUT;
-    Ok(schedulers.into_iter().filter(|(_, at)| is_alive(*at)).map(|(id, _)| id).collect())
+    let silence = |at: RedisMillis| Duration::from_millis(now.saturating_sub(at));
+    Ok(schedulers.into_iter().map(|(id, at)| (id, silence(at))).collect())
+}
+
+/// Returns the schedulers that are alive.
+fn alive(schedulers: Vec<(SchedulerId, Duration)>) -> Vec<SchedulerId> {
+    let alive = schedulers.into_iter().filter(|(_, silence)| *silence <= SCHEDULER_TIMEOUT);
+    alive.map(|(id, _)| id).collect()
+}
+
+/// Returns the schedulers that fell silent a short time ago. One that has ended was silent for an hour at
+/// once.
+fn missed(schedulers: &[(SchedulerId, Duration)]) -> Vec<(SchedulerId, Duration)> {
+    let is_missed = |silence: &Duration| *silence > SCHEDULER_TIMEOUT && *silence <= SCHEDULER_MISSED;
+    schedulers.iter().filter(|(_, silence)| is_missed(silence)).cloned().collect()
 }
 
 /// Returns the number of schedulers that are alive.
 pub(crate) async fn count_live_schedulers(app: &AppState) -> Result<u64, StoreError> {
-    Ok(live_schedulers(app).await?.len() as u64)
+    Ok(alive(schedulers(app).await?).len() as u64)
 }
 
 /// A broken hash of proxies is moved out of the way by the proxies themselves.

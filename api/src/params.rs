@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use common::document::{self, DocumentNode, Vocabulary};
-use common::ids::{InvalidName, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
+use common::ids::{AppName, InvalidName, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::selector::LabelSelector;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -38,6 +38,14 @@ impl PathName for ServiceName {
 
     fn parse(text: String) -> Result<Self, ApiProblem> {
         Self::new(text).map_err(|error| invalid_name(ProblemKind::ServiceNotFound, &error))
+    }
+}
+
+impl PathName for AppName {
+    const PARAMETER: &str = "name";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::new(text).map_err(|error| invalid_name(ProblemKind::RouteNotFound, &error))
     }
 }
 
@@ -236,6 +244,11 @@ pub(crate) struct PlacementOptions {
     #[serde(default)]
     #[param(required = false, default = false)]
     pub(crate) allow_partial: bool,
+    /// Whether nothing is written: the answer is 204, or the problem for which the request would be refused.
+    /// Only the write itself finds a route that another service has.
+    #[serde(default)]
+    #[param(required = false, default = false)]
+    pub(crate) dry_run: bool,
 }
 
 /// Returns the size of a page.

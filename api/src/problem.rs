@@ -81,12 +81,14 @@ kinds! {
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed";
     BodyTimeout = "request-timeout", REQUEST_TIMEOUT, "Request body timed out";
     ServiceExists = "service-exists", CONFLICT, "Service already exists";
+    AppLocked = "app-locked", CONFLICT, "App is being changed";
     ServiceDeleting = "service-deleting", CONFLICT, "Service is being deleted";
     ConcurrentModification = "service-busy", CONFLICT, "Concurrent modification";
     WrongKind = "wrong-kind", CONFLICT, "Not for this kind of service";
     JobImmutable = "job-immutable", CONFLICT, "A job does not change";
     ValueExists = "value-exists", CONFLICT, "Secret or config already exists";
     SecretKeyMissing = "secret-key-missing", CONFLICT, "No key for secrets";
+    OtherSecretKey = "other-secret-key", CONFLICT, "Another key for secrets";
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
     DeadLetterConflict = "dead-letter-conflict", CONFLICT, "Dead letter cannot be requeued";
     NodeInUse = "node-in-use", CONFLICT, "Node is in use";
@@ -96,6 +98,7 @@ kinds! {
     InsufficientSlots = "insufficient-slots", CONFLICT, "Too many pods";
     InsufficientDisk = "insufficient-disk", CONFLICT, "Insufficient disk";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
+    NotAllowed = "insufficient-permission", CONFLICT, "Not allowed on any node";
     NothingToUndo = "nothing-to-undo", CONFLICT, "Nothing to undo";
     RouteTaken = "route-taken", CONFLICT, "Route is taken";
     VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";

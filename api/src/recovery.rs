@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::problem::{ApiProblem, ProblemKind};
+use crate::secret_keys::WorkerKeys;
 use crate::state::AppState;
 
 /// Between two looks for answers.
@@ -101,12 +102,13 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
 }
 
 /// Finds out which secrets, configs and logins of a backup are missing, and with `apply` writes them. They
-/// are encrypted as they were: with another key they are there, but cannot be read.
+/// are encrypted as they were: with another key they are there, but cannot be read, which is a problem.
 ///
 /// # Errors
 /// As for [`restore`].
 pub(crate) async fn restore_values(
     store: &Store,
+    keys: &WorkerKeys,
     saved: SavedValues,
     apply: bool,
 ) -> Result<RecoveryView, ApiProblem> {
@@ -130,6 +132,7 @@ pub(crate) async fn restore_values(
         };
         count_value(&mut view, &format!("the login for {}", login.host), is_missing)?;
     }
+    view.problems.extend(keys.unreadable(&saved.secret_keys()));
     Ok(view)
 }
 

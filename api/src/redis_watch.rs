@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::store::{ProbeReport, Redundancy, SentinelReport, Store, WriteProbe};
+use common::store::{ProbeReport, Redundancy, SentinelReport, Store, StoreError, WriteProbe};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::older_state::EventMemory;
+
 /// How often the background task looks.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Events that are read at a time.
+const MAX_EVENTS: usize = 500;
 /// The result of a write is passed on for this time.
 const PROBE_MAX_AGE: Duration = Duration::from_millis(500);
 /// What the Sentinels said is passed on for this time.
@@ -38,6 +42,8 @@ struct History {
     outage_since: Option<Instant>,
     /// The replicas that were attached, and when last.
     replicas: BTreeMap<String, Instant>,
+    /// The events that were seen.
+    events: EventMemory,
 }
 
 /// Redis takes no writes.
@@ -62,6 +68,8 @@ pub(crate) struct RedisCondition {
     pub(crate) redundancy: Redundancy,
     /// Whether Redis had an append-only file and has none now.
     pub(crate) has_lost_aof: bool,
+    /// What was lost because Redis went back to an older state, in a sentence.
+    pub(crate) loss: Option<String>,
 }
 
 impl RedisWatch {
@@ -82,10 +90,31 @@ impl RedisWatch {
         let look = async {
             loop {
                 self.condition().await;
+                if let Err(error) = self.follow_events().await {
+                    tracing::debug!(%error, "events cannot be read");
+                }
                 tokio::time::sleep(INTERVAL).await;
             }
         };
         shutdown.run_until_cancelled(look).await;
+    }
+
+    /// Looks whether the last event that was seen is still there, and reads those after it.
+    pub(crate) async fn follow_events(&self) -> Result<(), StoreError> {
+        let last = self.history().events.last().map(str::to_owned);
+        let Some(last) = last else {
+            let newest = self.store.last_events(1).await?;
+            self.history().events.note(&newest);
+            return Ok(());
+        };
+        let found = self.store.event_until(&last).await?;
+        self.history().events.compare(found.as_ref());
+        let last = self.history().events.last().map(str::to_owned);
+        if let Some(last) = last {
+            let events = self.store.events_after(&last, MAX_EVENTS).await?;
+            self.history().events.note(&events);
+        }
+        Ok(())
     }
 
     /// Returns why Redis takes no writes; `None` if it does.
@@ -163,7 +192,8 @@ impl RedisWatch {
             WriteOutage { cause, text: format!("{error}{away}"), lasts }
         });
         let product = report.server.as_ref().map(|server| server.product.clone()).unwrap_or_default();
-        RedisCondition { outage, product, redundancy, has_lost_aof: report.has_lost_aof }
+        let (has_lost_aof, loss) = (report.has_lost_aof, history.events.loss());
+        RedisCondition { outage, product, redundancy, has_lost_aof, loss }
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -183,6 +213,7 @@ impl RedisCondition {
                 fence_after.as_secs()
             ));
         }
+        problems.extend(self.loss.clone());
         problems.extend(self.redundancy.concerns.iter().cloned());
         if self.has_lost_aof {
             problems.push(

@@ -7,6 +7,8 @@ use axum::http::StatusCode;
 use common::api::{DurabilityState, DurabilityView};
 use common::config::Config;
 use common::ids::{ServiceName, WriteId};
+use common::node::Node;
+use common::secret_key::SecretKey;
 use common::store::{Durability, Store, StoreError, WriteReceipt, WriteState};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +25,7 @@ use crate::problem::ApiProblem;
 use crate::proxy_watch::ProxyWatch;
 use crate::readiness::Readiness;
 use crate::redis_watch::RedisWatch;
+use crate::secret_keys::WorkerKeys;
 use crate::streams::OpenStreams;
 use crate::usage::UsageCache;
 
@@ -105,6 +108,21 @@ impl AppState {
     /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known.
     pub(crate) async fn shortage(&self, demand: &Demand) -> Option<Shortage> {
         self.capacity.shortage(&self.store, demand).await
+    }
+
+    /// Returns all nodes as they are now; none if they cannot be read.
+    pub(crate) async fn nodes(&self) -> Arc<[Node]> {
+        self.capacity.nodes_now(&self.store).await
+    }
+
+    /// Returns the key to encrypt with, which is the workers' as well.
+    ///
+    /// # Errors
+    /// `SecretKeyMissing`, or `OtherSecretKey`: no pod could have what is encrypted.
+    pub(crate) async fn encryption_key(&self) -> Result<&SecretKey, ApiProblem> {
+        let key = self.config.secret_key.as_ref().ok_or_else(ApiProblem::no_secret_key)?;
+        WorkerKeys::of(&self.nodes().await, Some(key)).check(key)?;
+        Ok(key)
     }
 
     /// Remembers the durability of a write for `/status`, and returns it as the API shows it.

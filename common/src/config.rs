@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::address_range::AddressRange;
 use crate::duration::HumanDuration;
 use crate::handover::SOCKET_NAME;
+use crate::host_access::HostAccess;
 use crate::ids::NodeName;
 use crate::node::Resources;
 use crate::reserve::Reserve;
@@ -222,10 +223,8 @@ pub struct GrowthLimits {
 pub struct PodPolicy {
     /// Whether pods may be plain processes on this machine (`process` runtime outside `kubeleet dev`).
     pub processes: bool,
-    /// Addresses besides loopback that published ports may be bound to; `None` for any.
-    pub port_addresses: Option<Vec<IpAddr>>,
-    /// Paths of the host that pods may have, with all below them. A socket or device only by its exact path.
-    pub bind_prefixes: Vec<PathBuf>,
+    /// What of the host pods may have.
+    pub host: HostAccess,
     /// Memory limit of a pod that sets none.
     pub default_memory: DefaultMemory,
     /// Linux capabilities that containers do not get, without `CAP_`.
@@ -245,8 +244,7 @@ impl Default for PodPolicy {
     fn default() -> Self {
         Self {
             processes: false,
-            port_addresses: None,
-            bind_prefixes: Vec::new(),
+            host: HostAccess::default(),
             default_memory: DefaultMemory::HalfOfNode,
             dropped_capabilities: Self::DROPPED_CAPABILITIES.map(str::to_owned).to_vec(),
             exec: true,
@@ -737,8 +735,10 @@ impl Sources<'_> {
         let default = PodPolicy::default();
         PodPolicy {
             processes: self.read(p, "KUBELEET_ALLOW_PROCESSES", default.processes, boolean),
-            port_addresses: self.read(p, "KUBELEET_PORT_ADDRESSES", default.port_addresses, port_addresses),
-            bind_prefixes: self.read(p, "KUBELEET_BIND_PREFIXES", default.bind_prefixes, bind_prefixes),
+            host: HostAccess {
+                port_addresses: self.read(p, "KUBELEET_PORT_ADDRESSES", None, port_addresses),
+                bind_prefixes: self.read(p, "KUBELEET_BIND_PREFIXES", Vec::new(), bind_prefixes),
+            },
             default_memory: self.read(p, "KUBELEET_DEFAULT_MEMORY", default.default_memory, default_memory),
             exec: self.read(p, "KUBELEET_EXEC", default.exec, boolean),
             dropped_capabilities: self.read(
@@ -1267,13 +1267,15 @@ mod tests {
         let policy = |setting, value| config(&[], &[(setting, value)], "").map(|config| config.policy);
         assert_eq!(config(&[], &[], "").unwrap().policy, PodPolicy::default());
 
-        let addresses = |value| policy("KUBELEET_PORT_ADDRESSES", value).map(|policy| policy.port_addresses);
+        let addresses =
+            |value| policy("KUBELEET_PORT_ADDRESSES", value).map(|policy| policy.host.port_addresses);
         assert_eq!((addresses("any"), addresses("none")), (Ok(None), Ok(Some(vec![]))));
         let two = ["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()];
         assert_eq!(addresses("10.0.0.5, fd00::5"), Ok(Some(two.to_vec())));
         assert!(addresses("eth0").unwrap_err().contains("is not an IP address"));
 
-        let prefixes = |value| policy("KUBELEET_BIND_PREFIXES", value).map(|policy| policy.bind_prefixes);
+        let prefixes =
+            |value| policy("KUBELEET_BIND_PREFIXES", value).map(|policy| policy.host.bind_prefixes);
         assert_eq!(prefixes("none"), Ok(vec![]));
         assert_eq!(prefixes("/srv/app, /mnt"), Ok(vec![PathBuf::from("/srv/app"), PathBuf::from("/mnt")]));
         for wrong in ["srv", "/srv/../etc", "/srv,"] {

@@ -199,6 +199,11 @@ name!(
 );
 
 name!(
+    /// One client that changes an app: a new random UUID each time.
+    LockId, "lock id", "1 to 64 printable ASCII characters", is_token
+);
+
+name!(
     /// One request to the workers for what they have saved: a new random UUID each time.
     RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
 );
@@ -251,7 +256,7 @@ macro_rules! random {
         }
     )*};
 }
-random!(ClusterId, PodId, AssignmentId, Incarnation, RecoveryId, SchedulerId, WriteId);
+random!(ClusterId, PodId, AssignmentId, Incarnation, LockId, RecoveryId, SchedulerId, WriteId);
 
 impl HolderId {
     /// Returns sixteen random hexadecimal digits.

@@ -28,6 +28,7 @@ pub mod failpoint;
 pub mod file_limit;
 pub mod handover;
 pub mod health;
+pub mod host_access;
 pub mod ids;
 pub mod image;
 pub mod ingress;

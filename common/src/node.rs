@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
+use crate::host_access::HostAccess;
 use crate::ids::{Incarnation, NodeName};
 pub use crate::resources::{Resource, Resources};
 use crate::timing::Timing;
@@ -78,6 +79,35 @@ pub struct NodeInfo {
     pub engine_id: String,
     /// Version of kubeleet on the node.
     pub version: String,
+    /// What the worker's settings say. `None` for an external worker, and for one of a version that
+    /// registered none.
+    #[serde(default)]
+    pub settings: Option<NodeSettings>,
+}
+
+/// Settings of a worker that APIs and schedulers have to know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeSettings {
+    /// The id of its key for secrets; `None` without a key.
+    pub secret_key: Option<String>,
+    /// What of its host pods may have.
+    pub host: HostAccess,
+}
+
+impl NodeSettings {
+    /// Returns the stored form: the session that has them, and JSON. A version before this one stores none:
+    /// what an earlier session has left does not count.
+    pub fn to_stored(&self, session: &Incarnation) -> String {
+        let settings = serde_json::to_string(self).expect("texts and lists serialize");
+        format!("{session} {settings}")
+    }
+
+    /// Reads the stored form; `None` if it is none, or that of another session.
+    pub fn from_stored(text: &str, session: &Incarnation) -> Option<Self> {
+        let (of, settings) = text.split_once(' ')?;
+        serde_json::from_str(settings).ok().filter(|_| of == session.to_string())
+    }
 }
 
 impl NodeInfo {

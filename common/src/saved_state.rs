@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
@@ -19,6 +21,7 @@ use crate::ids::{
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::pod::EndedRun;
+use crate::secret_key::SecretKey;
 use crate::value::ValueKind;
 
 /// The newest version of the format. This version of kubeleet reads it and all before.
@@ -300,6 +303,14 @@ pub struct SavedValues {
 }
 
 impl SavedValues {
+    /// Returns the id of the key that each secret and login is encrypted with.
+    pub fn secret_keys(&self) -> Vec<String> {
+        let secrets = self.values.iter().filter(|value| value.kind == ValueKind::Secret);
+        let texts = secrets.filter_map(|value| String::from_utf8(STANDARD.decode(&value.data).ok()?).ok());
+        let texts = texts.chain(self.logins.iter().map(|login| login.password.clone()));
+        texts.filter_map(|text| SecretKey::id_of_text(&text).map(str::to_owned)).collect()
+    }
+
     /// Reads a header, lines of the second section, and a last line.
     ///
     /// # Errors

@@ -11,8 +11,8 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{
-    AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, RegistryHost, ServiceName, ValueName,
-    VolumeName,
+    AppName, AssignmentId, ContainerName, LockId, NodeName, PodId, PodName, RegistryHost, ServiceName,
+    ValueName, VolumeName,
 };
 use crate::spec::{
     Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
@@ -87,6 +87,10 @@ schemas! {
     });
     AssignmentId => json!({
         "type": "string", "description": "One assignment of a pod to a node; compared by equality only",
+        "minLength": 1, "maxLength": 64, "pattern": "^[!-~]+$",
+    });
+    LockId => json!({
+        "type": "string", "description": "A random id, such as a version-4 UUID", "example": "5cf3b8a1",
         "minLength": 1, "maxLength": 64, "pattern": "^[!-~]+$",
     });
     Memory => json!({

@@ -93,6 +93,13 @@ impl SecretKey {
         Ok(format!("{ALGORITHM}:{}:{sealed}", self.id))
     }
 
+    /// Returns the id of the key that a text was encrypted with; `None` if it is no encrypted text.
+    pub fn id_of_text(text: &str) -> Option<&str> {
+        let mut parts = text.splitn(3, ':');
+        let (algorithm, key) = (parts.next()?, parts.next()?);
+        (algorithm == ALGORITHM && parts.next().is_some()).then_some(key)
+    }
+
     /// Decrypts what [`SecretKey::encrypt`] returned for the same context.
     ///
     /// # Errors
@@ -146,6 +153,8 @@ mod tests {
         assert_eq!(key.decrypt("secret db v2", &text), Err(DecryptError::Changed));
         assert!(matches!(other.decrypt("secret db v1", &text), Err(DecryptError::OtherKey { .. })));
         assert_ne!(key.encrypt("secret db v1", b"hunter2").unwrap(), text, "never the same text twice");
+        assert_eq!(SecretKey::id_of_text(&text), Some(key.id()));
+        assert_eq!(SecretKey::id_of_text("hunter2:x"), None);
     }
 
     #[test]

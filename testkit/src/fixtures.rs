@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use common::config::{Config, Serves, Sources, Timing};
-use common::ids::{HolderId, NodeName, PodId, PodName, ServiceName, SpecId};
+use common::ids::{HolderId, Incarnation, NodeName, PodId, PodName, ServiceName, SpecId};
 use common::lifecycle::Phase;
-use common::node::{NodeInfo, Resources};
+use common::node::{Node, NodeInfo, NodeKind, NodeState, Resources};
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use common::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
@@ -108,6 +108,30 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
         engine_version: "1".into(),
         engine_id: String::new(),
         version: "0.1.0".into(),
+        settings: None,
+    }
+}
+
+/// A node that is alive and has no pods.
+pub fn node(name: &str, capacity: Resources) -> Node {
+    Node {
+        name: NodeName::new(name).unwrap(),
+        kind: NodeKind::Kubeleet,
+        state: NodeState::Alive,
+        incarnation: Some(Incarnation::random()),
+        beat: 0,
+        timing: None,
+        registered_at: 0,
+        created_at: 0,
+        cordoned: false,
+        engine_problem: None,
+        disk_problem: None,
+        problems: Vec::new(),
+        shared_volumes: None,
+        facts: node_info(capacity),
+        used: Resources::default(),
+        host_ports: BTreeMap::new(),
+        psi: None,
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
             let docker = docker.with_registry_config(config.registry_config.clone());
             let docker = docker.recorded(engine_record(config));
             let docker = docker.dropping_capabilities(config.policy.dropped_capabilities.clone());
-            Arc::new(docker.allowing_binds(config.policy.bind_prefixes.clone()))
+            Arc::new(docker.allowing_binds(config.policy.host.bind_prefixes.clone()))
         }
         RuntimeKind::Process if config.policy.processes => {
             Arc::new(ProcessRuntime::new(config.data_dir.clone()))

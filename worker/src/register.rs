@@ -7,7 +7,7 @@ use common::backoff::Backoff;
 use common::clock::BootInstant;
 use common::config::RuntimeKind;
 use common::ids::ClusterId;
-use common::node::NodeInfo;
+use common::node::{NodeInfo, NodeSettings};
 use common::store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
 use tokio_util::sync::CancellationToken;
 
@@ -162,6 +162,10 @@ async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<Node
         engine_version,
         engine_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        settings: Some(NodeSettings {
+            secret_key: worker.config.secret_key.as_ref().map(|key| key.id().to_owned()),
+            host: worker.config.policy.host.clone(),
+        }),
     })
 }
 

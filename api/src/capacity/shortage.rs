@@ -15,6 +15,8 @@ pub(crate) enum Lack {
     Amount(Resource),
     /// Nodes on which the host ports are free.
     Ports,
+    /// Nodes that allow what the pods ask of their host.
+    Permission,
     /// Places for pods, of which each node has a number.
     Slots,
 }
@@ -69,6 +71,11 @@ impl Shortage {
                     ProblemKind::InsufficientDisk,
                     format!("requires {required} of disk but only {free} can be allocated"),
                 )
+            }
+            Lack::Permission => {
+                // Nodes with different settings may refuse different values.
+                let why = self.nodes.first().map_or("", |node| node.reason.as_str());
+                (ProblemKind::NotAllowed, format!("no node allows its pods: {why}"))
             }
             Lack::Slots => (
                 ProblemKind::InsufficientSlots,

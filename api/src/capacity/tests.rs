@@ -1,9 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
-
-use common::ids::{Incarnation, NodeName, SpecId};
-use common::node::NodeInfo;
+use common::host_access::HostAccess;
+use common::ids::SpecId;
+use common::node::NodeSettings;
 use common::spec::ServiceInput;
 use serde_json::{Value, json};
 use testkit::fixtures;
@@ -16,39 +15,9 @@ const GIB: u64 = 1 << 30;
 
 /// A node of 10 GiB, 4 cores and 1000 processes.
 fn node(name: &str) -> Node {
-    Node {
-        name: NodeName::new(name).unwrap(),
-        kind: NodeKind::Kubeleet,
-        state: NodeState::Alive,
-        incarnation: Some(Incarnation::random()),
-        beat: 0,
-        timing: None,
-        registered_at: 0,
-        created_at: 0,
-        cordoned: false,
-        engine_problem: None,
-        disk_problem: None,
-        problems: Vec::new(),
-        shared_volumes: None,
-        facts: NodeInfo {
-            labels: BTreeMap::new(),
-            capacity: Resources {
-                cpu_millis: 4_000,
-                memory_bytes: 10 * GIB,
-                pids: 1_000,
-                disk_bytes: 10 * GIB,
-                pods: 100,
-            },
-            reserved: Resources::default(),
-            runtime: String::new(),
-            engine_version: String::new(),
-            engine_id: String::new(),
-            version: String::new(),
-        },
-        used: Resources::default(),
-        host_ports: BTreeMap::new(),
-        psi: None,
-    }
+    let capacity =
+        Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, disk_bytes: 10 * GIB, pods: 100 };
+    fixtures::node(name, capacity)
 }
 
 fn with(name: &str, change: impl FnOnce(&mut Node)) -> Node {
@@ -69,6 +38,50 @@ fn service(fields: &Value) -> Service {
 
 fn detail(demand: &Demand, nodes: &[Node]) -> String {
     demand.shortage(nodes).map(|shortage| ApiProblem::from(shortage).detail).unwrap_or_default()
+}
+
+#[test]
+fn what_no_node_allows_is_refused_with_the_setting_and_what_one_may_allow_is_not() {
+    let allowing = |name: &str, prefixes: &[&str]| {
+        let host = HostAccess {
+            bind_prefixes: prefixes.iter().map(Into::into).collect(),
+            port_addresses: Some(Vec::new()),
+        };
+        let settings = NodeSettings { host, ..NodeSettings::default() };
+        with(name, |node| node.facts.settings = Some(settings))
+    };
+    let refusing = [allowing("a", &[]), allowing("b", &["/srv"])];
+    let time = json!({"volumes": ["/etc/localtime:/etc/localtime:ro"]});
+    let open = json!({"ports": ["0.0.0.0:80:80"]});
+    for (fields, part) in [
+        (
+            &time,
+            "no node allows its pods: paths of the host have to be below KUBELEET_BIND_PREFIXES of the node, and /etc",
+        ),
+        (
+            &open,
+            "no node allows its pods: port addresses besides loopback have to be in KUBELEET_PORT_ADDRESSES",
+        ),
+    ] {
+        let demand = Demand::of(&desired(fields), None);
+        assert!(detail(&demand, &refusing).starts_with(part), "{}", detail(&demand, &refusing));
+        let (shown, problem) = (demand.shortage(&refusing).unwrap(), demand.shortage(&[]));
+        assert_eq!((shown.nodes.len(), problem), (2, None), "without nodes nothing is known");
+        let old = [refusing[0].clone(), node("old")];
+        assert_eq!(demand.shortage(&old), None, "a worker of the version before may allow it");
+        let with_external = [refusing[0].clone(), with("g", |node| node.kind = NodeKind::External)];
+        assert!(demand.shortage(&with_external).is_some(), "an external worker knows no such field");
+        let running = Demand::of(&desired(fields), Some(&service(fields)));
+        assert_eq!(running.shortage(&refusing), None, "a service that has it can be changed");
+    }
+    let one = [refusing[0].clone(), allowing("b", &["/etc/localtime"])];
+    assert_eq!(Demand::of(&desired(&time), None).shortage(&one), None);
+    let mut large = time;
+    large["memory"] = json!("8G");
+    large["replicas"] = json!(2);
+    assert!(
+        detail(&Demand::of(&desired(&large), None), &one).contains("requires 16G of memory but only 10G")
+    );
 }
 
 #[test]

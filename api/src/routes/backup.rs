@@ -24,6 +24,7 @@ use crate::connections::ClientAddress;
 use crate::params::Params;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::recovery::{self, RestorePart};
+use crate::secret_keys::WorkerKeys;
 use crate::state::AppState;
 
 const LINES: &str = "application/x-ndjson";
@@ -199,7 +200,8 @@ pub(crate) async fn restore_backup(
     let apply = options.apply == Some(true);
     if options.part == RestorePart::Values {
         let saved = SavedValues::read(text.lines()).map_err(malformed)?;
-        return Ok(Json(recovery::restore_values(&app.store, saved, apply).await?));
+        let keys = WorkerKeys::of(&app.nodes().await, app.config.secret_key.as_ref());
+        return Ok(Json(recovery::restore_values(&app.store, &keys, saved, apply).await?));
     }
     let file = SavedFile::read(text.lines()).map_err(malformed)?;
     Ok(Json(recovery::restore(&app.store, file, options.part, apply).await?))

@@ -1,6 +1,7 @@
 //! The routes, one file per resource. The annotation of each handler is its part of the OpenAPI document, and
 //! the name of the handler is its operation id: a route is declared by its handler and one line here.
 
+mod apps;
 mod backup;
 mod channel;
 mod cluster;
@@ -49,6 +50,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(services::pause_service))
         .routes(routes!(services::resume_service))
         .routes(routes!(services::promote_service))
+        .routes(routes!(apps::lock_app, apps::unlock_app))
         .routes(routes!(ingress::list_cluster_routes))
         .routes(routes!(secrets::create_secret, secrets::list_secrets))
         .routes(routes!(secrets::get_secret, secrets::rotate_secret, secrets::delete_secret))

@@ -58,7 +58,7 @@ pub(crate) async fn get_registry(
         (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = RegistryView),
         (status = 403, description = "The cluster has as many logins as its settings allow"),
         (status = 404, description = "There can be no registry of this name"),
-        (status = 409, description = "This API has no key"),
+        (status = 409, description = "This API has no key, or another one than the workers"),
         (status = 422, description = "No registry can accept this user or password"),
         (status = 507, description = "Redis is too full to add this"),
     ),
@@ -70,7 +70,7 @@ pub(crate) async fn put_registry(
 ) -> Result<Response, ApiProblem> {
     check_login(&input.user, &input.password)
         .map_err(|problem| ApiProblem::new(ProblemKind::InvalidValue, problem))?;
-    let key = app.config.secret_key.as_ref().ok_or_else(ApiProblem::no_secret_key)?;
+    let key = app.encryption_key().await?;
     app.admit(Growth::of_value(input.password.expose().len())).await?;
     let login = RegistryLogin { user: input.user, password: input.password };
     let sealed = StoredLogin::seal(host.clone(), &login, key).map_err(|problem| {

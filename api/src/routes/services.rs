@@ -24,7 +24,10 @@ use utoipa::{IntoParams, ToSchema};
 use self::change::ServiceChange;
 use self::dependencies::check_dependencies;
 use self::selection::ServiceSelection;
-use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
+use self::stored::{
+    being_deleted, exists, not_found, read, respond, respond_stored, respond_to_dry_run, revision_conflict,
+    with_etag,
+};
 use crate::body::JsonOrYaml;
 use crate::capacity::Demand;
 use crate::growth::Growth;
@@ -64,6 +67,7 @@ pub(crate) struct ServicePatch(#[allow(dead_code, reason = "only describes a bod
         ("Location" = String, description = "The path of the service"),
         ("ETag" = String, description = "Its revision"),
     )),
+    (status = 204, description = "It would be stored: `dry_run`"),
     (status = 403, description = "The cluster has as many services or pods as its settings allow"),
     (status = 409, description = "The service exists, is being deleted, or does not fit the cluster"),
     (status = 422, description = "The service has invalid values"),
@@ -79,6 +83,12 @@ pub(crate) async fn create_service(
     check_dependencies(&app, &desired).await?;
     app.admit(Growth::of(&desired, None)).await?;
     check_new(&app, &desired, options).await?;
+    if options.dry_run {
+        return match read(&app, &desired.name).await? {
+            Some(_) => Err(exists(&desired.name)),
+            None => Ok(StatusCode::NO_CONTENT.into_response()),
+        };
+    }
     let (outcome, created_pods, written) = app.store.create_service(&desired).await?;
     respond(&app, &desired.name, outcome, created_pods, written).await
 }
@@ -145,6 +155,7 @@ pub(crate) async fn get_service(
         (status = 201, description = "Created", body = ServiceView),
         (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
          body = ServiceView),
+        (status = 204, description = "It would be stored: `dry_run`"),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "The name in the path is not a valid name of a service"),
         (status = 409, description = "The service is being deleted, or does not fit the cluster"),
@@ -172,6 +183,9 @@ pub(crate) async fn put_service(
     let existing = app.store.service(&name).await?;
     app.admit(Growth::of(&desired, existing.as_ref())).await?;
     check_capacity(&app, &Demand::of(&desired, existing.as_ref()), options).await?;
+    if options.dry_run {
+        return respond_to_dry_run(&desired, existing.as_ref(), expected);
+    }
     let (outcome, written) = app.store.put_service(&desired, mode, expected).await?;
     if outcome == PutOutcome::Missing {
         let detail = format!("there is no service {name}, but If-Match requires it to exist");
@@ -193,6 +207,7 @@ pub(crate) async fn put_service(
         (status = 200, description = "Changed, or unchanged", body = ServiceView),
         (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
          body = ServiceView),
+        (status = 204, description = "It would be stored: `dry_run`"),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "There is no such service"),
         (status = 409, description = "The service is being deleted, does not fit, is changed by others, or has a taken route"),
@@ -269,6 +284,7 @@ pub(crate) async fn delete_service(
         (status = 200, description = "Stored", body = ServiceView),
         (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
          body = ServiceView),
+        (status = 204, description = "It would be stored: `dry_run`"),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "There is no such service"),
         (status = 409, description = "The service is being deleted, or does not fit the cluster"),
@@ -294,6 +310,10 @@ pub(crate) async fn scale_service(
     }
     app.admit(Growth::of_pods(service.replicas, replicas)).await?;
     check_capacity(&app, &Demand::of_scale(&service, replicas), options).await?;
+    if options.dry_run {
+        let desired = DesiredService { replicas, ..service.clone().into() };
+        return respond_to_dry_run(&desired, Some(&service), condition.revision());
+    }
     let (outcome, written) = app.store.scale_service_if(&name, replicas, condition.revision()).await?;
     match outcome {
         ScaleOutcome::Scaled { .. } => respond_stored(&app, &name, StatusCode::OK, written).await,

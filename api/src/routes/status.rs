@@ -18,6 +18,7 @@ use crate::pod_counts::{PodExample, UNSCHEDULABLE};
 use crate::problem::ApiProblem;
 use crate::redis_watch::RedisCondition;
 use crate::routes::volumes::condition_of;
+use crate::secret_keys::WorkerKeys;
 use crate::state::AppState;
 use crate::views;
 
@@ -165,15 +166,17 @@ fn memory(overview: &Overview, config: &Config) -> RedisMemoryView {
 pub(crate) fn all_problems(overview: &Overview, condition: &RedisCondition, config: &Config) -> Vec<String> {
     let fresh = config.timing.fence_after;
     let of_redis = condition.problems(fresh);
-    of_redis.into_iter().chain(problems(overview, condition, memory(overview, config), fresh)).collect()
+    let of_cluster = problems(overview, condition, memory(overview, config), config);
+    of_redis.into_iter().chain(of_cluster).collect()
 }
 
 fn problems(
     overview: &Overview,
     condition: &RedisCondition,
     memory: RedisMemoryView,
-    fresh: Duration,
+    config: &Config,
 ) -> Vec<String> {
+    let fresh = config.timing.fence_after;
     // While no process can write, all are silent: the reason is another one, and said already.
     let is_writable = condition.outage.is_none();
     let mut problems: Vec<String> = overview.held.iter().map(held).collect();
@@ -196,6 +199,8 @@ fn problems(
         ),
     }));
     problems.extend(differing_times::sentences(&overview.nodes, &overview.scheduler_times));
+    let own_key = config.secret_key.as_ref();
+    problems.extend(WorkerKeys::of(&overview.nodes, own_key).problems(own_key));
     problems.extend(overview.without_record.iter().map(|(name, pods)| {
         let pods = counted(*pods as u64, "pod");
         format!(
@@ -206,6 +211,13 @@ fn problems(
     if overview.schedulers == 0 && is_writable {
         problems.push("no scheduler is alive, so no pod is placed: start `kubeleet scheduler`".to_owned());
     }
+    problems.extend(overview.silent_schedulers.iter().filter(|_| is_writable).map(|(id, silence)| {
+        format!(
+            "scheduler {id} has been silent for {} s: others queue its pods in flight again; if it was not stopped for \
+             good, start it",
+            silence.as_secs()
+        )
+    }));
     let mut alive = overview.nodes.iter().filter(|node| node.state == NodeState::Alive).peekable();
     if alive.peek().is_some() && alive.all(|node| node.cordoned) {
         problems.push("all nodes are cordoned, so no pod is placed: `kubeleet uncordon NODE`".to_owned());

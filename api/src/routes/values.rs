@@ -166,7 +166,10 @@ async fn put(
     content: &ValueBytes,
     of_app: Option<&AppName>,
 ) -> Result<(PutValueOutcome, Durability), ApiProblem> {
-    let key = key(app, kind)?;
+    let key = match kind {
+        ValueKind::Secret => Some(app.encryption_key().await?),
+        ValueKind::Config => None,
+    };
     app.admit(Growth::of_value(content.expose().len())).await?;
     let sealed = StoredValue::seal(kind, name.clone(), version, content, key).map_err(|problem| {
         tracing::error!(%kind, %name, problem, "a value cannot be encrypted");

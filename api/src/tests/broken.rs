@@ -131,6 +131,7 @@ async fn fill(api: &Api) {
         engine_version: "1".into(),
         engine_id: String::new(),
         version: "1".into(),
+        settings: None,
     };
     for name in ["good", "bad"] {
         let body = format!(r#"{{"name":"{name}","image":"nginx","replica":1}}"#);

@@ -53,6 +53,34 @@ async fn twelve_of_ten_gigabytes_is_refused_with_the_document_and_nothing_is_sto
 }
 
 #[tokio::test]
+async fn a_dry_run_is_refused_for_what_the_write_is_and_writes_nothing() {
+    let Some(api) = Api::start() else { return };
+    register(&api, "a").await;
+    let (large, small) = (service(json!({"memory": "12G"})), service(json!({"memory": "1G"})));
+    api.post("/service?dry_run=true", &large).await.problem(409, "insufficient-memory");
+    api.send("PUT", "/service/web?dry_run=true", &[], &large).await.problem(409, "insufficient-memory");
+    for (method, path) in [("POST", "/service?dry_run=true"), ("PUT", "/service/web?dry_run=true")] {
+        assert_eq!(api.send(method, path, &[], &small).await.status, 204);
+    }
+    api.get("/service/web").await.problem(404, "service-not-found");
+
+    api.post("/service", &small).await.expect(201);
+    let before = api.get("/service/web").await.json();
+    api.post("/service?dry_run=true", &small).await.problem(409, "service-exists");
+    let patch = json!({"image": "nginx:2", "replicas": 2}).to_string();
+    assert_eq!(api.send("PATCH", "/service/web?dry_run=true", &[], &patch).await.status, 204);
+    assert_eq!(api.post("/service/web/scale?dry_run=true", r#"{"replicas":2}"#).await.status, 204);
+    let scaled = api.post("/service/web/scale?dry_run=true", r#"{"replicas":20}"#).await;
+    scaled.problem(409, "insufficient-memory");
+    api.post("/service/web/undo?dry_run=true", "").await.problem(409, "nothing-to-undo");
+    let stale = api.send("PUT", "/service/web?dry_run=true", &[("if-match", "\"77\"")], &small).await;
+    stale.problem(412, "generation-conflict");
+    let job = json!({"kind": "job", "name": "web", "image": "nginx"}).to_string();
+    api.send("PUT", "/service/web?dry_run=true", &[], &job).await.problem(409, "wrong-kind");
+    assert_eq!(api.get("/service/web").await.json(), before);
+}
+
+#[tokio::test]
 async fn every_write_that_asks_for_more_is_checked_and_no_other() {
     let Some(api) = Api::start() else { return };
     register(&api, "a").await;

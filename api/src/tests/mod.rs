@@ -2,6 +2,7 @@
 //! whole.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod apps;
 mod bodies;
 mod broken;
 mod capacity;

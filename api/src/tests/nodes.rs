@@ -41,6 +41,25 @@ fn register(api: &Api, name: &str, kind: &str, beat_ago_ms: i64) {
 }
 
 #[tokio::test]
+async fn a_scheduler_that_fell_silent_is_named_and_one_that_ended_is_not() {
+    let Some(api) = Api::start() else { return };
+    let now = api.app.store.redis_now().await.unwrap();
+    for (id, ago) in [("lives", 1_000), ("silent", 9_000), ("ended", 3_540_000)] {
+        let at = (now - ago).to_string();
+        let _: u64 = api.redis.cli(&["ZADD", "schedulers", &at, id]).await;
+    }
+    let status = api.get("/status").await.json();
+    assert_eq!(status["schedulers"], 1);
+    let problems: Vec<&str> =
+        status["problems"].as_array().unwrap().iter().filter_map(|line| line.as_str()).collect();
+    let of_schedulers: Vec<&&str> = problems.iter().filter(|line| line.starts_with("scheduler")).collect();
+    assert!(
+        of_schedulers.len() == 1 && of_schedulers[0].starts_with("scheduler silent has been silent for"),
+        "{problems:?}"
+    );
+}
+
+#[tokio::test]
 async fn nodes_are_shown_with_their_state() {
     let Some(api) = Api::start() else { return };
     register(&api, "worker1", "", 0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::{Redis, eventually, need_redis};
 
-use super::{app, call};
+use super::{Api, app, call};
 use crate::redis_watch::WriteOutage;
 use crate::router::router;
 
@@ -16,6 +16,29 @@ async fn set_user(redis: &Redis, rules: &str) {
     let words: Vec<&str> =
         ["ACL", "SETUSER", "kl", "reset", "on", ">pw"].into_iter().chain(rules.split(' ')).collect();
     redis.cli::<()>(&words).await;
+}
+
+#[tokio::test]
+async fn changes_that_redis_has_lost_are_named_in_the_status() {
+    let Some(api) = Api::start() else { return };
+    let watch = &api.app.redis_watch;
+    api.post("/service", r#"{"name":"a","image":"nginx"}"#).await.expect(201);
+    watch.follow_events().await.unwrap();
+    api.post("/service", r#"{"name":"late","image":"nginx"}"#).await.expect(201);
+    api.send("PUT", "/service/a", &[], r#"{"name":"a","image":"nginx:2"}"#).await.expect(200);
+    watch.follow_events().await.unwrap();
+    // As if Redis had been started with the file of before.
+    let events: Vec<(String, Vec<String>)> = api.redis.cli(&["XRANGE", "events", "-", "+"]).await;
+    let is_late = |fields: &[String]| fields.iter().any(|field| field == "late");
+    let first = events.iter().position(|(_, fields)| is_late(fields)).unwrap();
+    for (id, _) in &events[first..] {
+        let _: u64 = api.redis.cli(&["XDEL", "events", id]).await;
+    }
+    watch.follow_events().await.unwrap();
+    let status = api.get("/status").await.json();
+    let said = status["problems"][0].as_str().unwrap();
+    assert!(said.starts_with("Redis went back to an older state, that of "), "{said}");
+    assert!(said.contains("are lost: a (generation 2") && said.contains("late ("), "{said}");
 }
 
 #[tokio::test]

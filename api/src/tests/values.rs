@@ -1,8 +1,11 @@
 //! `/secret` and `/config`.
 
+use common::ids::NodeName;
+use common::node::{NodeInfo, NodeSettings, Resources};
 use common::secret_key::SecretKey;
 use common::value::ValueKind;
 use serde_json::Value;
+use testkit::{eventually, fixtures};
 
 use super::Api;
 
@@ -59,6 +62,58 @@ async fn a_secret_of_an_app_is_compared_and_changed_by_that_app_only() {
     api.post("/config", r#"{"name":"free","value":"x"}"#).await;
     let refused = api.send("PUT", "/config/free", &[], r#"{"value":"y","app":"shop"}"#).await;
     assert!(refused.problem(409, "value-exists")["detail"].to_string().contains("belongs to no app"));
+}
+
+/// Registers a worker with this key.
+async fn register(api: &Api, name: &str, key: &SecretKey) {
+    let settings = NodeSettings { secret_key: Some(key.id().to_owned()), ..NodeSettings::default() };
+    let facts = NodeInfo { settings: Some(settings), ..fixtures::node_info(Resources::default()) };
+    let name = NodeName::new(name).unwrap();
+    api.app.store.register(&name, &facts, fixtures::claimant(), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_api_with_another_key_than_the_workers_stores_nothing_that_they_could_not_read() {
+    let Some(api) = start_with_key() else { return };
+    let own = api.app.config.secret_key.clone().unwrap();
+    let new_key = || SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+    api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await.expect(201);
+    let workers = new_key();
+    register(&api, "a", &workers).await;
+    register(&api, "b", &workers).await;
+    eventually("the workers are known", || async {
+        let refused = api.post("/secret", r#"{"name":"mq","value":"hunter2"}"#).await;
+        if refused.text.contains("/problems/other-secret-key") { Ok(()) } else { Err(refused.text) }
+    })
+    .await;
+    for (method, path, body) in [
+        ("POST", "/secret", r#"{"name":"smtp","value":"hunter2"}"#),
+        ("PUT", "/secret/db", r#"{"value":"hunter3"}"#),
+        ("PUT", "/registry/reg.example", r#"{"user":"bob","password":"hunter2"}"#),
+    ] {
+        let refused = api.send(method, path, &[], body).await;
+        let detail = refused.problem(409, "other-secret-key")["detail"].to_string();
+        assert!(detail.contains(own.id()) && detail.contains(workers.id()), "{detail}");
+    }
+    assert_eq!(api.get("/secret/db").await.json()["version"], 1);
+    api.post("/config", r#"{"name":"app.conf","value":"listen 80"}"#).await.expect(201);
+
+    register(&api, "c", &own).await;
+    let status = api.get("/status").await.json();
+    let problems = status["problems"].as_array().unwrap();
+    for start in [
+        format!("node c has the secret key {}", own.id()),
+        format!("this API has the secret key {}", own.id()),
+    ] {
+        assert!(problems.iter().any(|line| line.as_str().unwrap().starts_with(&start)), "{problems:?}");
+    }
+    // A new key goes to the workers first: from then on the API with it is the right one.
+    register(&api, "a", &own).await;
+    eventually("the secret is rotated", || async {
+        let rotated = api.send("PUT", "/secret/db", &[], r#"{"value":"hunter3"}"#).await;
+        if rotated.status == 200 { Ok(()) } else { Err(rotated.text) }
+    })
+    .await;
 }
 
 #[tokio::test]

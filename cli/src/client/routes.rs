@@ -1,12 +1,12 @@
 //! The API's routes, one method each.
 
 use common::api::{
-    BindVolumeInput, DeadLetterView, FindingView, GenerationView, IndexResultView, List, NodeView, PodView,
-    QueueView, QueuesView, RecoveryView, RegistryInput, RegistryView, RouteView, ScaleInput, ServiceView,
-    StatusView, ValueComparison, ValueInput, ValueView, VolumeView,
+    AppLockInput, BindVolumeInput, DeadLetterView, FindingView, GenerationView, IndexResultView, List,
+    NodeView, PodView, QueueView, QueuesView, RecoveryView, RegistryInput, RegistryView, RouteView,
+    ScaleInput, ServiceView, StatusView, ValueComparison, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
-use common::ids::RegistryHost;
+use common::ids::{AppName, LockId, RegistryHost};
 use common::spec::ServiceInput;
 use common::usage::{ClusterUsageView, GarbageView};
 use common::value::ValueKind;
@@ -113,6 +113,36 @@ impl Client {
             request = request.header(IF_MATCH, entity_tag(before));
         }
         self.send_for_json(&operation, request).await
+    }
+
+    /// Asks whether a service would be stored. Writes nothing. Succeeds also if that cannot be asked,
+    /// because the API is of the version before, or the token may only read.
+    pub(crate) async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
+        let operation = format!("checking service {}", service.name());
+        let path = ["service", service.name().as_str()];
+        let request = self.request(Method::PUT, &path, &dry_run()).json(service);
+        unless_unknown(self.send_for_success(&operation, request).await)
+    }
+
+    /// Asks whether a service could go back to a former generation, as for [`Client::check_service`].
+    pub(crate) async fn check_undo(&self, name: &str, to: u64) -> Result<(), ClientError> {
+        let [dry_run] = dry_run();
+        let query = [dry_run, ("to", to.to_string())];
+        let request = self.request(Method::POST, &["service", name, "undo"], &query);
+        unless_unknown(self.send_for_success(&format!("checking service {name}"), request).await)
+    }
+
+    /// Takes or renews the lock of an app. Fails with status 409 if another client has it.
+    pub(crate) async fn lock_app(&self, app: &AppName, input: &AppLockInput) -> Result<(), ClientError> {
+        let request = self.request(Method::PUT, &["app", app.as_str(), "lock"], &[]).json(input);
+        self.send_for_success(&format!("locking app {app}"), request).await
+    }
+
+    /// Releases the lock of an app.
+    pub(crate) async fn unlock_app(&self, app: &AppName, id: &LockId) -> Result<(), ClientError> {
+        let query = [("id", id.to_string())];
+        let request = self.request(Method::DELETE, &["app", app.as_str(), "lock"], &query);
+        self.send_for_success(&format!("unlocking app {app}"), request).await
     }
 
     /// Sets the number of pods of a service.
@@ -502,6 +532,18 @@ impl Client {
 fn entity_tag(service: &ServiceView) -> String {
     let revision = if service.revision > 0 { service.revision } else { service.generation };
     format!("\"{revision}\"")
+}
+
+fn dry_run() -> [(&'static str, String); 1] {
+    [("dry_run", "true".to_owned())]
+}
+
+/// An API of the version before refuses the query, and a token that may only read is refused any write.
+fn unless_unknown(result: Result<(), ClientError>) -> Result<(), ClientError> {
+    match result {
+        Err(error) if matches!(error.status(), Some(400 | 403)) => Ok(()),
+        result => result,
+    }
 }
 
 /// Returns the query that deletes also what services use.

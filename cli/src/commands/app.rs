@@ -1,7 +1,9 @@
 //! `app`: list, describe and delete what Compose files made.
 
 use clap::{Args, Subcommand};
+use common::ids::AppName;
 
+use super::app_lock::AppLock;
 use super::app_values;
 use super::batch::BatchResult;
 use super::context::{self, Context};
@@ -110,18 +112,36 @@ async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Co
         true => vec![context.folder.name()?.to_string()],
         false => args.apps.clone(),
     };
+    let mut locks = Vec::new();
     for app in &apps {
+        let name = AppName::new(app.clone()).map_err(|error| CommandError::Usage(error.to_string()))?;
+        locks.push(AppLock::take(&context.client, &name, context.globals.timeout).await?);
         let found = services_to_remove(app, &context.client).await;
         services.extend(batch.accept(found)?.into_iter().flatten());
     }
+    let removed = remove_locked(&apps, &services, args.wait, &mut batch, context).await;
+    for lock in locks {
+        lock.release().await;
+    }
+    removed?;
+    Ok(batch.exit())
+}
+
+async fn remove_locked(
+    apps: &[String],
+    services: &[String],
+    wait: bool,
+    batch: &mut BatchResult,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
     if !services.is_empty() {
-        let exit = service::delete(&services, true, false, args.wait, context).await?;
+        let exit = service::delete(services, true, false, wait, context).await?;
         batch.record(exit);
     }
-    for app in &apps {
-        app_values::remove_all(app, &mut batch, context).await?;
+    for app in apps {
+        app_values::remove_all(app, batch, context).await?;
     }
-    Ok(batch.exit())
+    Ok(())
 }
 
 /// Returns the names of an app's services: none if only secrets and configs are left of it.

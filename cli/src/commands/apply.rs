@@ -1,12 +1,15 @@
 //! `apply`: creates or updates services from files. All files are parsed and checked before the first write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use common::api::ServiceView;
+use common::ids::ServiceName;
 use common::spec::ServiceInput;
+use futures_util::StreamExt;
 use jiff::Timestamp;
 
+use super::app_lock::AppLock;
 use super::app_values::{self, ValueChange};
 use super::batch::BatchResult;
 use super::context::Context;
@@ -27,6 +30,9 @@ A file holds one service, or several separated by lines of `---`, or is a Compos
 
 /// How often a service is read and written that others change at the same moment.
 const TRIES: u32 = 5;
+
+/// Services that are written at the same time.
+const MAX_CONCURRENT_WRITES: usize = 16;
 
 /// The result of a write that changed nothing.
 const UNCHANGED: &str = "unchanged";
@@ -67,44 +73,93 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     if args.dry_run {
         return dry_run(&desired, args.prune, context).await;
     }
+    let lock = match &desired.app {
+        Some(app) => Some(AppLock::take(&context.client, &app.name, context.globals.timeout).await?),
+        None => None,
+    };
+    let applied = apply(args, &desired, lock.as_ref(), context).await;
+    if let Some(lock) = lock {
+        lock.release().await;
+    }
+    let (mut batch, goals) = applied?;
+    if args.wait {
+        batch.record(context.waiter().wait_for_all(goals).await);
+    }
+    Ok(batch.exit())
+}
+
+/// Writes the secrets, configs and services. Also returns what `--wait` waits for.
+async fn apply(
+    args: &ApplyArgs,
+    desired: &Desired,
+    lock: Option<&AppLock>,
+    context: &mut Context<'_>,
+) -> Result<(BatchResult, Vec<Goal>), CommandError> {
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     let mut changed = Vec::new();
+    let mut known = BTreeMap::new();
     if let Some(app) = &desired.app {
         changed = app_values::apply(&desired.values, &app.name, &mut batch, context).await?;
         if batch.exit() != Exit::Ok {
-            return Ok(batch.exit());
+            return Ok((batch, goals));
         }
-    }
-    let (mut unchanged, mut written) = (Vec::new(), Vec::new());
-    let mut known = BTreeMap::new();
-    if let Some(app) = &desired.app {
         let services = client.services_of_app(app.name.as_str()).await?;
         known = services.into_iter().map(|service| (service.name.to_string(), service)).collect();
     }
-    for input in &desired.services {
-        let before = known.remove(input.name().as_str());
-        let applied = put(&client, &desired, input, before).await;
-        let Some((service, result)) = batch.accept(applied)? else { continue };
-        warn_if_unconfirmed(&service);
-        context.output.print_result(&service, result)?;
-        goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
-        written.push((service.name.to_string(), service.generation));
-        if result == UNCHANGED {
-            unchanged.push(service);
+    let (mut unchanged, mut written) = (Vec::new(), Vec::new());
+    for at_once in written_at_once(&desired.services) {
+        let writes: Vec<_> = at_once
+            .iter()
+            .map(|input| put(&client, desired, input, known.remove(input.name().as_str())))
+            .collect();
+        let mut writes = futures_util::stream::iter(writes).buffered(MAX_CONCURRENT_WRITES);
+        while let Some(applied) = writes.next().await {
+            let Some((service, result)) = batch.accept(applied)? else { continue };
+            warn_if_unconfirmed(&service);
+            context.output.print_result(&service, result)?;
+            goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
+            written.push((service.name.to_string(), service.generation));
+            if result == UNCHANGED {
+                unchanged.push(service);
+            }
+            lock.map_or(Ok(()), AppLock::check)?;
         }
     }
     app_values::note_users(&changed, &unchanged);
     if let Some(app) = &desired.app {
         prune::run(app, args.prune, &mut batch, context).await?;
-        let checked = check_alone(app.name.as_str(), &written, &desired, &context.client).await;
+        let checked = check_alone(app.name.as_str(), &written, desired, &context.client).await;
         batch.accept(checked)?;
     }
-    if args.wait {
-        batch.record(context.waiter().wait_for_all(goals).await);
+    Ok((batch, goals))
+}
+
+/// Splits services, in their order, into those that are written at the same time. A service is written after
+/// all before it if it depends on one of them, or one of them on it, or if it may take over routes or names
+/// from one.
+fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let (mut names, mut awaited) = (BTreeSet::new(), BTreeSet::new());
+    for (index, service) in services.iter().enumerate() {
+        let depends_on: Vec<ServiceName> = service.fields.depends_on.services().collect();
+        let takes_over = !service.fields.ingress.is_empty() || !service.fields.aliases.is_empty();
+        let waits = takes_over
+            || awaited.contains(service.name())
+            || depends_on.iter().any(|name| names.contains(name));
+        if waits && index > start {
+            parts.push(&services[start..index]);
+            start = index;
+            names.clear();
+            awaited.clear();
+        }
+        names.insert(service.name().clone());
+        awaited.extend(depends_on);
     }
-    Ok(batch.exit())
+    parts.push(&services[start..]);
+    parts
 }
 
 /// Checks that no other client has changed the app while it was applied: two that apply different files at
@@ -163,6 +218,8 @@ async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> R
             let effect = comparison.effect().map(|effect| format!(": {effect}")).unwrap_or_default();
             let result = format!("{} (dry run){effect}", comparison.result());
             context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
+            let checked = comparison.check(&context.client, desired.leaves_volumes).await;
+            batch.accept(checked)?;
         }
     }
     if let Some(app) = &desired.app {
@@ -228,8 +285,30 @@ async fn put_over_stored(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::client::fixtures;
+
+    #[test]
+    fn services_that_need_an_order_are_not_written_at_once() {
+        let service = |yaml: &str| {
+            let text = format!("image: x\n{yaml}");
+            ServiceInput::read(&common::document::yaml(&text).0[0]).into_result().unwrap()
+        };
+        for (services, expected) in [
+            (&["name: a", "name: b", "name: c"][..], "abc"),
+            (&["name: a", "name: b\ndepends_on: [a]", "name: c"], "a bc"),
+            (&["name: a\ndepends_on: [b]", "name: b\ndepends_on: [a]"], "a b"),
+            (&["name: a", "name: b\ningress: [{host: web.example, port: 80}]", "name: c"], "a bc"),
+            (&["name: a\naliases: [x]\napp: s", "name: b", "name: c\naliases: [y]\napp: s"], "ab c"),
+            (&[], ""),
+        ] {
+            let services: Vec<ServiceInput> = services.iter().map(|yaml| service(yaml)).collect();
+            let parts = written_at_once(&services).into_iter();
+            let parts = parts.map(|part| part.iter().map(|one| one.name().as_str()).collect::<String>());
+            assert_eq!(parts.collect::<Vec<_>>().join(" "), expected);
+        }
+    }
 
     #[test]
     fn what_another_client_has_written_meanwhile_is_found() {

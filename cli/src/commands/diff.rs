@@ -9,7 +9,7 @@ use super::context::Context;
 use super::desired::{self, Desired};
 use super::error::CommandError;
 use super::service_files::FileArgs;
-use super::{effect, service_form};
+use super::{effect, lost_volumes, service_form};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::humanize;
@@ -76,6 +76,16 @@ impl Comparison {
         let name = self.after.name();
         let effect = self.effect().map(|effect| format!("# {effect}\n")).unwrap_or_default();
         Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}{effect}"))
+    }
+
+    /// Checks what `apply` would be refused for.
+    pub(super) async fn check(&self, client: &Client, leaves_volumes: bool) -> Result<(), CommandError> {
+        match &self.before {
+            Some(before) if *before == self.after => return Ok(()),
+            Some(before) if !leaves_volumes => lost_volumes::check(client, before, &self.after).await?,
+            _ => {}
+        }
+        Ok(client.check_service(&self.after).await?)
     }
 
     /// Returns what becomes of the pods of a service that exists; none if nothing would change.

@@ -2,6 +2,7 @@
 //! them.
 
 mod app;
+mod app_lock;
 mod app_values;
 mod apply;
 mod attach;

@@ -6,6 +6,7 @@ use common::spec::Kind;
 use common::value::ValueKind;
 
 use super::app::{self, AppCommand};
+use super::app_lock::AppLock;
 use super::app_values;
 use super::batch::BatchResult;
 use super::context::Context;
@@ -248,12 +249,13 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
             Some(_) => services.map(|service| service.name().to_string()).collect(),
             None => services.rev().map(|service| service.name().to_string()).collect(),
         };
-        let mut batch = BatchResult::new();
-        batch.record(delete_all(ObjectType::Service, names, args.wait, context).await?);
-        if let Some(app) = desired.app {
-            app_values::remove_all(app.name.as_str(), &mut batch, context).await?;
-        }
-        return Ok(batch.exit());
+        let Some(app) = desired.app else {
+            return delete_all(ObjectType::Service, names, args.wait, context).await;
+        };
+        let lock = AppLock::take(&context.client, &app.name, context.globals.timeout).await?;
+        let deleted = delete_app(app.name.as_str(), names, args.wait, context).await;
+        lock.release().await;
+        return deleted;
     }
     if args.compose.is_set() || args.compose.strict {
         let detail = "--profile, --env-file, --project-name and --strict need -f";
@@ -269,6 +271,19 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
             batch.record(exit);
         }
     }
+    Ok(batch.exit())
+}
+
+/// Deletes the services of an app and what belongs to it.
+async fn delete_app(
+    app: &str,
+    services: Vec<String>,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let mut batch = BatchResult::new();
+    batch.record(delete_all(ObjectType::Service, services, wait, context).await?);
+    app_values::remove_all(app, &mut batch, context).await?;
     Ok(batch.exit())
 }
 

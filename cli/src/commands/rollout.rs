@@ -172,6 +172,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
     }
     if dry_run {
         context.output.print_bytes(difference(&service, view)?.as_bytes())?;
+        context.client.check_undo(&name, view.generation).await?;
         return Ok(Exit::Ok);
     }
     // What was read is what is undone: if another client has changed the service since, this is refused.

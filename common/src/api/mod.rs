@@ -3,6 +3,7 @@
 //! Field names are snake_case. Times are RFC 3339 in UTC, from Redis' clock. Later versions may add fields,
 //! so readers ignore fields that they do not know.
 
+mod apps;
 mod cluster;
 mod jobs;
 mod logs;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::RedisMillis;
+pub use apps::AppLockInput;
 pub use cluster::FindingView;
 pub use jobs::{CronStatus, IndexResultView, JobPhase, JobStatus};
 pub use logs::LogItemView;

@@ -61,6 +61,16 @@ impl Store {
         Ok(newest_first)
     }
 
+    /// Returns the newest event up to the entry of the one with this id: that one, if it is still there.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn event_until(&self, id: &str) -> Result<Option<ClusterEvent>, StoreError> {
+        let entry = id.split('.').next().unwrap_or(id);
+        let mut found = self.entries(cmd("XREVRANGE"), entry, "-", 1).await?;
+        Ok(found.pop().and_then(|entry| entry.events().pop()))
+    }
+
     async fn entries(
         &self,
         mut range: redis::Cmd,

@@ -6,6 +6,7 @@
 //! them.
 
 mod addresses;
+mod app_locks;
 mod backup;
 mod broken;
 mod capacity;
@@ -62,6 +63,7 @@ mod write_probe;
 use std::sync::Arc;
 
 pub use addresses::GivenAddress;
+pub use app_locks::{APP_LOCK_PERIOD, AppLockOutcome};
 pub use broken::{BrokenKey, or_broken};
 pub use capacity::{ClusterSize, RedisMemory};
 pub use certificates::{CertificateStatuses, Challenge};

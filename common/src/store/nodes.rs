@@ -11,7 +11,9 @@ use super::scripts::{cordon, former_containers, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName};
-use crate::node::{Node, NodeInfo, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
+use crate::node::{
+    Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
+};
 use crate::timing::Timing;
 
 /// Nodes whose records are read in one round trip.
@@ -286,6 +288,8 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
     let registered_at = fields.number("registered_at")?;
     let incarnation: Option<Incarnation> = fields.parse_opt("incarnation")?;
     let timing = incarnation.as_ref().and_then(|session| Timing::from_stored(&fields.text("times"), session));
+    let settings = fields.text("settings");
+    let settings = incarnation.as_ref().and_then(|session| NodeSettings::from_stored(&settings, session));
     Ok(Some(Node {
         name: name.clone(),
         kind,
@@ -308,6 +312,7 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
             engine_version: fields.text("engine_version"),
             engine_id: fields.text("engine_id"),
             version: fields.text("version"),
+            settings,
         },
         shared_volumes: SharedVolumesState::from_text(fields.text("shared_volumes")),
         used: Resources::from_amounts(amount("used_pods")?, |resource| amount(&resource.used_field()))?,

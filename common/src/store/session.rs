@@ -164,6 +164,7 @@ impl Store {
             reserved: super::services::to_json(&facts.reserved),
             engine_id: &facts.engine_id,
             times: claimant.timing.to_stored(&incarnation),
+            settings: facts.settings.as_ref().map(|settings| settings.to_stored(&incarnation)),
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::RedisMillis;
+use common::host_access::HostAccess;
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
 use common::spec::HostPorts;
@@ -30,6 +31,8 @@ pub(super) struct Candidate {
     pub(super) has_shared_directory: bool,
     /// The id of its container engine, if it has one.
     pub(super) engine_id: Option<Arc<str>>,
+    /// What of its host pods may have, if it is known.
+    pub(super) host_access: Option<Arc<HostAccess>>,
     /// The host ports in use, each with the name of its pod. `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
@@ -49,6 +52,7 @@ impl Candidate {
             has_disk: node.disk_problem.is_none(),
             has_shared_directory: node.shared_volumes == Some(SharedVolumesState::Ready),
             engine_id: Some(node.facts.engine_id.as_str()).filter(|id| !id.is_empty()).map(Arc::from),
+            host_access: node.facts.settings.as_ref().map(|settings| Arc::new(settings.host.clone())),
             host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
         }
     }

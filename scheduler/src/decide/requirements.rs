@@ -1,7 +1,9 @@
 //! What a pod requires of a node.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
+use common::host_access::HostRequest;
 use common::ids::{NodeName, VolumeName};
 use common::node::Resources;
 use common::spec::{HostPorts, PodSpec};
@@ -17,6 +19,8 @@ pub struct Requirements {
     pub needs_only_image: bool,
     /// Ports that the pod takes on its node.
     pub host_ports: HostPorts,
+    /// What it asks of the host. `None` for nearly all pods.
+    pub host: Option<Arc<HostRequest>>,
     /// Whether its node needs the directory for shared volumes.
     pub needs_shared_directory: bool,
     /// Where the data of its volumes is. `None` if it has none, as nearly all pods, or if they can be
@@ -94,6 +98,9 @@ impl Hash for Requirements {
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
+        if let Some(host) = &self.host {
+            host.hash(state);
+        }
         if self.needs_shared_directory {
             state.write_u8(1);
         }
@@ -110,6 +117,7 @@ impl Requirements {
             request: spec.request(),
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
+            host: HostRequest::of(spec).map(Arc::new),
             needs_shared_directory: spec.has_shared_volumes(),
             volumes: None,
         }

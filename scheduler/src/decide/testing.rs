@@ -46,6 +46,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
             engine_version: "1".into(),
             engine_id: String::new(),
             version: "1".into(),
+            settings: None,
         },
         used: Resources::default(),
         host_ports: BTreeMap::new(),

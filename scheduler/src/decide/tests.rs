@@ -151,6 +151,7 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             request: Resources { cpu_millis, memory_bytes, pids, disk_bytes: 0, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
+            host: None,
             needs_shared_directory: false,
             volumes: None,
         },

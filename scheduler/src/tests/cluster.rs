@@ -121,6 +121,7 @@ impl Cluster {
             engine_version: "1".into(),
             engine_id: String::new(),
             version: "1".into(),
+            settings: None,
         };
         let name = NodeName::new(name).unwrap();
         let timing = self.timings.detection;

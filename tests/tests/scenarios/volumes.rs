@@ -131,24 +131,27 @@ async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads
     let http = api.http();
     http.nodes_ready(1).await;
     let command = "echo written > /out/mark; trap 'exit 0' TERM; sleep 86400 & wait $!";
-    for (name, path) in
-        [("db", prefix.to_owned()), ("link", format!("{prefix}/link")), ("etc", "/etc".to_owned())]
-    {
-        let service = json!({"name": name, "image": IMAGE, "command": ["/bin/sh", "-c", command],
-            "volumes": [format!("{path}:/out")]});
-        http.post("/service", &service).await;
-    }
+    let service = |name: &str, path: &str| json!({"name": name, "image": IMAGE, "command": ["/bin/sh", "-c", command], "volumes": [format!("{path}:/out")]});
+    http.post("/service", &service("db", prefix)).await;
+    http.post("/service", &service("link", &format!("{prefix}/link"))).await;
+    // The node has registered what it allows.
+    let (_, refused) = http.send(Method::POST, "/service", Some(&service("etc", "/etc"))).await;
+    assert_eq!(refused["type"], "/problems/insufficient-permission", "{refused}");
+    http.post("/service?allow_partial=true", &service("etc", "/etc")).await;
     until_runs(&http, None).await;
     eventually_within(SOON, "the container writes to the folder", || async {
         let written = std::fs::read_to_string(allowed.join("mark")).unwrap_or_default();
         check(written == "written\n", || written.clone())
     })
     .await;
-    for (name, part) in [("link", "below none of KUBELEET_BIND_PREFIXES"), ("etc", "have to be below")] {
+    for (name, phase, part) in [
+        ("link", "failed", "below none of KUBELEET_BIND_PREFIXES"),
+        ("etc", "pending", "NotAllowed (paths of the host have to be below"),
+    ] {
         eventually_within(SOON, &format!("{name} is refused"), || async {
             let pods = http.pods(&format!("service={name}")).await;
             let is_refused = pods.iter().any(|pod| {
-                pod["phase"] == "failed" && pod["message"].as_str().is_some_and(|why| why.contains(part))
+                pod["phase"] == phase && pod["message"].as_str().is_some_and(|why| why.contains(part))
             });
             check(is_refused, || format!("{pods:?}"))
         })

@@ -94,6 +94,7 @@ fn may_change(script: &str) -> &'static [&'static str] {
             "node:w1 registered_at:",
             "node:w1 incarnation:",
             "node:w1 times:",
+            "node:w1 settings:",
             "events:",
         ],
         _ => &[],

@@ -162,6 +162,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         | "unpark"
         | "reclaim_in_flight"
         | "lease"
+        | "lease_release"
         | "scheduler_beat"
         | "pod_requeue"
         | "pushed_forget"
@@ -507,7 +508,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
         payload = pushed("test", "mine");
         id = payload.id.clone();
         push(fixture, &in_flight_key(fixture), &payload).await;
-    } else if !matches!(case.script, "take" | "lease" | "pod_requeue") {
+    } else if !matches!(case.script, "take" | "lease" | "lease_release" | "pod_requeue") {
         take_in_flight(fixture, placed).await;
     }
     match case.script {
@@ -553,6 +554,10 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
             operation!(None, [store, pods] store.forget_pushed(&pods, DEAD_AFTER))
         }
         "lease" => operation!(None, [store, me] store.lease("reconcile", &me, DEAD_AFTER)),
+        "lease_release" => {
+            assert!(store.lease("reconcile", &me, DEAD_AFTER).await.unwrap());
+            operation!(None, [store, me] store.release_lease("reconcile", me.as_str()))
+        }
         "pod_requeue" => {
             if case.name == "pod_requeue on a dead node" {
                 fixture.kill_node(NODE).await;

@@ -7,11 +7,10 @@
 
 pub(crate) mod unknown_fields;
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use common::config::PodPolicy;
-use common::spec::{ContainerSpec, PodSpec, Port, VolumeKind, VolumeMount};
+use common::spec::{ContainerSpec, PodSpec};
 
 /// The verdict about one field: an error if the node refuses its value.
 type FieldVerdict = Result<(), String>;
@@ -124,7 +123,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("environment", any(environment)),
         ("working_dir", any(working_dir)),
         ("user", any(user)),
-        ("ports", on_allowed_addresses(ports, policy)),
+        ("ports", policy.host.check_ports(ports)),
         // They only limit; the scheduler keeps the sums below what the node offers.
         ("memory", any(memory)),
         ("memory_reservation", any(memory_reservation)),
@@ -143,7 +142,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("tmpfs", any(tmpfs)),
         // Of the engine, or in memory; options of a driver are no valid value. Where a path of the host
         // really leads is looked at when the container is created.
-        ("volumes", below_allowed_paths(volumes, policy)),
+        ("volumes", policy.host.check_volumes(volumes)),
         // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
         ("secrets", any(secrets)),
         ("configs", any(configs)),
@@ -167,35 +166,6 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
     ]
 }
 
-/// Ports may be bound to loopback, and to the addresses that the operator allows.
-fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> FieldVerdict {
-    let Some(allowed) = &policy.port_addresses else { return Ok(()) };
-    let is_refused =
-        |port: &&Port| port.host_ip.is_some_and(|ip| !ip.is_loopback() && !allowed.contains(&ip));
-    match ports.iter().find(is_refused).and_then(|port| port.host_ip) {
-        Some(address) => Err(format!(
-            "port addresses besides loopback have to be in KUBELEET_PORT_ADDRESSES of the node, and {address} \
-             is not; leave out the address, or ask the node's operator to allow it"
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Paths of the host have to be below those that the operator allows.
-fn below_allowed_paths(volumes: &[VolumeMount], policy: &PodPolicy) -> FieldVerdict {
-    let binds = volumes.iter().filter(|volume| volume.kind == VolumeKind::Bind);
-    let mut paths = binds.filter_map(|volume| volume.source.as_deref());
-    let is_refused =
-        |path: &&str| !policy.bind_prefixes.iter().any(|prefix| Path::new(path).starts_with(prefix));
-    match paths.find(is_refused) {
-        Some(path) => Err(format!(
-            "paths of the host have to be below KUBELEET_BIND_PREFIXES of the node, and {path} is not; use a named \
-             volume, as in data:/var/lib/app, or ask the node's operator to allow it"
-        )),
-        None => Ok(()),
-    }
-}
-
 /// Specifications are checked when a service is stored, but anything that writes to Redis can change them.
 fn invalid_value(pod: &PodSpec) -> Option<String> {
     let violations = pod.containers.iter().flat_map(|container| container.violations(""));
@@ -208,6 +178,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::collections::BTreeSet;
 
+    use common::host_access::HostAccess;
     use serde_json::Value;
     use utoipa::PartialSchema;
 
@@ -219,7 +190,8 @@ mod tests {
 
     fn allowing(addresses: &[&str]) -> PodPolicy {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        PodPolicy { port_addresses: Some(addresses), ..PodPolicy::default() }
+        let host = HostAccess { port_addresses: Some(addresses), ..HostAccess::default() };
+        PodPolicy { host, ..PodPolicy::default() }
     }
 
     /// Returns the names of all fields of a type, from its schema in the OpenAPI document.
@@ -289,7 +261,8 @@ mod tests {
         ];
         for (path, prefixes, is_allowed) in table {
             let bind_prefixes = prefixes.iter().map(Into::into).collect();
-            let policy = PodPolicy { bind_prefixes, ..PodPolicy::default() };
+            let host = HostAccess { bind_prefixes, ..HostAccess::default() };
+            let policy = PodPolicy { host, ..PodPolicy::default() };
             let reason =
                 refusal(&pod(&format!(r#"{{"image":"a","volumes":["{path}:/d","data:/e"]}}"#)), &policy);
             assert_eq!(reason.is_none(), is_allowed, "{path}: {reason:?}");

@@ -75,7 +75,7 @@ async fn a_command_that_cannot_be_started_is_retried_and_no_dead_letter() {
 async fn the_policy_of_a_node_holds_for_pushed_pods_and_for_pods_of_services() {
     let name = "the_policy_of_a_node_holds_for_pushed_pods_and_for_pods_of_services";
     let Some(mut rig) = Rig::new(name) else { return };
-    rig.config.policy.port_addresses = Some(Vec::new());
+    rig.config.policy.host.port_addresses = Some(Vec::new());
     let worker = rig.worker().until_registered(&rig).await;
     rig.push(&payload_with("pushed", "alpine", r#""ports":["0.0.0.0:8080:80"]"#));
     let service = r#"{"name":"web","image":"alpine","ports":["0.0.0.0:8081:80"]}"#;

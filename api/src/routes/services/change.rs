@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::dependencies::check_dependencies;
 use super::history::undone;
-use super::stored::{not_found, read, respond, revision_conflict};
+use super::stored::{not_found, read, respond, respond_to_dry_run, revision_conflict};
 use super::{check_capacity, check_ingress, check_name};
 use crate::capacity::Demand;
 use crate::growth::Growth;
@@ -71,6 +71,9 @@ impl ServiceChange {
             app.admit(Growth::of(&desired, Some(&service))).await?;
             check_capacity(app, &Demand::of(&desired, Some(&service)), options).await?;
             let expected = Some(service.revision);
+            if options.dry_run {
+                return respond_to_dry_run(&desired, Some(&service), expected);
+            }
             let stored = match former {
                 None => app.store.put_service(&desired, PutMode::Replace, expected).await?,
                 Some(former) => app.store.undo_service(&service, &former, expected).await?,

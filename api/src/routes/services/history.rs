@@ -64,6 +64,9 @@ pub(crate) struct UndoOptions {
     /// Whether a service that does not fit the cluster is stored, so that what fits is started.
     #[serde(default)]
     allow_partial: bool,
+    /// Whether nothing is written: the answer is 204, or the problem for which the request would be refused.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// Replaces the pods of a service by pods of a former specification, step by step.
@@ -77,6 +80,7 @@ pub(crate) struct UndoOptions {
         (status = 200, description = "The pods will be replaced", body = ServiceView),
         (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
          body = ServiceView),
+        (status = 204, description = "It would be stored: `dry_run`"),
         (status = 403, description = "The cluster has as many pods as its settings allow"),
         (status = 404, description = "There is no such service"),
         (status = 409, description = "There is nothing to undo, or the service is being deleted or does not fit"),
@@ -87,10 +91,11 @@ pub(crate) struct UndoOptions {
 pub(crate) async fn undo_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
-    Params(UndoOptions { to, allow_partial }): Params<UndoOptions>,
+    Params(UndoOptions { to, allow_partial, dry_run }): Params<UndoOptions>,
     condition: IfMatch,
 ) -> Result<Response, ApiProblem> {
-    ServiceChange::Undo { to }.apply(&app, &name, condition, PlacementOptions { allow_partial }).await
+    let options = PlacementOptions { allow_partial, dry_run };
+    ServiceChange::Undo { to }.apply(&app, &name, condition, options).await
 }
 
 /// Returns the former generation to which a service goes back.

@@ -10,6 +10,7 @@ use common::api::{DurabilityView, ServiceView};
 use common::ids::ServiceName;
 use common::ingress::alias_of_route;
 use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use common::spec::{DesiredService, Kind};
 use common::store::{BrokenKey, CreateOutcome, PutOutcome, WriteReceipt};
 
 use crate::kind_status;
@@ -33,19 +34,11 @@ pub(super) async fn respond(
         PutOutcome::Replaced { .. } | PutOutcome::Scaled { .. } | PutOutcome::Unchanged { .. } => {
             respond_stored(app, name, StatusCode::OK, written).await
         }
-        PutOutcome::Exists => {
-            let detail = format!("service {name} exists: PUT /service/{name} replaces it");
-            Err(ApiProblem::new(ProblemKind::ServiceExists, detail))
-        }
+        PutOutcome::Exists => Err(exists(name)),
         PutOutcome::Missing => Err(not_found(name)),
         PutOutcome::Deleting => Err(being_deleted(name)),
         PutOutcome::Conflict { revision } => Err(revision_conflict(name, revision)),
-        PutOutcome::OtherKind { kind } => {
-            let detail = format!(
-                "{name} is a {kind}, and stays one: delete it first, or take another name; nothing was changed"
-            );
-            Err(ApiProblem::new(ProblemKind::WrongKind, detail))
-        }
+        PutOutcome::OtherKind { kind } => Err(other_kind(name, kind)),
         PutOutcome::Immutable => {
             let detail = format!(
                 "{name} is a job: its containers and completions cannot change. Delete it and create it again, or take \
@@ -55,6 +48,32 @@ pub(super) async fn respond(
         }
         PutOutcome::RouteTaken { route, service } => Err(route_taken(name, &route, &service)),
     }
+}
+
+/// Responds to a request that only asks whether `desired` would be stored in the place of `existing`.
+pub(super) fn respond_to_dry_run(
+    desired: &DesiredService,
+    existing: Option<&Service>,
+    expected: Option<u64>,
+) -> Result<Response, ApiProblem> {
+    let Some(existing) = existing else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let name = &existing.name;
+    if existing.state == ServiceState::Deleting {
+        Err(being_deleted(name))
+    } else if expected.is_some_and(|expected| expected != existing.revision) {
+        Err(revision_conflict(name, existing.revision))
+    } else if existing.kind() != desired.pod.kind {
+        Err(other_kind(name, existing.kind()))
+    } else {
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+}
+
+fn other_kind(name: &ServiceName, kind: Kind) -> ApiProblem {
+    let detail = format!(
+        "{name} is a {kind}, and stays one: delete it first, or take another name; nothing was changed"
+    );
+    ApiProblem::new(ProblemKind::WrongKind, detail)
 }
 
 fn route_taken(name: &ServiceName, route: &str, other: &str) -> ApiProblem {
@@ -193,6 +212,11 @@ pub(super) fn with_etag(status: StatusCode, view: ServiceView) -> Response {
 pub(super) fn not_found(name: &ServiceName) -> ApiProblem {
     let detail = format!("there is no service {name}; GET /service lists them");
     ApiProblem::new(ProblemKind::ServiceNotFound, detail)
+}
+
+pub(super) fn exists(name: &ServiceName) -> ApiProblem {
+    let detail = format!("service {name} exists: PUT /service/{name} replaces it");
+    ApiProblem::new(ProblemKind::ServiceExists, detail)
 }
 
 pub(super) fn being_deleted(name: &ServiceName) -> ApiProblem {

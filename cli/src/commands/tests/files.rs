@@ -52,7 +52,40 @@ async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
     assert_eq!(exit.unwrap(), Exit::Ok);
     let web = "service/web configured (dry run): no pod is replaced: replicas 3 → 4\n";
     assert_eq!(shown, format!("{web}service/new created (dry run)\n"));
-    assert_eq!(requests, ["GET /service/web", "GET /service/new"]);
+    let checks = [
+        "GET /service/web",
+        "PUT /service/web?dry_run=true",
+        "GET /service/new",
+        "PUT /service/new?dry_run=true",
+    ];
+    assert_eq!(requests, checks);
+}
+
+#[tokio::test]
+async fn a_dry_run_is_refused_for_what_apply_is() {
+    let files = directory(&[("web.yaml", &WEB.replace("64MiB", "640GiB"))]);
+    let line = format!("apply --dry-run -f {}", files.path().display());
+    let refusing = |status: u16, kind: &'static str| {
+        move |request: &str| match request.starts_with("PUT") {
+            true => {
+                let problem = serde_json::json!({"type": format!("/problems/{kind}"), "title": "t", "detail": "d", "status": status});
+                response(&format!("{status} x"), "application/problem+json", &problem.to_string())
+            }
+            false => api_with_web(request),
+        }
+    };
+    for (status, kind, expected) in [
+        (409, "insufficient-memory", Exit::Unschedulable),
+        (409, "insufficient-permission", Exit::Unschedulable),
+        (409, "service-deleting", Exit::Conflict),
+        // A version before, which cannot be asked, and a token that may only read.
+        (400, "invalid-query", Exit::Ok),
+        (403, "read-only", Exit::Ok),
+    ] {
+        let (exit, shown, _) = run_line(&line, refusing(status, kind)).await;
+        assert_eq!(exit.unwrap(), expected, "{kind}");
+        assert!(shown.starts_with("service/web configured (dry run)"), "{shown}");
+    }
 }
 
 #[tokio::test]
@@ -139,14 +172,15 @@ const SHOP: &str = "name: shop\nservices:\n  web: {image: a, depends_on: [db]}\n
 async fn the_services_of_a_compose_file_are_applied_in_their_order_and_others_pruned() {
     let files = directory(&[("compose.yaml", SHOP)]);
     let apply = format!("apply -f {}/compose.yaml", files.path().display());
-    let (exit, shown, requests) = run_line(&apply, api_with_shop).await;
+    let (exit, shown, mut requests) = run_line(&apply, api_with_shop).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
     assert_eq!(
         shown, "service/shop-web created\nservice/shop-web unchanged\n",
         "the fake API has one answer"
     );
     let put: Vec<_> = requests.iter().filter(|line| line.starts_with("PUT")).collect();
-    assert_eq!(put, ["PUT /service/shop-db", "PUT /service/shop-web"]);
+    assert_eq!(put, ["PUT /app/shop/lock", "PUT /service/shop-db", "PUT /service/shop-web"]);
+    assert!(requests.pop().unwrap().starts_with("DELETE /app/shop/lock?id="), "{requests:?}");
     assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
 
     let (_, shown, requests) = run_line(&format!("{apply} --prune"), api_with_shop).await;
@@ -251,13 +285,13 @@ async fn a_drain_leaves_the_pods_whose_data_is_on_the_node() {
 async fn nothing_is_pruned_after_a_failure_or_without_a_compose_file() {
     let files = directory(&[("compose.yaml", SHOP), ("web.yaml", "name: web\nimage: x\n")]);
     let path = files.path().display();
-    let failing = |request: &str| match request.starts_with("PUT") {
+    let failing = |request: &str| match request.starts_with("PUT /service") {
         true => problem(507),
         false => api_with_shop(request),
     };
     let (exit, _, requests) = run_line(&format!("apply --prune -f {path}/compose.yaml"), failing).await;
     assert_ne!(exit.unwrap(), Exit::Ok);
-    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE /service")), "{requests:?}");
     for flag in ["--prune", "-p shop", "--profile debug"] {
         let (exit, ..) = run_line(&format!("apply {flag} -f {path}/web.yaml"), api_with_shop).await;
         assert_eq!(exit.unwrap_err().exit(), Exit::Usage, "{flag}");
@@ -279,6 +313,7 @@ async fn apps_are_listed_described_and_deleted() {
         let (_, shown, requests) = run_line(line, api_with_shop).await;
         assert_eq!(shown, "service/shop-old is being deleted\nservice/shop-web is being deleted\n", "{line}");
         let deletes = ["DELETE /service/shop-old", "DELETE /service/shop-web"];
+        let requests: Vec<_> = requests.iter().filter(|line| !line.contains("/lock")).collect();
         assert_eq!(requests[1..], [&deletes[..], &["GET /volume", "GET /secret", "GET /config"]].concat());
     }
     // One was deleted before, and its last pod has gone between the list and the request.
@@ -357,6 +392,7 @@ fn api_with_history(request: &str) -> String {
     match request.split(" HTTP").next().unwrap() {
         "GET /service/web" => ok_json(&service),
         "GET /service/web/history" => ok_json(&List { items, next: None }),
+        "POST /service/web/undo?dry_run=true&to=3" => response("204 No Content", "text/plain", ""),
         "POST /service/web/undo?to=4" | "POST /service/web/undo?to=3" => {
             ok_json(&ServiceView { generation: 5, ..service.clone() })
         }
@@ -387,13 +423,61 @@ async fn a_history_says_what_changed_and_undo_goes_back() {
     for line in ["-image: nginx:1.27\n+image: nginx:1.25\n", "-memory: ", "# 3 pods would be replaced"] {
         assert!(shown.contains(line), "{shown}");
     }
-    assert_eq!(requests, ["GET /service/web", "GET /service/web/history"]);
+    let asked = ["GET /service/web", "GET /service/web/history", "POST /service/web/undo?dry_run=true&to=3"];
+    assert_eq!(requests, asked);
     for (line, said) in [
         ("rollout undo web --to 1", "is the current one"),
         ("rollout undo web --to 2 --dry-run", "no former generation 2; `kubeleet rollout history web`"),
     ] {
         let error = run_line(line, api_with_history).await.0.unwrap_err().to_string();
         assert!(error.contains(said), "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_app_is_changed_by_one_client_at_a_time() {
+    let files = directory(&[("compose.yaml", "name: shop\nservices: {web: {image: a}}\n")]);
+    let apply = format!("apply -f {} --timeout 1s", files.path().display());
+    let held = "{\"type\":\"/problems/app-locked\",\"title\":\"App is being changed\",\"status\":409,\
+                \"detail\":\"ann@laptop has been changing app shop since 2026-01-31T00:01:00Z\"}";
+    let web = || ServiceView { app: Some("shop".parse().unwrap()), ..fixtures::service("shop-web") };
+    let respond = move |locks: &str, request: &str| match request.split(" HTTP").next().unwrap() {
+        "PUT /app/shop/lock" if locks == "held" => response("409 Conflict", "application/problem+json", held),
+        "PUT /app/shop/lock" if locks == "unknown" => problem(404),
+        line if line.contains("/app/shop/lock") => response("204 No Content", "text/plain", ""),
+        line if line.starts_with("GET /service?")
+            || line.starts_with("GET /secret")
+            || line.starts_with("GET /config") =>
+        {
+            ok_json(&serde_json::json!({ "items": [web()] }))
+        }
+        _ => ok_json(&web()),
+    };
+    for line in [apply.clone(), "app rm shop --timeout 1s".to_owned(), apply.replace("apply", "delete")] {
+        let (exit, _, requests) = run_line(&line, move |request: &str| respond("held", request)).await;
+        let error = exit.unwrap_err();
+        assert_eq!(error.exit(), Exit::Conflict, "{line}");
+        let said = error.to_string();
+        assert!(
+            said.contains("ann@laptop has been changing app shop since")
+                && said.contains("nothing was changed"),
+            "{said}"
+        );
+        assert!(requests.iter().all(|line| line.contains("/lock")), "{requests:?}");
+
+        let (_, _, requests) = run_line(&line, move |request: &str| respond("free", request)).await;
+        let locks = requests.iter().position(|line| line.starts_with("PUT /app/shop/lock")).unwrap();
+        let writes = requests.iter().position(|line| line.contains(" /service/shop-web")).unwrap();
+        assert!(
+            locks < writes && requests.last().unwrap().starts_with("DELETE /app/shop/lock?id="),
+            "{requests:?}"
+        );
+
+        let (_, _, requests) = run_line(&line, move |request: &str| respond("unknown", request)).await;
+        assert!(
+            requests.iter().any(|line| line.contains(" /service/shop-web")),
+            "an API of the version before"
+        );
     }
 }
 

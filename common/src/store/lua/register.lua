@@ -12,7 +12,7 @@ local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports
 -- known_cluster is '' if the worker knows none, and containers is how many it has. engine_id is '' if its
 -- engine has none.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
-  containers, takeover_after_ms, reserved, engine_id, times = head_args()
+  containers, takeover_after_ms, reserved, engine_id, times, settings = head_args()
 local cluster = read_meta('cluster')[1]
 -- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HLEN', held)) == 'number'
@@ -91,7 +91,8 @@ if not cluster then
 end
 redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive', 'incarnation', incarnation,
   'beat', NOW, 'registered_at', STAMP, 'labels', labels, 'pods', max_pods, 'runtime', runtime,
-  'engine_version', engine_version, 'version', version, 'reserved', reserved, 'times', times)
+  'engine_version', engine_version, 'version', version, 'reserved', reserved, 'times', times,
+  'settings', settings)
 redis.call('HSETNX', node_key, 'created_at', STAMP)
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')

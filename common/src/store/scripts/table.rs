@@ -357,6 +357,12 @@ scripts! {
         keys: [lease_key],
         args: [caller, period_ms],
     }
+    lease_release {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [lease_key],
+        args: [caller],
+    }
     lost {
         run_by: [Worker],
         at_maxmemory: Allowed,
@@ -512,7 +518,8 @@ scripts! {
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, takeover_after_ms, reserved, engine_id, times, resources
+            new_cluster, containers, takeover_after_ms, reserved, engine_id, times, settings,
+            resources
         ],
     }
     registry_delete {

@@ -10,6 +10,7 @@ mod cordoned;
 mod disk_pressure;
 mod engine;
 mod external_worker;
+mod host_access;
 mod host_ports;
 mod ready;
 mod resources;
@@ -39,6 +40,7 @@ pub(super) const POD_FILTERS: &[NodeFilter] = &[
     resources::PIDS,
     resources::DISK,
     host_ports::FREE,
+    host_access::ALLOWED,
     external_worker::IMAGE_ONLY,
     volumes::DATA_IS_HERE,
     volumes::PLACE_IS_KNOWN,
@@ -66,6 +68,9 @@ impl Reason {
     pub const NO_NODES: Self = Self("NoNodes");
     /// Another pod, or another program, has a host port that the pod needs.
     pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
+
+    /// The policy of the node refuses what the pod asks of its host.
+    pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
     /// The data of a volume of the pod is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");

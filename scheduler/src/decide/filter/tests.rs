@@ -1,7 +1,8 @@
 //! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
 
+use common::host_access::HostAccess;
 use common::ids::{NodeName, VolumeName};
-use common::node::{NodeKind, NodeState, Resources, SharedVolumesState};
+use common::node::{NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState};
 use common::spec::HostPorts;
 
 use super::*;
@@ -155,6 +156,29 @@ fn a_host_port_belongs_to_one_pod_of_a_node() {
     assert_eq!(refusals(with("8080/udp"), requirements.clone()), [""; 0]);
     assert_eq!(refusals(with("8080/tcp"), requirements), ["HostPortTaken: port 8080/tcp is taken by web"]);
     assert_eq!(refusals(with("8080/tcp"), Requirements::default()), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_asks_something_of_the_host_goes_only_to_nodes_that_allow_it() {
+    let pod = r#"{"containers":[{"image":"a","volumes":["/etc/localtime:/etc/localtime:ro"]}]}"#;
+    let requirements = Requirements::of(&serde_json::from_str(pod).unwrap());
+    let with = |prefixes: Option<&[&str]>| {
+        let settings = prefixes.map(|prefixes| NodeSettings {
+            host: HostAccess {
+                bind_prefixes: prefixes.iter().map(Into::into).collect(),
+                ..HostAccess::default()
+            },
+            ..NodeSettings::default()
+        });
+        node("a").with(|n| n.facts.settings = settings)
+    };
+    assert_eq!(refusals(with(Some(&["/etc/localtime"])), requirements.clone()), [""; 0]);
+    assert_eq!(refusals(with(None), requirements.clone()), [""; 0], "a worker of the version before decides");
+    let refused = refusals(with(Some(&["/srv"])), requirements);
+    let expected = "NotAllowed: paths of the host have to be below KUBELEET_BIND_PREFIXES of the node, and \
+                    /etc/localtime is not";
+    assert!(refused.len() == 1 && refused[0].starts_with(expected), "{refused:?}");
+    assert_eq!(refusals(with(Some(&[])), Requirements::default()), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! Finds nodes whose key for secrets differs from that of the others, or from that of this API. Pure.
+//!
+//! A secret is encrypted by one API, and decrypted by whichever worker gets a pod that needs it. The key of
+//! the cluster is the one that most workers have: Redis never knows it. A node without a key never has a
+//! secret, which may be meant.
+
+use std::collections::BTreeMap;
+
+use common::node::{Node, NodeState};
+use common::secret_key::SecretKey;
+
+use crate::problem::{ApiProblem, ProblemKind};
+
+/// The most names in one sentence.
+const MAX_NAMES: usize = 3;
+
+/// The keys of the workers.
+pub(crate) struct WorkerKeys {
+    /// The id of each key, with the nodes that have it; most nodes have the first.
+    keys: Vec<(String, Vec<String>)>,
+}
+
+impl WorkerKeys {
+    /// Reads the keys that live workers have registered. Where as many nodes have one as another, `own` is
+    /// the first.
+    pub(crate) fn of(nodes: &[Node], own: Option<&SecretKey>) -> Self {
+        let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for node in nodes.iter().filter(|node| node.state == NodeState::Alive) {
+            let Some(key) = node.facts.settings.as_ref().and_then(|settings| settings.secret_key.clone())
+            else {
+                continue;
+            };
+            keys.entry(key).or_default().push(node.name.to_string());
+        }
+        let mut keys: Vec<_> = keys.into_iter().collect();
+        let is_own = |key: &str| own.is_some_and(|own| own.id() == key);
+        keys.sort_by_key(|(key, nodes)| (std::cmp::Reverse(nodes.len()), !is_own(key)));
+        Self { keys }
+    }
+
+    /// Returns the id of the key that most workers have.
+    pub(crate) fn most(&self) -> Option<&str> {
+        self.keys.first().map(|(key, _)| key.as_str())
+    }
+
+    /// Returns a sentence for each key that is not the one of most workers, and for that of this API.
+    pub(crate) fn problems(&self, own: Option<&SecretKey>) -> Vec<String> {
+        let Some(most) = self.most() else { return Vec::new() };
+        let others = self.keys.iter().skip(1).map(|(key, nodes)| {
+            let more = nodes.len().saturating_sub(MAX_NAMES);
+            let shown = nodes[..nodes.len() - more].join(", ");
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let (noun, have) = if nodes.len() == 1 { ("node", "has") } else { ("nodes", "have") };
+            format!(
+                "{noun} {shown}{more} {have} the secret key {key}, and the others {most}: pods that need a secret wait \
+                 there; give all APIs, workers and proxies the same KUBELEET_SECRET_KEY_FILE, and start them again"
+            )
+        });
+        let of_api = own.filter(|own| own.id() != most).map(|own| {
+            format!(
+                "this API has the secret key {}, and the workers {most}: it stores no secrets; give it the workers' \
+                 KUBELEET_SECRET_KEY_FILE, and start it again",
+                own.id()
+            )
+        });
+        others.chain(of_api).collect()
+    }
+
+    /// Refuses to encrypt with a key that the workers do not have: pods would wait for the secret.
+    pub(crate) fn check(&self, own: &SecretKey) -> Result<(), ApiProblem> {
+        match self.most() {
+            Some(most) if most != own.id() => Err(ApiProblem::new(
+                ProblemKind::OtherSecretKey,
+                format!(
+                    "this API has the secret key {}, and the workers {most}, so they could not read it; nothing was \
+                     stored. Ask another API, or give this one the workers' KUBELEET_SECRET_KEY_FILE and start it again; \
+                     a new key goes to the workers first",
+                    own.id()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what to know of restored secrets, of which `restored` are the ids of their keys.
+    pub(crate) fn unreadable(&self, restored: &[String]) -> Vec<String> {
+        let Some(most) = self.most() else { return Vec::new() };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        restored.iter().filter(|key| *key != most).for_each(|key| *counts.entry(key).or_default() += 1);
+        let sentence = |(key, count): (&str, usize)| {
+            let (what, are) =
+                if count == 1 { ("secret or login is", "it") } else { ("secrets and logins are", "them") };
+            format!(
+                "{count} {what} encrypted with the key {key}, and the workers have {most}: pods wait for {are} until \
+                 the workers have that key, or until each secret is rotated and each login stored again"
+            )
+        };
+        counts.into_iter().map(sentence).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::node::{NodeSettings, Resources};
+    use testkit::fixtures;
+
+    use super::*;
+
+    fn key(digit: char) -> SecretKey {
+        SecretKey::parse(&digit.to_string().repeat(64)).unwrap()
+    }
+
+    /// Nodes with these keys; `-` stands for none, `?` for a worker that has not registered one.
+    fn nodes(keys: &str) -> Vec<Node> {
+        let node = |(index, digit): (usize, char)| {
+            let settings = |secret_key| NodeSettings { secret_key, ..NodeSettings::default() };
+            let mut node = fixtures::node(&format!("n{index}"), Resources::default());
+            node.facts.settings = match digit {
+                '?' => None,
+                '-' => Some(settings(None)),
+                _ => Some(settings(Some(key(digit).id().to_owned()))),
+            };
+            node
+        };
+        keys.chars().enumerate().map(node).collect()
+    }
+
+    #[test]
+    fn a_key_that_differs_from_that_of_most_workers_is_a_problem_and_stores_nothing() {
+        for (case, workers, own, problems, is_refused) in [
+            ("no worker is known", "", Some('a'), &[][..], false),
+            ("none has told", "??", Some('a'), &[], false),
+            ("a node without secrets", "a-a", Some('a'), &[], false),
+            ("all have the same", "aaa", Some('a'), &[], false),
+            ("one worker has another", "aab", Some('a'), &["node n2 has the secret key"], false),
+            ("the API has another", "aaa", Some('b'), &["this API has the secret key"], true),
+            (
+                "a machine has another file, for its worker and its API",
+                "aab",
+                Some('b'),
+                &["node n2 has the secret key", "this API has the secret key"],
+                true,
+            ),
+            ("which is right is unknown", "ab", Some('b'), &["node n0 has the secret key"], false),
+            ("the API has none", "ab", None, &["node n1 has the secret key"], false),
+            ("a new key, first half", "aba", Some('a'), &["node n1 has the secret key"], false),
+            ("a new key, second half", "bba", Some('b'), &["node n2 has the secret key"], false),
+            ("many", "aaaaaabbbbb", Some('a'), &["nodes n6, n7, n8 and 2 more have the secret key"], false),
+        ] {
+            let own = own.map(key);
+            let keys = WorkerKeys::of(&nodes(workers), own.as_ref());
+            let found = keys.problems(own.as_ref());
+            assert_eq!(found.len(), problems.len(), "{case}: {found:?}");
+            assert!(
+                found.iter().zip(problems).all(|(line, start)| line.starts_with(start)),
+                "{case}: {found:?}"
+            );
+            assert_eq!(own.is_some_and(|own| keys.check(&own).is_err()), is_refused, "{case}");
+        }
+        let mut dead = nodes("aab");
+        dead.iter_mut().take(2).for_each(|node| node.state = NodeState::Dead);
+        assert_eq!(WorkerKeys::of(&dead, None).most(), Some(key('b').id()), "a dead node reads nothing");
+        let refused = WorkerKeys::of(&nodes("aa"), None).check(&key('b')).unwrap_err();
+        let both = [key('a').id().to_owned(), key('b').id().to_owned()];
+        assert!(both.iter().all(|id| refused.detail.contains(id)), "{}", refused.detail);
+    }
+
+    #[test]
+    fn what_is_restored_with_another_key_is_said() {
+        let keys = WorkerKeys::of(&nodes("aa"), None);
+        let [a, b] = ['a', 'b'].map(|digit| key(digit).id().to_owned());
+        assert_eq!(keys.unreadable(&[a.clone()]), [""; 0]);
+        let said = keys.unreadable(&[a, b.clone(), b.clone()]);
+        assert!(
+            said.len() == 1 && said[0].starts_with("2 secrets and logins are encrypted with"),
+            "{said:?}"
+        );
+        assert_eq!(WorkerKeys::of(&[], None).unreadable(&[b]), [""; 0]);
+    }
+}

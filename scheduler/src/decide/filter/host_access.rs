@@ -1,0 +1,17 @@
+//! Paths and addresses of the host are for the pods that the node's operator allows. The worker decides; a
+//! node that would refuse the pod gets none. One of a version that does not tell what it allows is tried.
+
+use super::{NodeFilter, Reason};
+
+pub(super) const ALLOWED: NodeFilter = NodeFilter {
+    reason: Reason::NOT_ALLOWED,
+    is_feasible: |candidate, requirements, _| match (&requirements.host, &candidate.host_access) {
+        (Some(request), Some(access)) => access.check(request).is_ok(),
+        _ => true,
+    },
+    explain: |candidate, requirements, _, _| {
+        let both = requirements.host.as_ref().zip(candidate.host_access.as_ref());
+        let refusal = both.and_then(|(request, access)| access.check(request).err());
+        refusal.unwrap_or_else(|| "does not allow what the pod asks of its host".to_owned())
+    },
+};
