@@ -15,6 +15,7 @@ mod event_feed;
 mod forwards;
 mod growth;
 mod kind_status;
+mod login_check;
 mod merged_logs;
 pub mod metrics;
 mod middleware;

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::RedisMillis;
 use crate::ids::{InvalidName, RegistryHost};
 use crate::secret_key::SecretKey;
@@ -68,8 +70,20 @@ pub struct RegistryInfo {
     pub updated_at: RedisMillis,
 }
 
+/// What a registry says of a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginVerdict {
+    /// It is right, or the registry asks for none.
+    Accepted,
+    /// It is wrong: why.
+    Denied(String),
+    /// It was not checked: why.
+    Unknown(String),
+}
+
 /// A login as it is stored: the password is encrypted.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLogin {
     host: RegistryHost,
     user: String,

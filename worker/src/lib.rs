@@ -13,6 +13,7 @@ mod ack;
 mod ack_queue;
 mod actions;
 mod admission;
+mod answer_login_check;
 mod answer_recovery;
 mod beat;
 mod broken_records;

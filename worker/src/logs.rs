@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+use crate::answer_login_check;
 use crate::context::SessionContext;
 use crate::find_container::container_of;
 use crate::garbage;
@@ -34,6 +35,7 @@ pub(crate) fn serve(context: &Arc<SessionContext>) {
             Ok(requests) => requests.into_iter().for_each(|request| match request {
                 AnyLogRequest::Output(request) => answer(&task_context, request),
                 AnyLogRequest::Garbage(request) => garbage::answer::answer(&task_context, request),
+                AnyLogRequest::LoginCheck(request) => answer_login_check::answer(&task_context, request),
                 AnyLogRequest::Prepare(request) => prepare::answer(&task_context, request),
                 AnyLogRequest::Lines(request) => lines::answer(&task_context, request),
             }),

@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use common::api::{List, RegistryInput, RegistryView};
 use common::ids::RegistryHost;
-use common::registry::{RegistryInfo, RegistryLogin, StoredLogin, check_login};
+use common::registry::{LoginVerdict, RegistryInfo, RegistryLogin, StoredLogin, check_login};
 use common::store::{BrokenKey, PutLoginOutcome};
 
 use crate::body::JsonOrYaml;
 use crate::growth::Growth;
+use crate::login_check;
 use crate::params::{InPath, Paging, Params, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
@@ -46,7 +47,8 @@ pub(crate) async fn get_registry(
 
 /// Stores the user and password for a registry, in the place of the ones before.
 ///
-/// The next pull of each worker uses them. The password is stored encrypted.
+/// The next pull of each worker uses them. The password is stored encrypted. A node asks the registry first;
+/// what it refuses is not stored. If it cannot be asked, `warning` of the answer says so.
 #[utoipa::path(
     put, path = "/registry/{host}", tag = "registry", params(InPath<RegistryHost>),
     request_body(description = "The user and the password or token", content(
@@ -59,7 +61,7 @@ pub(crate) async fn get_registry(
         (status = 403, description = "The cluster has as many logins as its settings allow"),
         (status = 404, description = "There can be no registry of this name"),
         (status = 409, description = "This API has no key, or another one than the workers"),
-        (status = 422, description = "No registry can accept this user or password"),
+        (status = 422, description = "The registry refuses this user and password, or none can accept them"),
         (status = 507, description = "Redis is too full to add this"),
     ),
 )]
@@ -77,6 +79,16 @@ pub(crate) async fn put_registry(
         tracing::error!(%host, problem, "a password cannot be encrypted");
         ApiProblem::internal()
     })?;
+    let warning = match login_check::verdict(&app, &sealed, key).await {
+        LoginVerdict::Accepted => None,
+        LoginVerdict::Denied(why) => {
+            let detail = format!("{host} refuses this user and password, so nothing was stored: {why}");
+            return Err(ApiProblem::new(ProblemKind::InvalidValue, detail));
+        }
+        LoginVerdict::Unknown(why) => {
+            Some(format!("whether {host} accepts this user and password was not checked: {why}"))
+        }
+    };
     let (outcome, durability) = app.store.put_login(&sealed, app.config.growth.max_secrets).await?;
     if let PutLoginOutcome::Full { count } = outcome {
         let detail = format!(
@@ -88,7 +100,7 @@ pub(crate) async fn put_registry(
     let durability = durability_view(durability);
     let status = status_of(&durability, StatusCode::OK);
     // Another request may have changed or deleted it meanwhile.
-    let view = RegistryView { durability: Some(durability), ..read(&app, &host).await?.into() };
+    let view = RegistryView { durability: Some(durability), warning, ..read(&app, &host).await?.into() };
     Ok((status, Json(view)).into_response())
 }
 

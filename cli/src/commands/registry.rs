@@ -116,10 +116,12 @@ async fn login(args: LoginArgs, context: &mut Context<'_>) -> Result<Exit, Comma
     warn_of_object("registry", &host, registry.durability.as_ref());
     let result = format!("stored; workers pull as {} from now on", registry.user);
     context.output.print_result(&registry, &result)?;
-    stderr::note(&format!(
-        "the registry was not asked: whether it takes the password shows at the next pull, and a pod that it refuses is \
-         ImagePullBackOff; `kubeleet run --rm --pull always {host}/IMAGE` tries it"
-    ));
+    if let Some(warning) = registry.warning {
+        stderr::note(&format!(
+            "{warning}; it shows at the next pull, and a pod that it refuses is ImagePullBackOff; `kubeleet run --rm \
+             --pull always {host}/IMAGE` tries it"
+        ));
+    }
     Ok(Exit::Ok)
 }
 

@@ -30,10 +30,19 @@ pub struct RegistryView {
     /// Whether Redis' replicas have confirmed the write. Only in responses to writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<DurabilityView>,
+    /// Why it is not known whether the registry accepts this login. Only in responses to writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 impl From<RegistryInfo> for RegistryView {
     fn from(info: RegistryInfo) -> Self {
-        Self { host: info.host, user: info.user, updated_at: rfc3339(info.updated_at), durability: None }
+        Self {
+            host: info.host,
+            user: info.user,
+            updated_at: rfc3339(info.updated_at),
+            durability: None,
+            warning: None,
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::prepared::PrepareRequest;
 use super::reply::{corrupt, list, read};
 use super::{Store, StoreError, keys};
 use crate::ids::{ContainerName, NodeName, PodId, ServiceName};
+use crate::registry::StoredLogin;
 
 /// A request and its answer expire this number of seconds after the last read.
 const EXPIRE_SECONDS: u64 = 30;
@@ -89,6 +90,15 @@ pub struct GarbageRequest {
     pub collect_garbage: bool,
 }
 
+/// A request to check the login for a registry. The password is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginCheckRequest {
+    /// Its id, which also names the stream of the answer.
+    pub id: String,
+    /// The login. The field tells this request from the others.
+    pub check_login: StoredLogin,
+}
+
 /// What a client has asked of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -99,6 +109,8 @@ pub enum AnyLogRequest {
     Garbage(GarbageRequest),
     /// The images of a specification are to be there. A worker of a version before does not read it.
     Prepare(PrepareRequest),
+    /// Whether a login is right. A worker of a version before does not read it.
+    LoginCheck(LoginCheckRequest),
     /// The lines of several. A worker of a version before does not read it, and does not answer.
     Lines(LinesRequest),
 }
@@ -134,6 +146,18 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn request_garbage(&self, node: &NodeName, request: &GarbageRequest) -> Result<(), StoreError> {
+        self.leave_request(node, &request.id, super::services::to_json(request)).await
+    }
+
+    /// Leaves a request to check a login for the worker of `node`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn request_login_check(
+        &self,
+        node: &NodeName,
+        request: &LoginCheckRequest,
+    ) -> Result<(), StoreError> {
         self.leave_request(node, &request.id, super::services::to_json(request)).await
     }
 

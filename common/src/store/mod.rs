@@ -93,7 +93,9 @@ pub use link::{
     Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand, RedisUrl, SentinelFacts,
     SentinelReport, Subscription, Transport, TransportConnection, UrlError,
 };
-pub use logs::{AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod};
+pub use logs::{
+    AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod, LoginCheckRequest,
+};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use prepared::{PrepareRequest, PreparedImages};

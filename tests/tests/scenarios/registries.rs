@@ -78,8 +78,19 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     http.nodes_ready(1).await;
 
     // The node's own are refused, and then those of the cluster.
-    registry.allow_only(Some(("ann", &format!("{SECRET}-1"))));
+    registry.allow_only(Some(("ann", &format!("{SECRET}-0"))));
     log_in(&http, &registry, "ann", &format!("{SECRET}-0")).await;
+    registry.allow_only(Some(("ann", &format!("{SECRET}-1"))));
+    // A wrong one is said at once, and does not take the place of another.
+    let wrong = json!({"user": "ann", "password": format!("{SECRET}-9")});
+    let path = format!("/registry/{}", registry.host());
+    let (status, refused) = http.send(Method::PUT, &path, Some(&wrong)).await;
+    let detail = refused["detail"].as_str().unwrap_or_default();
+    assert!(status.as_u16() == 422 && detail.contains("refuses this user and password"), "{refused}");
+    let elsewhere = json!({"user": "ann", "password": format!("{SECRET}-9")});
+    let (status, stored) = http.send(Method::PUT, "/registry/127.0.0.1:1", Some(&elsewhere)).await;
+    let warning = stored["warning"].as_str().unwrap_or_default();
+    assert!(status.as_u16() == 200 && warning.contains("was not checked"), "{stored}");
     http.post("/service", &json!({"name": "web", "image": registry.image("1")})).await;
     let used = format!(
         "credentials used for {}: user bob of {}, then user ann of `kubeleet registry login`; ",

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::handover::Gateway;
-use common::ids::{ClusterId, NodeName, PodId};
+use common::ids::{ClusterId, NodeName, PodId, RegistryHost};
+use common::registry::{LoginVerdict, RegistryLogin};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
@@ -293,6 +294,15 @@ pub trait Runtime: Send + Sync + 'static {
     /// Removes an image, unless a container has it. Succeeds if it is not there.
     fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Asks the registry of a login whether it is right.
+    fn check_login<'a>(
+        &'a self,
+        _host: &'a RegistryHost,
+        _login: &'a RegistryLogin,
+    ) -> BoxFuture<'a, LoginVerdict> {
+        Box::pin(std::future::ready(LoginVerdict::Unknown("this runtime asks no registry".to_owned())))
     }
 
     /// Runs a program in a running container: in its directory, as its user, with its environment and limits.

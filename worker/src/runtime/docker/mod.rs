@@ -24,6 +24,7 @@ mod image_check;
 mod import;
 mod interactive;
 mod lenient;
+mod login_check;
 mod network;
 mod raw_exec;
 mod raw_request;
@@ -49,7 +50,8 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use common::config::PodPolicy;
 use common::handover::Gateway;
-use common::ids::{ClusterId, NodeName, PodId};
+use common::ids::{ClusterId, NodeName, PodId, RegistryHost};
+use common::registry::{LoginVerdict, RegistryLogin};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -618,6 +620,14 @@ impl Runtime for DockerRuntime {
             self.images.mark_missing(image);
             Ok(())
         })
+    }
+
+    fn check_login<'a>(
+        &'a self,
+        host: &'a RegistryHost,
+        login: &'a RegistryLogin,
+    ) -> BoxFuture<'a, LoginVerdict> {
+        Box::pin(login_check::check(&self.client, host, login))
     }
 
     fn lines<'a>(

@@ -1,0 +1,109 @@
+//! Has a worker ask the registry whether a login is right, before it is stored.
+
+use std::time::{Duration, Instant};
+
+use common::RedisMillis;
+use common::config::Timing;
+use common::ids::NodeName;
+use common::node::{Node, NodeKind};
+use common::registry::{LoginVerdict, StoredLogin};
+use common::secret_key::SecretKey;
+use common::store::{LogChunk, LoginCheckRequest, Store, StoreError};
+
+use crate::state::AppState;
+use crate::views;
+
+/// A registry that takes longer is one that cannot be reached.
+const TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Returns what the registry says of a login.
+pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey) -> LoginVerdict {
+    let Ok(now) = app.store.redis_now().await else {
+        return LoginVerdict::Unknown("no node could be asked".to_owned());
+    };
+    let Some(node) = node_to_ask(&app.nodes().await, key, now, &app.config.timing) else {
+        return LoginVerdict::Unknown("no node with a container engine and this key is ready".to_owned());
+    };
+    match ask(&app.store, &node, login).await {
+        Ok(Some(verdict)) => verdict,
+        Ok(None) => LoginVerdict::Unknown(format!("node {node} had no answer within {TIMEOUT:?}")),
+        Err(error) => LoginVerdict::Unknown(format!("node {node} could not be asked: {error}")),
+    }
+}
+
+/// Returns a node whose worker can decrypt the password and has an engine. One of a version before, which
+/// knows no such question, has registered no key.
+fn node_to_ask(nodes: &[Node], key: &SecretKey, now: RedisMillis, timing: &Timing) -> Option<NodeName> {
+    let has_key = |node: &Node| {
+        let settings = node.facts.settings.as_ref();
+        settings.is_some_and(|settings| settings.secret_key.as_deref() == Some(key.id()))
+    };
+    let mut able = nodes.iter().filter(|node| {
+        node.kind == NodeKind::Kubeleet
+            && node.facts.runtime == "docker"
+            && has_key(node)
+            && views::is_ready(node, now, timing.fence_after)
+    });
+    able.next().map(|node| node.name.clone())
+}
+
+async fn ask(
+    store: &Store,
+    node: &NodeName,
+    login: &StoredLogin,
+) -> Result<Option<LoginVerdict>, StoreError> {
+    let id = uuid::Uuid::new_v4().to_string();
+    let request = LoginCheckRequest { id: id.clone(), check_login: login.clone() };
+    store.request_login_check(node, &request).await?;
+    let answer = answer(store, &id).await;
+    drop(store.end_log(&id).await);
+    answer
+}
+
+async fn answer(store: &Store, id: &str) -> Result<Option<LoginVerdict>, StoreError> {
+    let (mut output, mut position, begun) = (Vec::new(), "0".to_owned(), Instant::now());
+    while begun.elapsed() < TIMEOUT {
+        let (chunks, next) = store.read_log(id, &position).await?;
+        position = next;
+        for chunk in chunks {
+            match chunk {
+                LogChunk::Output(bytes) => output.extend_from_slice(&bytes),
+                LogChunk::End(_) => return Ok(serde_json::from_slice(&output).ok()),
+            }
+        }
+        tokio::time::sleep(Store::LOG_POLL).await;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::node::{NodeSettings, NodeState, Resources};
+    use testkit::fixtures;
+
+    use super::*;
+
+    #[test]
+    fn the_node_that_is_asked_is_ready_and_has_the_key_and_an_engine() {
+        let key = SecretKey::parse(&"a".repeat(64)).unwrap();
+        let node = |name: &str, runtime: &str, has_key: bool| {
+            let mut node = fixtures::node(name, Resources::default());
+            let secret_key = has_key.then(|| key.id().to_owned());
+            node.facts.runtime = runtime.to_owned();
+            node.facts.settings = Some(NodeSettings { secret_key, ..NodeSettings::default() });
+            node.beat = 100_000;
+            node
+        };
+        let mut dead = node("dead", "docker", true);
+        dead.state = NodeState::Dead;
+        let mut silent = node("silent", "docker", true);
+        silent.beat = 1;
+        let mut nodes =
+            vec![dead, silent, node("process", "process", true), node("keyless", "docker", false)];
+        let asked = |nodes: &[Node]| node_to_ask(nodes, &key, 100_000, &Timing::default());
+        assert_eq!(asked(&nodes), None);
+        nodes.push(node("able", "docker", true));
+        assert_eq!(asked(&nodes).unwrap().as_str(), "able");
+    }
+}
