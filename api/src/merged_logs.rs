@@ -1,7 +1,7 @@
 //! The logs of several pods, merged in order of time. Each node merges those of its own pods (see the lines
 //! of `common::store`); here the answers of the nodes become one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
@@ -120,9 +120,13 @@ impl MergedLogs {
     /// Returns where the selected pods are.
     async fn places(&self) -> Result<Places, StoreError> {
         let mut ids = self.selection.pods.clone();
+        let mut slots_of = HashMap::new();
         for service in &self.selection.services {
             match self.store.slots(service).await {
-                Ok(slots) => ids.extend(slots.into_iter().map(|(_, id)| id)),
+                Ok(slots) => {
+                    ids.extend(slots.iter().map(|(_, id)| id.clone()));
+                    slots_of.extend(slots.into_iter().map(|(slot, id)| (id, (service, slot))));
+                }
                 Err(error) if error.is_broken_key() => {}
                 Err(error) => return Err(error),
             }
@@ -130,6 +134,10 @@ impl MergedLogs {
         let mut places: Places = self.selection.nodes.iter().map(|node| (node.clone(), Vec::new())).collect();
         for (id, record) in ids.iter().zip(self.store.pods_each(&ids).await?) {
             let Ok(Some(record)) = record else { continue };
+            // A void slot names a pod of another service.
+            if slots_of.get(id).is_some_and(|(service, slot)| !record.is_of(service, *slot)) {
+                continue;
+            }
             let Some(node) = record.node else { continue };
             let pod = LoggedPod { id: id.clone(), name: format!("{}-{}", record.name, record.replica) };
             places.entry(node).or_default().push(pod);

@@ -10,6 +10,7 @@ use common::image::{self, ImageContent};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
+use common::slot::Slot;
 use common::store::{BrokenKey, Store, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -133,14 +134,15 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     }
     let mut without_record = Vec::new();
     for service in &services {
-        let ids = pods_of(store, service, &mut broken).await?;
-        if !recorded.contains(service) && !ids.is_empty() {
-            without_record.push((service.clone(), ids.len()));
+        let slots = slots_of(store, service, &mut broken).await?;
+        if !recorded.contains(service) && !slots.is_empty() {
+            without_record.push((service.clone(), slots.len()));
         }
-        for_each_pod(store, &ids, &mut broken, &mut count).await?;
+        for_each_pod(store, service, &slots, &mut broken, &mut count).await?;
     }
     let pushed = broken.take(store.pushed_pods().await, BrokenKey::pushed)?;
-    for_each_pod(store, &pushed, &mut broken, &mut count).await?;
+    let is_pushed = |_: &PodId, record: &PodRecord| record.service.is_none();
+    for_each_record(store, &pushed, &mut broken, is_pushed, &mut count).await?;
     let (services, took) = (services.len() as u64, started.elapsed());
     Ok(PodCount { phases, not_ready, reasons, services, without_record, broken, at: Instant::now(), took })
 }
@@ -163,28 +165,46 @@ fn is_ill(record: &PodRecord) -> bool {
 }
 
 /// Returns the pods in the slots of a service. Adds what cannot be read to `broken`.
-async fn pods_of(
+async fn slots_of(
     store: &Store,
     service: &ServiceName,
     broken: &mut BrokenKeys,
-) -> Result<Vec<PodId>, StoreError> {
+) -> Result<Vec<(Slot, PodId)>, StoreError> {
     let slots = store.slots_and_broken(service).await;
     let (slots, invalid) = broken.take(slots, |error| BrokenKey::slots(service, error))?;
     broken.extend(invalid);
-    Ok(slots.into_iter().map(|(_, id)| id).collect())
+    Ok(slots)
 }
 
-/// Reads pods. Adds the records that cannot be read to `broken`.
+/// Reads the pods in these slots, without those whose records name other ones: such a slot is void. Adds the
+/// records that cannot be read to `broken`.
 async fn for_each_pod(
+    store: &Store,
+    service: &ServiceName,
+    slots: &[(Slot, PodId)],
+    broken: &mut BrokenKeys,
+    act: impl FnMut(PodRecord),
+) -> Result<(), StoreError> {
+    let mut slots_of: BTreeMap<&PodId, Vec<Slot>> = BTreeMap::new();
+    slots.iter().for_each(|(slot, id)| slots_of.entry(id).or_default().push(*slot));
+    let ids: Vec<PodId> = slots_of.keys().map(|id| (*id).clone()).collect();
+    let is_own =
+        |id: &PodId, record: &PodRecord| slots_of[id].iter().any(|slot| record.is_of(service, *slot));
+    for_each_record(store, &ids, broken, is_own, act).await
+}
+
+/// Reads those pods that are `wanted`.
+async fn for_each_record(
     store: &Store,
     ids: &[PodId],
     broken: &mut BrokenKeys,
+    wanted: impl Fn(&PodId, &PodRecord) -> bool,
     mut act: impl FnMut(PodRecord),
 ) -> Result<(), StoreError> {
     for chunk in ids.chunks(CHUNK_SIZE) {
         for (id, record) in chunk.iter().zip(store.pods_each(chunk).await?) {
             match record {
-                Ok(record) => record.into_iter().for_each(&mut act),
+                Ok(record) => record.into_iter().filter(|record| wanted(id, record)).for_each(&mut act),
                 Err(error) => broken.push(BrokenKey::pod(id, &error)),
             }
         }
@@ -195,9 +215,9 @@ async fn for_each_pod(
 /// Counts the pods of a service. The message names a key that cannot be read.
 pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<ServiceStatus, StoreError> {
     let mut broken = BrokenKeys::default();
-    let ids = pods_of(store, &service.name, &mut broken).await?;
+    let slots = slots_of(store, &service.name, &mut broken).await?;
     let mut counter = StatusCounter::new(service);
-    for_each_pod(store, &ids, &mut broken, |record| counter.add(record)).await?;
+    for_each_pod(store, &service.name, &slots, &mut broken, |record| counter.add(record)).await?;
     let mut status = counter.finish(service);
     broken.append_to(&mut status.message);
     Ok(status)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::api::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 use common::ids::{ClusterId, NodeName, RecoveryId, VolumeName};
 use common::node::{NodeKind, NodeState};
-use common::recovery::{self, RecoveryPlan};
+use common::recovery::{self, KnownState, RecoveryPlan};
 use common::saved_state::{SavedFile, SavedState, SavedValues, SavedVolume};
 use common::store::{Store, StoreError};
 use serde::Deserialize;
@@ -41,7 +41,8 @@ pub(crate) enum RestorePart {
     Cluster,
 }
 
-/// Plans what of a part of a backup is missing, and with `apply` writes it.
+/// Plans what of a part of a backup is missing, and with `apply` writes it. Services that were deleted since
+/// are left out unless they are wanted `with_deleted`.
 ///
 /// # Errors
 /// If this Redis is in use by another cluster. See also [`StoreError`].
@@ -49,6 +50,7 @@ pub(crate) async fn restore(
     store: &Store,
     file: SavedFile,
     part: RestorePart,
+    with_deleted: bool,
     apply: bool,
 ) -> Result<RecoveryView, ApiProblem> {
     let cluster = file.header.cluster;
@@ -56,8 +58,11 @@ pub(crate) async fn restore(
     check_free(store, &cluster, seen.as_ref()).await?;
     let mut known = store.known_state(&file.state).await?;
     known.nodes = Some(expected_nodes(store, Some(&cluster)).await?);
+    known.with_deleted = with_deleted;
     let plan = recovery::plan(&known, &file.state);
-    let volumes = &file.state.volumes;
+    let is_wanted = |volume: &&SavedVolume| known.deletion_of(&volume.service, &file.state).is_none();
+    let volumes: Vec<SavedVolume> = file.state.volumes.iter().filter(is_wanted).cloned().collect();
+    let volumes = &volumes[..];
     if apply && part != RestorePart::Cluster {
         let of_volumes = volumes.iter().map(|volume| volume.node.clone());
         expect_nodes(store, &cluster, seen.as_ref(), file.header.nodes.into_iter().chain(of_volumes)).await?;
@@ -311,12 +316,18 @@ impl Collected {
         self.state.add(file.state);
     }
 
-    /// Plans what is missing, and with `apply` writes it.
+    /// Plans what is missing, and with `apply` writes it. Services that were deleted since are left out
+    /// unless they are wanted `with_deleted`.
     ///
     /// # Errors
     /// See [`StoreError`]. What was written before stays, and the next request completes it.
-    pub(crate) async fn recover(self, store: &Store, apply: bool) -> Result<RecoveryView, ApiProblem> {
-        let known = store.known_state(&self.state).await?;
+    pub(crate) async fn recover(
+        self,
+        store: &Store,
+        with_deleted: bool,
+        apply: bool,
+    ) -> Result<RecoveryView, ApiProblem> {
+        let known = KnownState { with_deleted, ..store.known_state(&self.state).await? };
         let plan = recovery::plan(&known, &self.state);
         if apply {
             expect_nodes(store, &self.cluster, self.seen.as_ref(), self.volume_nodes).await?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::host_access::HostAccess;
-use crate::ids::{Incarnation, NodeName};
+use crate::ids::{Incarnation, NodeName, PodId, ServiceName};
 pub use crate::resources::{Resource, Resources};
 use crate::timing::Timing;
 
@@ -147,6 +147,32 @@ impl SharedVolumesState {
     }
 }
 
+/// A pod of a service without a record, whose container a node has and leaves alone. No other pod is to be
+/// started in its slot.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HeldPod {
+    /// Its service.
+    pub service: ServiceName,
+    /// Index of its replica.
+    pub replica: u32,
+    /// The pod.
+    pub pod: PodId,
+}
+
+impl HeldPod {
+    /// Returns the line of the node's record.
+    pub fn to_line(&self) -> String {
+        format!("{} {} {}", self.service, self.replica, self.pod)
+    }
+
+    /// Reads a line back; `None` if it is none.
+    pub fn from_line(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let service = ServiceName::new(words.next()?).ok()?;
+        Some(Self { service, replica: words.next()?.parse().ok()?, pod: PodId::new(words.next()?).ok()? })
+    }
+}
+
 /// The record of a node in Redis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -179,6 +205,9 @@ pub struct Node {
     /// What else is wrong with the node, in sentences: pods run and are placed there nevertheless.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// The pods of services that have no record, and whose containers the node has and leaves alone.
+    #[serde(default)]
+    pub held_pods: Vec<HeldPod>,
     /// What the worker reported about itself when it registered.
     pub facts: NodeInfo,
     /// The directory for shared volumes; `None` if the node declares none.

@@ -8,6 +8,7 @@ use crate::image::ImageContent;
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::node::Resources;
+use crate::slot::Slot;
 
 /// The record `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +174,12 @@ impl PodRecord {
     /// Returns whether the pod runs and has no problem.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Running && self.reason.is_empty()
+    }
+
+    /// Returns whether its record names this slot. A slot whose pod names another one is void: another
+    /// program has copied or renamed the slots of a service.
+    pub fn is_of(&self, service: &ServiceName, slot: Slot) -> bool {
+        self.service.as_ref() == Some(service) && self.replica == slot.replica
     }
 }
 

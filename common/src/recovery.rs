@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::RedisMillis;
+use crate::api::rfc3339;
 use crate::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
@@ -33,6 +34,19 @@ pub struct KnownState {
     pub records: BTreeSet<PodId>,
     /// The nodes on which pods can be; `None` if each saved pod is known to run on its node.
     pub nodes: Option<BTreeSet<NodeName>>,
+    /// Whether services that were deleted after they were saved are wanted back.
+    pub with_deleted: bool,
+}
+
+impl KnownState {
+    /// Returns when this service was deleted, if that was after it was saved and it is not wanted back.
+    pub fn deletion_of(&self, service: &ServiceName, saved: &SavedState) -> Option<RedisMillis> {
+        let known =
+            self.services.get(service).filter(|known| known.record.is_none() && !self.with_deleted)?;
+        // Another service of this name may have been created and saved since.
+        let created_at = saved.services.get(service).map_or(0, SavedService::created_at);
+        known.deleted_at.filter(|at| *at >= created_at)
+    }
 }
 
 /// What Redis has of one service.
@@ -42,6 +56,8 @@ pub struct KnownService {
     pub record: Option<KnownRecord>,
     /// The pods in its slots.
     pub slots: BTreeMap<Slot, PodId>,
+    /// When a service of this name was deleted last, if Redis knows.
+    pub deleted_at: Option<RedisMillis>,
 }
 
 /// The record of a service, as far as a plan depends on it.
@@ -150,21 +166,8 @@ struct Planner<'a> {
 impl<'a> Planner<'a> {
     fn place_pods(&mut self) {
         let mut problems = RecoveryProblems::default();
-        let mut seen: BTreeMap<PodId, &'a SavedPod> = BTreeMap::new();
         for (payload, pod) in self.readable_pods(&mut problems) {
             let id = &payload.id;
-            if let Some(first) = seen.get(id) {
-                if (&first.node, &first.assignment) != (&pod.node, &pod.assignment) {
-                    problems.add(format!(
-                        "pod {id} is saved on {} and on {}: it stays on {}",
-                        place(first),
-                        place(pod),
-                        place(first)
-                    ));
-                }
-                continue;
-            }
-            seen.insert(id.clone(), pod);
             if self.known.records.contains(id) {
                 self.plan.present += 1;
                 continue;
@@ -174,6 +177,8 @@ impl<'a> Planner<'a> {
                     let recovery = self.recovery(payload, pod);
                     self.plan.pushed.push(recovery);
                 }
+                // One sentence about the service says enough.
+                Some(service) if self.known.deletion_of(service, self.saved).is_some() => {}
                 Some(service) => {
                     if let Err(problem) = self.place_in_slot(service, payload, pod) {
                         problems.add(problem);
@@ -184,7 +189,8 @@ impl<'a> Planner<'a> {
         self.plan.problems = problems.into_lines();
     }
 
-    /// Returns the saved pods with their payloads: those that run first, newer generations before older ones.
+    /// Returns the saved pods with their payloads, each once: those that run first, newer generations before
+    /// older ones, and younger assignments before older ones.
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
@@ -193,11 +199,11 @@ impl<'a> Planner<'a> {
                 Err(invalid) => problems.add(format!("a saved pod on {} is broken: {invalid}", place(pod))),
             }
         }
+        let mut pods = youngest_copies(pods, problems);
         pods.sort_by(|(a, one), (b, other)| {
-            let key = |pod: &SavedPod| (pod.phase != Phase::Running, Reverse(pod.generation));
-            let rest = |pod: &'a SavedPod| (&pod.node, &pod.service, &pod.assignment);
-            let (first, second) = ((key(one), &a.id), (key(other), &b.id));
-            first.cmp(&second).then_with(|| (rest(one), a.replica).cmp(&(rest(other), b.replica)))
+            let key =
+                |pod: &SavedPod| (pod.phase != Phase::Running, Reverse(pod.generation), Reverse(pod.since));
+            (key(one), &a.id).cmp(&(key(other), &b.id))
         });
         pods
     }
@@ -308,6 +314,13 @@ impl<'a> Planner<'a> {
             let saved = self.saved.services.get(&name);
             let is_newer =
                 |saved: &&SavedService| known_record.is_none_or(|known| saved.revision() > known.revision);
+            if let Some(at) = self.known.deletion_of(&name, self.saved) {
+                self.plan.problems.push(format!(
+                    "service {name} was deleted at {}, after this was saved: it is not recovered; with --deleted it is",
+                    rfc3339(at)
+                ));
+                continue;
+            }
             let record = saved.filter(is_newer).cloned();
             let replicas = match &record {
                 Some(saved) if saved.is_active() => saved.replicas(),
@@ -331,6 +344,37 @@ impl<'a> Planner<'a> {
             }
         }
     }
+}
+
+/// Returns one copy of each saved pod. Of those on several nodes the youngest assignment is the pod's: the
+/// older ones are of nodes that have not heard that it has moved.
+fn youngest_copies<'a>(
+    mut pods: Vec<(Payload, &'a SavedPod)>,
+    problems: &mut RecoveryProblems,
+) -> Vec<(Payload, &'a SavedPod)> {
+    pods.sort_by(|(a, one), (b, other)| {
+        let age = |pod: &SavedPod| (Reverse(pod.since), pod.phase != Phase::Running, Reverse(pod.generation));
+        let rest = |pod: &'a SavedPod| (&pod.node, &pod.service, &pod.assignment);
+        let (first, second) = ((&a.id, age(one)), (&b.id, age(other)));
+        first.cmp(&second).then_with(|| (rest(one), a.replica).cmp(&(rest(other), b.replica)))
+    });
+    let mut copies: Vec<(Payload, &SavedPod)> = Vec::with_capacity(pods.len());
+    for (payload, pod) in pods {
+        let Some((first, kept)) = copies.last().filter(|(first, _)| first.id == payload.id) else {
+            copies.push((payload, pod));
+            continue;
+        };
+        if (&kept.node, &kept.assignment) != (&pod.node, &pod.assignment) {
+            problems.add(format!(
+                "pod {} is saved on {} and on {}: it stays on {}",
+                first.id,
+                place(kept),
+                place(pod),
+                place(kept)
+            ));
+        }
+    }
+    copies
 }
 
 impl SavedSpec {

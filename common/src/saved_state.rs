@@ -139,8 +139,13 @@ impl SavedService {
         self.text("state") != "deleting"
     }
 
+    /// Returns when it was created; 0 if that is unknown.
+    pub fn created_at(&self) -> RedisMillis {
+        self.number("created_at")
+    }
+
     fn age(&self) -> (RedisMillis, u64) {
-        (self.number("created_at"), self.revision())
+        (self.created_at(), self.revision())
     }
 
     fn text(&self, field: &str) -> &str {
@@ -223,6 +228,10 @@ pub struct SavedPod {
     /// When its record was created; 0 if that is unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
+    /// A time within this assignment, on Redis' clock; 0 if that is unknown. Of two assignments of a pod the
+    /// one with the later time is the younger.
+    #[serde(default)]
+    pub since: RedisMillis,
     /// The last runs of its containers that have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<EndedRun>,
@@ -544,6 +553,7 @@ mod tests {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            since: 0,
             runs: Vec::new(),
         };
         let volume = SavedVolume {

@@ -35,6 +35,9 @@ pub(crate) struct LoopTimings {
     pub(crate) full_pass_interval: Duration,
     /// A pod that has not changed for longer may have lost its payload. 30 s.
     pub(crate) settle_time: Duration,
+    /// How long live nodes have to say which pods without a record they hold: four heartbeats, and not longer
+    /// than until a silent one is declared dead. 20 s.
+    pub(crate) lost_record_wait: Duration,
     /// How often one page of keys is scanned for external workers. 500 ms.
     pub(crate) scan_interval: Duration,
     /// How often the heartbeats of known external workers are read, and the pause between two scans. 2 s.
@@ -63,6 +66,7 @@ impl LoopTimings {
             reclaim_after: dead_after.clamp(queue_block * 3, ms(20_000)),
             full_pass_interval: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
             settle_time: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
+            lost_record_wait: dead_after.min((timing.heartbeat * 4).max(ms(20_000))),
             scan_interval: ms(500),
             external_worker_interval: (dead_after / 10).clamp(ms(100), ms(2_000)),
         }
@@ -95,6 +99,7 @@ mod tests {
             (timings.reclaim_after, 20),
             (timings.full_pass_interval, 30),
             (timings.settle_time, 30),
+            (timings.lost_record_wait, 20),
             (timings.external_worker_interval, 2),
         ];
         for (interval, seconds) in expected_seconds {

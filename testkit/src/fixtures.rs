@@ -127,6 +127,7 @@ pub fn node(name: &str, capacity: Resources) -> Node {
         engine_problem: None,
         disk_problem: None,
         problems: Vec::new(),
+        held_pods: Vec::new(),
         shared_volumes: None,
         facts: node_info(capacity),
         used: Resources::default(),

@@ -111,9 +111,9 @@ pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
         }
         let lines: BTreeMap<String, String> = keyspace.fields(&key).into_iter().collect();
         let in_slots = keyspace.fields(&format!("slots:{service}")).into_iter().map(|(_, uuid)| uuid);
-        let listed = lines.keys().filter(|field| *field != "v" && *field != "m").cloned();
+        let listed = lines.keys().filter(|field| !["v", "m", "s"].contains(&field.as_str())).cloned();
         for uuid in in_slots.chain(listed).collect::<BTreeSet<_>>() {
-            let expected = endpoint_line(keyspace, &uuid);
+            let expected = endpoint_line(keyspace, service, &uuid);
             if lines.get(&uuid) != expected.as_ref() {
                 let found = lines.get(&uuid);
                 wrong.push(format!("{key} has {found:?} for {uuid}, and its record says {expected:?}"));
@@ -123,9 +123,12 @@ pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// The endpoint of a pod as its record says; none if it is no endpoint.
-fn endpoint_line(keyspace: &Keyspace, uuid: &str) -> Option<String> {
+/// The endpoint of a pod of this service as its record says; none if it is no endpoint.
+fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<String> {
     let field = |name| keyspace.field(&format!("pod:{uuid}"), name);
+    if field("service") != service {
+        return None;
+    }
     let state = match (field("phase").as_str(), field("reason").as_str()) {
         ("running", "") => "ready",
         ("running", _) => "running",

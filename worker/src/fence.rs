@@ -32,6 +32,7 @@ use crate::lease::LeaseState;
 use crate::lease_file::SavedLease;
 use crate::measure::{self, ContainerStopReason};
 use crate::runtime::{Container, Runtime, RuntimeError};
+use crate::saved_pods::SavedPods;
 use crate::worker::Worker;
 
 /// No sleep is longer than this: tokio's clock stops while the machine is suspended, and the lease's does
@@ -113,7 +114,8 @@ async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     let timing = &worker.config.timing;
     let cluster = worker.identity.cluster();
     let proxy = worker.proxy.as_deref();
-    let scope = FenceScope { node: &worker.node, cluster: cluster.as_ref(), timing, proxy };
+    let saved = Some(&worker.saved);
+    let scope = FenceScope { node: &worker.node, cluster: cluster.as_ref(), timing, proxy, saved };
     match enforce(&*worker.runtime, &scope, deadline, &*worker.clock, &worker.known).await {
         Ok(found) => worker.lease.mark_fenced(deadline) && found == 0,
         Err(error) => {
@@ -135,6 +137,8 @@ pub(crate) struct FenceScope<'a> {
     pub(crate) timing: &'a Timing,
     /// The proxy of this host, which has gates to be closed first.
     pub(crate) proxy: Option<&'a dyn ProxySocket>,
+    /// Where the pods are saved, if this process saves them.
+    pub(crate) saved: Option<&'a SavedPods>,
 }
 
 /// Stops every `on_disconnect: stop` pod of this node that runs, or may begin to. Returns how many there
@@ -146,8 +150,11 @@ pub(crate) async fn enforce(
     clock: &dyn Clock,
     known: &KnownContainers,
 ) -> Result<usize, RuntimeError> {
-    let FenceScope { node, cluster, timing, proxy } = *scope;
+    let FenceScope { node, cluster, timing, proxy, saved } = *scope;
     let stop = async |containers: Vec<Container>| {
+        if let Some(saved) = saved {
+            saved.note_fenced(&containers);
+        }
         for container in &containers {
             tracing::warn!(%node, pod = %container.pod, "the lease has expired: stopping the pod");
         }
@@ -296,6 +303,9 @@ async fn stop_leftovers(
             if !found.is_empty() {
                 let count = found.len();
                 tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
+                if matches!(reason, ContainerStopReason::Fenced) {
+                    worker.saved.note_fenced(&found);
+                }
             }
             let stop = |containers: Vec<Container>| {
                 let runtime = &*worker.runtime;

@@ -81,7 +81,7 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<Option<usiz
     let OtherLease { node, cluster, deadline } = other;
     let known = saved_containers::read(&worker.config.data_dir, node, runtime);
     let proxy = worker.proxy.as_deref();
-    let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy };
+    let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy, saved: None };
     let found = fence::enforce(runtime, &scope, *deadline, &*worker.clock, &known).await?;
     if found > 0 {
         return Ok(None);

@@ -5,10 +5,11 @@
 //! that is not this node's. When they are most of what runs here, be it one, they are left alone until all
 //! their records are back or a person has removed them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::ids::{AssignmentId, PodId};
+use common::node::HeldPod;
 
 use crate::runtime::{Container, ContainerState};
 
@@ -20,7 +21,8 @@ pub(crate) struct HeldPods {
 
 #[derive(Default)]
 struct HeldInner {
-    pods: HashSet<(PodId, AssignmentId)>,
+    /// With the slot of each, if it is known that it is of a service.
+    pods: HashMap<(PodId, AssignmentId), Option<HeldPod>>,
     /// Managed pods without a record: to be held, or not.
     undecided: HashSet<(PodId, AssignmentId)>,
 }
@@ -31,11 +33,11 @@ impl HeldPods {
     }
 
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
-        self.lock().pods.iter().any(|(held, _)| held == pod)
+        self.lock().pods.keys().any(|(held, _)| held == pod)
     }
 
     pub(crate) fn contains_assignment(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        self.lock().pods.contains(&(pod.clone(), assignment.clone()))
+        self.lock().pods.contains_key(&(pod.clone(), assignment.clone()))
     }
 
     pub(crate) fn contains_container(&self, container: &Container) -> bool {
@@ -52,12 +54,23 @@ impl HeldPods {
         std::mem::take(&mut self.lock().undecided)
     }
 
-    /// Replaces the held pods. Returns whether they have changed.
-    pub(crate) fn set(&self, pods: HashSet<(PodId, AssignmentId)>) -> bool {
+    /// Replaces the held pods. A slot that was known stays known. Returns whether they have changed.
+    pub(crate) fn set(&self, mut pods: HashMap<(PodId, AssignmentId), Option<HeldPod>>) -> bool {
         let mut inner = self.lock();
+        for (key, slot) in &mut pods {
+            if slot.is_none() {
+                *slot = inner.pods.get(key).cloned().flatten();
+            }
+        }
         let is_changed = inner.pods != pods;
         inner.pods = pods;
         is_changed
+    }
+
+    /// Returns the held pods of services, sorted.
+    pub(crate) fn of_services(&self) -> Vec<HeldPod> {
+        let pods: BTreeSet<HeldPod> = self.lock().pods.values().flatten().cloned().collect();
+        pods.into_iter().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HeldInner> {
@@ -66,7 +79,7 @@ impl HeldPods {
 }
 
 /// Returns whether these containers without a record are to be held: more than half of those that run here.
-/// Those that were started a moment ago do not count: a failover may have lost their records.
+/// Those that are new do not count: a failover may have lost their records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
     all: &[Container],

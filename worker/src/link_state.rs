@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::RedisMillis;
-use common::clock::Clock;
+use common::clock::{BootInstant, Clock};
+
+use crate::timings::WorkerTimings;
 
 /// The link to Redis, as the answers to heartbeats show it. A master is identified by the time at which it
 /// took over.
@@ -26,6 +28,10 @@ struct Masters {
     confirmed_by: Option<RedisMillis>,
     /// Whether the current one may have lost what was reported.
     is_doubted: bool,
+    /// When the current one answered last.
+    answered_at: Option<BootInstant>,
+    /// When another one answered before the current one, and when this one did first.
+    changed: Option<(BootInstant, BootInstant)>,
 }
 
 impl LinkState {
@@ -49,10 +55,25 @@ impl LinkState {
 
     /// Notes the master that answered. Returns true if another one had answered before.
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
+        let now = self.clock.now();
         let mut masters = self.masters();
         let is_other = masters.current.replace(changed_at).is_some_and(|before| before != changed_at);
         masters.is_doubted |= is_other;
+        let before = masters.answered_at.replace(now);
+        if let Some(before) = before.filter(|_| is_other) {
+            masters.changed = Some((before, now));
+        }
         is_other
+    }
+
+    /// Returns since when a pod must have been started so that a failover may have lost its record: a moment
+    /// before the former master answered last. Without a change of the master, a moment ago.
+    pub(crate) fn doubtful_since(&self, timings: &WorkerTimings) -> BootInstant {
+        let now = self.clock.now();
+        let changed = self.masters().changed;
+        let lately = changed.filter(|(_, changed)| now.since(*changed) < timings.failover_memory);
+        let since = lately.map_or(now, |(before, _)| before);
+        BootInstant { millis: since.millis.saturating_sub(timings.record_lag.as_millis() as u64) }
     }
 
     /// The master may have lost what was reported.
@@ -90,5 +111,44 @@ impl LinkState {
 
     fn masters(&self) -> MutexGuard<'_, Masters> {
         self.masters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct SetClock(AtomicU64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> BootInstant {
+            BootInstant { millis: self.0.load(Ordering::Relaxed) }
+        }
+    }
+
+    /// A user who deletes records must not have the pods of the last minute removed; a failover loses what
+    /// was written a moment before it.
+    #[test]
+    fn a_record_may_be_lost_that_was_written_a_moment_ago_or_before_the_master_changed() {
+        let clock = Arc::new(SetClock::default());
+        let link = LinkState::new(clock.clone(), Duration::from_secs(15));
+        let at = |seconds: u64, master: Option<RedisMillis>| {
+            clock.0.store(seconds * 1000, Ordering::Relaxed);
+            master.map(|master| link.note_master(master));
+            link.doubtful_since(&WorkerTimings::default()).millis / 1000
+        };
+        for (seconds, master, expected) in [
+            (100, Some(1), 90),
+            (200, Some(1), 190),
+            // The former one answered last at 200.
+            (230, Some(2), 190),
+            (289, None, 190),
+            (290, Some(2), 280),
+            (300, Some(3), 280),
+            (310, Some(3), 280),
+        ] {
+            assert_eq!(at(seconds, master), expected, "at {seconds}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
+use common::node::HeldPod;
 use common::spec::OnDisconnect;
 use common::store::StoreError;
 
@@ -225,7 +226,7 @@ async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container],
             }
             None => context.held.request_check(undecided),
         }
-    } else if full && context.held.set(HashSet::new()) {
+    } else if full && context.held.set(HashMap::new()) {
         tracing::info!(node = %context.worker.node, "no containers are held any more");
     }
 }
@@ -280,22 +281,23 @@ async fn ask_about<'a>(
 /// held before, else removes them.
 fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[Container]) {
     let node = &context.worker.node;
-    let (now, record_lag) = (context.worker.now(), context.worker.timings.record_lag);
+    let doubtful_since = context.link.doubtful_since(&context.worker.timings);
     let is_new = |container: &Container| {
         let managed = context.table.get(&container.pod);
         let since = managed.and_then(|managed| managed.running_since());
-        since.is_some_and(|since| now.since(since) < record_lag)
+        since.is_some_and(|since| since >= doubtful_since)
     };
     // While records come back one by one, the rest is held although it is not most of what runs here any
     // more.
     let is_held = |container: &&Container| context.held.contains_container(container);
     if unknown.iter().any(is_held) || held_pods::must_hold(unknown, all, is_new) {
-        let pods: HashSet<_> =
-            unknown.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
+        let key = |container: &&Container| (container.pod.clone(), container.assignment.clone());
+        let pods: HashMap<_, _> =
+            unknown.iter().map(|container| (key(container), slot_of(context, container))).collect();
         let count = pods.len();
         // Held before they are managed no more: what is saved of them stays.
         let is_changed = context.held.set(pods.clone());
-        for (pod, assignment) in &pods {
+        for (pod, assignment) in pods.keys() {
             // Nothing restarts or stops a held pod; if its record comes back it is found in `cs` again.
             context.table.remove(pod, assignment);
         }
@@ -310,7 +312,7 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
         }
         return;
     }
-    context.held.set(HashSet::new());
+    context.held.set(HashMap::new());
     for container in unknown {
         let Container { handle, pod, assignment, .. } = container;
         let is_managed = context.table.mark_foreign(pod, assignment);
@@ -319,6 +321,16 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
         }
     }
     context.wakeups.request_reconcile();
+}
+
+/// Returns the slot of a container's pod, if it is known that it is of a service.
+fn slot_of(context: &SessionContext, container: &Container) -> Option<HeldPod> {
+    let managed = context.table.get(&container.pod).filter(|pod| pod.assignment == container.assignment);
+    let Some(managed) = managed else {
+        return context.worker.saved.slot_of(&container.pod, &container.assignment);
+    };
+    let replica = managed.payload.replica;
+    managed.service.map(|service| HeldPod { service, replica, pod: container.pod.clone() })
 }
 
 /// Splits off as many items as one heartbeat checks, each pod under one assignment.

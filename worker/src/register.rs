@@ -22,6 +22,8 @@ use crate::{fence, machine};
 
 /// Between two tries while the node's former pods are still being moved.
 const DRAINING_RETRY: Duration = Duration::from_millis(300);
+/// How long the engine has to list containers before a worker registers without their number.
+const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
 /// How long the removal of the former pods may take. What is left then is found again as foreign.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -44,8 +46,9 @@ pub(crate) async fn register(
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     let mut is_purged = false;
     let mut hold = Hold::default();
-    let mut containers = None;
     let mut known = worker.identity.cluster();
+    // Counted before it is said: a worker that holds is looked at in the first moment.
+    let mut containers = if known.is_some() { count_containers(worker).await } else { None };
     loop {
         let sent = worker.now();
         let known_cluster =
@@ -65,7 +68,7 @@ pub(crate) async fn register(
             Ok(Registration::Held { found, redis }) => {
                 worker.redis_log.succeeded();
                 prolong_lease(worker, sent, &redis);
-                containers = worker.list().await.ok().map(|containers| containers.len() as u64);
+                containers = count_containers(worker).await.or(containers);
                 if found.is_some() && containers == Some(0) {
                     // A worker without containers has nothing to hold: it joins the other cluster.
                     known = None;
@@ -104,6 +107,12 @@ pub(crate) async fn register(
             () = tokio::time::sleep(wait) => {}
         }
     }
+}
+
+/// Returns the number of containers; `None` if the engine does not list them soon.
+async fn count_containers(worker: &Worker) -> Option<u64> {
+    let listed = tokio::time::timeout(MAX_COUNT_WAIT, worker.list()).await.ok()?;
+    listed.ok().map(|containers| containers.len() as u64)
 }
 
 /// Returns how long to wait before the next try, or the error that another worker has the name and is alive.

@@ -1,5 +1,5 @@
-//! The loop that tells Redis what is wrong with this node although its pods run, and tries whether what has
-//! to outlive this process can be saved.
+//! The loop that tells Redis what is wrong with this node although its pods run and which pods it holds, and
+//! tries whether what has to outlive this process can be saved.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::backoff::Backoff;
 use common::control_loop::{Loop, Next};
 use common::ids::NodeName;
+use common::node::HeldPod;
 use common::store::StoreError;
 use tokio::time::Instant;
 
@@ -21,6 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const TRY_INTERVAL: Duration = Duration::from_secs(5);
 /// A failover may have lost a report: it is repeated this often while there is something to report.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
+/// Records vanish, and then that of the node may as well.
+const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
 /// How much is written for a try: a full disk may have room for a few bytes.
 const TRIED_BYTES: usize = 64 << 10;
 
@@ -29,6 +32,8 @@ pub(crate) struct ProblemsLoop {
     context: Arc<SessionContext>,
     /// What was reported last in this session, and when.
     reported: Option<(Vec<String>, Instant)>,
+    /// The held pods that were reported last in this session, and when.
+    reported_held: Option<(Vec<HeldPod>, Instant)>,
     try_due: Instant,
 }
 
@@ -48,6 +53,7 @@ impl Loop for ProblemsLoop {
                 RetryClass::Transient(_) | RetryClass::Fenced | RetryClass::Permanent(_) => None,
             };
         }
+        self.report_held().await;
         Ok(Next::Rest)
     }
 
@@ -63,7 +69,27 @@ impl Loop for ProblemsLoop {
 
 impl ProblemsLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
-        Self { context, reported: None, try_due: Instant::now() }
+        Self { context, reported: None, reported_held: None, try_due: Instant::now() }
+    }
+
+    /// Reports which pods without a record are held. What an earlier session has reported stands until the
+    /// first look of this one.
+    async fn report_held(&mut self) {
+        if !self.context.first_listing_done.is_cancelled() {
+            return;
+        }
+        let held = self.context.held.of_services();
+        let is_known = self.reported_held.as_ref().is_some_and(|(known, at)| {
+            *known == held && (held.is_empty() || at.elapsed() < REPORT_HELD_AGAIN)
+        });
+        if is_known {
+            return;
+        }
+        let reply = self.context.session.report_held_pods(&held).await;
+        self.reported_held = match self.context.classify("reporting held pods of this node", reply) {
+            RetryClass::Reply(()) => Some((held, Instant::now())),
+            RetryClass::Transient(_) | RetryClass::Fenced | RetryClass::Permanent(_) => None,
+        };
     }
 
     async fn try_directories(&mut self) {

@@ -96,6 +96,7 @@ impl SaveLoop {
     /// than before.
     async fn read_missing(&mut self, is_due: bool) -> Result<(), StoreError> {
         let (store, saved) = (&self.context.worker.store, &self.context.worker.saved);
+        self.read_records(is_due).await?;
         let needed = saved.needed();
         // What Redis does not have is not asked for each second.
         if !is_due && self.read == needed {
@@ -107,6 +108,29 @@ impl SaveLoop {
         saved.set_nodes(store.nodes_with_volumes().await?);
         self.services_due = Instant::now() + self.context.worker.timings.relist_interval;
         self.read = saved.needed();
+        Ok(())
+    }
+
+    /// Reads when the saved pods were assigned to this node, of those of which that is not known. Of those
+    /// that the fence has stopped the records tell that they need not be kept.
+    async fn read_records(&self, is_due: bool) -> Result<(), StoreError> {
+        let saved = &self.context.worker.saved;
+        let fenced = if is_due { saved.fenced() } else { Vec::new() };
+        let pods: Vec<(PodId, AssignmentId)> = saved.undated().into_iter().chain(fenced).collect();
+        if pods.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<PodId> = pods.iter().map(|(pod, _)| pod.clone()).collect();
+        let assignments = self.context.worker.store.assignments(&ids).await?;
+        let mut recorded = Vec::new();
+        for ((pod, assignment), found) in pods.into_iter().zip(assignments) {
+            let Some((current, since)) = found else { continue };
+            if current.as_ref() == Some(&assignment) {
+                saved.set_since(&pod, &assignment, since);
+            }
+            recorded.push((pod, assignment));
+        }
+        saved.forget_fenced(&recorded);
         Ok(())
     }
 

@@ -3,19 +3,30 @@
 //!
 //! It is saved in `<node>.pods`, readable by its owner only, as it has the environments of the pods. What
 //! Redis does not say shortens nothing: an entry goes when its container is gone, or when the pod was moved.
+//! One whose container the fence has stopped stays for an hour.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use common::RedisMillis;
 use common::config::Config;
 use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
+use common::lifecycle::Phase;
+use common::node::HeldPod;
+use common::payload::Payload;
 use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
+
+use tokio::time::Instant;
 
 use crate::runtime::Container;
 use crate::table::EndedPod;
+
+/// How long what is saved of a pod stays after the fence has stopped it.
+const FENCED_RETENTION: Duration = Duration::from_secs(3600);
 
 /// Where a worker saves the pods that run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +67,8 @@ struct SavedInner {
     services: BTreeMap<ServiceName, SavedService>,
     /// The containers that the engine has listed last.
     listed: HashSet<PodKey>,
+    /// When the fence has stopped pods that have not come back.
+    fenced: HashMap<PodKey, Instant>,
     /// The nodes of the cluster that may have volumes.
     nodes: Vec<NodeName>,
     /// Whether something has changed since the file was written.
@@ -96,22 +109,74 @@ impl SavedPods {
         }
     }
 
+    /// The fence has stopped these containers. Their pods are still what Redis should have: what is saved of
+    /// them stays for [`FENCED_RETENTION`], because Redis may have lost them by then.
+    pub(crate) fn note_fenced(&self, containers: &[Container]) {
+        let (mut inner, now) = (self.lock(), Instant::now());
+        for container in containers {
+            let key = (container.pod.clone(), container.assignment.clone());
+            if inner.pods.contains_key(&key) {
+                inner.fenced.insert(key, now);
+            }
+        }
+    }
+
+    /// Returns the pods that the fence has stopped and that have not come back.
+    pub(crate) fn fenced(&self) -> Vec<(PodId, AssignmentId)> {
+        self.lock().fenced.keys().cloned().collect()
+    }
+
+    /// Redis has records of these pods: they come back here, or have moved.
+    pub(crate) fn forget_fenced(&self, pods: &[(PodId, AssignmentId)]) {
+        let mut inner = self.lock();
+        inner.fenced.retain(|key, _| !pods.contains(key));
+    }
+
+    /// Returns the pods of whose assignment no time is known.
+    pub(crate) fn undated(&self) -> Vec<(PodId, AssignmentId)> {
+        let inner = self.lock();
+        inner.pods.iter().filter(|(_, pod)| pod.since == 0).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Saves a time within the assignment of a pod.
+    pub(crate) fn set_since(&self, pod: &PodId, assignment: &AssignmentId, since: RedisMillis) {
+        let mut inner = self.lock();
+        if let Some(saved) = inner.pods.get_mut(&(pod.clone(), assignment.clone())) {
+            saved.since = since;
+            inner.is_changed = true;
+        }
+    }
+
+    /// Returns the slot of a pod, if it is saved that it is of a service.
+    pub(crate) fn slot_of(&self, pod: &PodId, assignment: &AssignmentId) -> Option<HeldPod> {
+        let inner = self.lock();
+        let saved = inner.pods.get(&(pod.clone(), assignment.clone()))?;
+        let payload = Payload::parse(saved.payload.clone().into()).ok()?;
+        Some(HeldPod { service: saved.service.clone()?, replica: payload.replica, pod: pod.clone() })
+    }
+
     /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
     pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
         let mut inner = self.lock();
-        let SavedInner { pods: saved, listed, is_changed, .. } = &mut *inner;
+        let SavedInner { pods: saved, listed, fenced, is_changed, .. } = &mut *inner;
+        fenced.retain(|_, since| since.elapsed() < FENCED_RETENTION);
         let mut current = BTreeSet::new();
-        for pod in pods {
+        for mut pod in pods {
             let Some(key) = pod.id().zip(pod.assignment.clone()) else { continue };
             current.insert(key.clone());
+            pod.since = saved.get(&key).map_or(0, |saved| saved.since);
             if saved.get(&key) != Some(&pod) {
                 saved.insert(key, pod);
                 *is_changed = true;
             }
         }
+        // One that was started again under another assignment is saved as that.
+        let here: HashSet<&PodId> = current.iter().map(|(pod, _)| pod).collect();
+        fenced.retain(|key, _| current.contains(key) || !here.contains(&key.0));
         let before = saved.len();
         saved.retain(|key, _| {
             current.contains(key)
+                || fenced.contains_key(key)
                 || match is_kept(&key.0, &key.1) {
                     Keep::Yes => true,
                     Keep::WithContainer => listed.contains(key),
@@ -196,9 +261,15 @@ impl SavedPods {
                 *first = container;
             }
         }
-        let mut state = inner.state(|key| by_key.contains_key(key));
+        let is_fenced =
+            |key: &PodKey| inner.fenced.get(key).is_some_and(|at| at.elapsed() < FENCED_RETENTION);
+        let mut state = inner.state(|key| by_key.contains_key(key) || is_fenced(key));
         for pod in &mut state.pods {
             let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
+            if container.is_none() && pod.phase == Phase::Running {
+                // It is to be started again. A pod that runs goes before it.
+                pod.phase = Phase::Assigned;
+            }
             let network = container.and_then(|container| container.network.as_ref());
             let network = network.cloned().unwrap_or_default();
             (pod.address, pod.published_ports) = (network.address, network.ports);
@@ -278,7 +349,7 @@ impl SavedInner {
 }
 
 fn spec_of(pod: &SavedPod) -> Option<SpecId> {
-    common::payload::Payload::parse(pod.payload.clone().into()).ok()?.spec
+    Payload::parse(pod.payload.clone().into()).ok()?.spec
 }
 
 /// Reads the file. A broken one is set aside: what it had cannot be recovered from this worker any more.
@@ -328,9 +399,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::os::unix::fs::PermissionsExt;
 
-    use common::lifecycle::Phase;
-
     use super::*;
+    use crate::runtime::{ContainerState, testing};
 
     fn pod(id: &str) -> SavedPod {
         SavedPod {
@@ -344,6 +414,7 @@ mod tests {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            since: 0,
             runs: Vec::new(),
         }
     }
@@ -364,6 +435,30 @@ mod tests {
             _ => Keep::WithContainer,
         });
         assert_eq!(ids(&saved), ["kept", "listed", "new"]);
+    }
+
+    #[test]
+    fn what_the_fence_has_stopped_stays_until_redis_has_a_record_or_it_is_started_again() {
+        let saved = SavedPods::load(PodStore::Memory);
+        saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
+        let container = |id: &str| {
+            let identity = testing::identity("n", id, &format!("of-{id}"));
+            Container::new(id.to_owned(), &identity, ContainerState::Running)
+        };
+        let all: Vec<Container> = ["a", "b", "c"].map(container).into();
+        saved.observe(&all);
+        saved.note_fenced(&all);
+        // It is managed and listed still when the fence has just stopped it.
+        saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
+        saved.observe(&[]);
+        saved.update(Vec::new(), |_, _| Keep::No);
+        assert_eq!(ids(&saved), ["a", "b", "c"]);
+        saved.forget_fenced(&[(PodId::new("a").unwrap(), AssignmentId::new("of-a").unwrap())]);
+        let again = SavedPod { assignment: AssignmentId::new("next").ok(), ..pod("b") };
+        saved.update(vec![again], |_, _| Keep::No);
+        assert_eq!(ids(&saved), ["b", "c"]);
+        let lines = saved.answer(&ClusterId::new("x").unwrap(), &[]);
+        assert_eq!(lines.iter().filter(|line| line.contains("\"assigned\"")).count(), 1, "{lines:?}");
     }
 
     #[test]

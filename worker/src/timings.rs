@@ -21,8 +21,10 @@ pub struct WorkerTimings {
     pub healthy_after: Duration,
     /// How long starts and stops under way may take to end at shutdown.
     pub shutdown_timeout: Duration,
-    /// A pod that was started less than this ago may have lost its record in a failover.
+    /// A pod that was started less than this before a change of the master may have lost its record by it.
     pub record_lag: Duration,
+    /// For how long after a change of the master records may be missed that it has lost.
+    pub failover_memory: Duration,
     /// Between two measurements of what volumes hold.
     pub measure_interval: Duration,
     /// How long the container of an ended pod is kept for its logs.
@@ -41,7 +43,8 @@ impl Default for WorkerTimings {
             max_backoff: seconds(300),
             healthy_after: seconds(600),
             shutdown_timeout: seconds(8),
-            record_lag: seconds(60),
+            record_lag: seconds(10),
+            failover_memory: seconds(60),
             measure_interval: seconds(300),
             ended_retention: seconds(3600),
         }

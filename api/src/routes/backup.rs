@@ -172,6 +172,9 @@ pub(crate) struct RestoreOptions {
     /// then the `cluster`.
     #[param(inline)]
     part: RestorePart,
+    /// Whether services are restored as well that were deleted after the backup.
+    #[param(default = false)]
+    deleted: Option<bool>,
 }
 
 /// Restores a part of a backup: what Redis has stays, what is missing is written.
@@ -204,7 +207,7 @@ pub(crate) async fn restore_backup(
         return Ok(Json(recovery::restore_values(&app.store, &keys, saved, apply).await?));
     }
     let file = SavedFile::read(text.lines()).map_err(malformed)?;
-    Ok(Json(recovery::restore(&app.store, file, options.part, apply).await?))
+    Ok(Json(recovery::restore(&app.store, file, options.part, options.deleted == Some(true), apply).await?))
 }
 
 /// The route of a restore, with its own limit of the body.

@@ -66,6 +66,9 @@ pub(crate) struct RecoveryOptions {
     /// Id of the cluster, if workers of several clusters use this Redis.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     cluster: Option<String>,
+    /// Whether services are recovered as well that were deleted after they were saved.
+    #[param(default = false)]
+    deleted: Option<bool>,
 }
 
 /// Recovers services and pods that Redis has lost, from what the workers have saved.
@@ -87,7 +90,7 @@ pub(crate) async fn recover_cluster(
     let cluster = options.cluster.map(ClusterId::new).transpose();
     let cluster = cluster.map_err(|error| ApiProblem::new(ProblemKind::InvalidQuery, error.to_string()))?;
     let collected = recovery::collect(&app, Duration::from_secs(wait.into()), cluster).await?;
-    Ok(Json(collected.recover(&app.store, options.apply == Some(true)).await?))
+    Ok(Json(collected.recover(&app.store, options.deleted == Some(true), options.apply == Some(true)).await?))
 }
 
 fn view(finding: Finding, repaired: bool) -> FindingView {

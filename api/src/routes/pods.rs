@@ -180,6 +180,14 @@ impl Cursor {
         }
     }
 
+    /// Returns whether the record of the pod names this place.
+    fn is_of(&self, record: &PodRecord) -> bool {
+        match self {
+            Cursor::OfService(service, slot) => record.is_of(service, *slot),
+            Cursor::Pushed(_) => record.service.is_none(),
+        }
+    }
+
     fn write(&self) -> String {
         match self {
             Cursor::OfService(service, slot) => {
@@ -268,7 +276,8 @@ impl<'a> PodPage<'a> {
             let records = self.app.store.pods_each(&ids).await?;
             for ((cursor, _), record) in chunk.iter().zip(records) {
                 match record {
-                    Ok(Some(record)) if self.filter.matches(&record) => {
+                    // A void slot names a pod of another one, which is listed there.
+                    Ok(Some(record)) if cursor.is_of(&record) && self.filter.matches(&record) => {
                         self.found.push((cursor.clone(), record))
                     }
                     _ => {}

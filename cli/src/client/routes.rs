@@ -477,9 +477,12 @@ impl Client {
         apply: bool,
         wait_seconds: u64,
         cluster: Option<&str>,
+        with_deleted: bool,
     ) -> Result<RecoveryView, ClientError> {
         let mut query = vec![("apply", apply.to_string()), ("wait_seconds", wait_seconds.to_string())];
         query.extend(cluster.map(|cluster| ("cluster", cluster.to_owned())));
+        // An API of a version before knows no such option.
+        query.extend(with_deleted.then(|| ("deleted", true.to_string())));
         let request = self.request(Method::POST, &["cluster", "recover"], &query);
         self.send_for_json("recovering the cluster", request).await
     }
@@ -496,9 +499,11 @@ impl Client {
         &self,
         part: &str,
         apply: bool,
+        with_deleted: bool,
         body: String,
     ) -> Result<RecoveryView, ClientError> {
-        let query = [("part", part.to_owned()), ("apply", apply.to_string())];
+        let mut query = vec![("part", part.to_owned()), ("apply", apply.to_string())];
+        query.extend(with_deleted.then(|| ("deleted", true.to_string())));
         let request = self.request(Method::POST, &["cluster", "restore"], &query);
         let request = request.header("content-type", "application/x-ndjson").body(body);
         self.send_for_json("restoring the backup", request).await

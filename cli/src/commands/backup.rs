@@ -44,6 +44,9 @@ pub(crate) struct RestoreArgs {
     /// Write what is missing. Without it nothing is changed.
     #[arg(long)]
     yes: bool,
+    /// Also restore services that were deleted after the backup.
+    #[arg(long)]
+    deleted: bool,
 }
 
 /// Writes a backup. A file is replaced only once the backup is complete.
@@ -112,7 +115,7 @@ pub(super) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Re
     let mut view = RecoveryView::default();
     let mut values = if has_values { Some(Parts::of_values(&args.file, &header)?) } else { None };
     while let Some(body) = values.as_mut().map_or(Ok(None), Parts::next)? {
-        let answer = send(&context.client, "values", args.yes, body).await?;
+        let answer = send(&context.client, "values", args, body).await?;
         view.values += answer.values;
         view.present_values += answer.present_values;
         view.problems.extend(answer.problems);
@@ -121,14 +124,14 @@ pub(super) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Re
     for (pass, part) in passes.iter().enumerate() {
         let mut parts = Parts::open(&args.file, &header)?;
         while let Some(body) = parts.next()? {
-            let answer = send(&context.client, part, args.yes, body).await?;
+            let answer = send(&context.client, part, args, body).await?;
             if pass == 0 {
                 merge(&mut view, answer);
             }
         }
     }
     if args.yes {
-        send(&context.client, "cluster", true, body_of(&header, &[])).await?;
+        send(&context.client, "cluster", args, body_of(&header, &[])).await?;
     }
     view.applied = args.yes;
     view.cluster = header.cluster.to_string();
@@ -140,8 +143,13 @@ pub(super) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Re
     Ok(Exit::Ok)
 }
 
-async fn send(client: &Client, part: &str, apply: bool, body: String) -> Result<RecoveryView, ClientError> {
-    client.restore(part, apply, body).await
+async fn send(
+    client: &Client,
+    part: &str,
+    args: &RestoreArgs,
+    body: String,
+) -> Result<RecoveryView, ClientError> {
+    client.restore(part, args.yes, args.deleted, body).await
 }
 
 /// Adds what a part says. A service may be in several parts; its pods are missing in the others.
@@ -149,7 +157,9 @@ fn merge(view: &mut RecoveryView, part: RecoveryView) {
     view.pushed_pods += part.pushed_pods;
     view.present_pods += part.present_pods;
     view.volumes += part.volumes;
-    view.problems.extend(part.problems);
+    let is_new = |problem: &String| !view.problems.contains(problem);
+    let problems: Vec<String> = part.problems.into_iter().filter(is_new).collect();
+    view.problems.extend(problems);
     for service in part.services {
         match view.services.last_mut().filter(|last| last.name == service.name) {
             Some(last) => {

@@ -38,6 +38,9 @@ pub(crate) struct RecoverArgs {
     /// Id of the cluster, if workers of several clusters use this Redis.
     #[arg(long, value_name = "ID")]
     cluster: Option<String>,
+    /// Also recover services that were deleted after they were saved.
+    #[arg(long)]
+    deleted: bool,
 }
 
 /// Runs a subcommand.
@@ -49,7 +52,8 @@ pub(super) async fn run(command: ClusterCommand, context: &mut Context<'_>) -> R
 }
 
 async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let view = context.client.recover_cluster(args.yes, args.wait, args.cluster.as_deref()).await?;
+    let (wait, cluster) = (args.wait, args.cluster.as_deref());
+    let view = context.client.recover_cluster(args.yes, wait, cluster, args.deleted).await?;
     context.output.print_document(&view, || recovery::describe(&view))?;
     if !view.applied && recovery::has_work(&view) {
         stderr::note("nothing was changed; `kubeleet cluster recover --yes` does this");

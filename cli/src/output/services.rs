@@ -103,6 +103,7 @@ pub(crate) fn describe(
         .field("Message", &service.status.message)
         .field("Updates", updates(service, with_machine_ports))
         .field("Rollout", service.rollout.as_ref().map(rollout_line).unwrap_or_default())
+        .field("Waits", service.held.as_deref().unwrap_or_default())
         .field("Generation", service.generation.to_string())
         .fields("Image content", service.images.iter().map(containers::content))
         .field("Warning", &service.status.image_warning)

@@ -68,8 +68,8 @@ pub struct ServiceView {
     /// What has become of its latest change, if it is paused or was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutView>,
-    /// Why no further pod is replaced for now, although nothing is paused: new pods are bad, their image
-    /// cannot be pulled, or what they depend on is not there.
+    /// Why no further pod is created or replaced for now, although nothing is paused: new pods are bad, their
+    /// image cannot be pulled, what they depend on is not there, or a node holds pods whose records are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
     /// What a worker does with the service's pods while it cannot reach Redis.

@@ -39,6 +39,7 @@ fn pod(service: Option<&str>, replica: u32, id: &str, node: &str) -> SavedPod {
         address: String::new(),
         published_ports: Vec::new(),
         created_at: 0,
+        since: 0,
         runs: Vec::new(),
     }
 }
@@ -95,7 +96,7 @@ fn what_redis_has_wins() {
     let mut known = KnownState::default();
     let slots = [(Slot::first(1), PodId::new("newer").unwrap())].into();
     let record = Some(KnownRecord { revision: 1, generation: 1, replicas: 2 });
-    known.services.insert(name("web"), KnownService { record, slots });
+    known.services.insert(name("web"), KnownService { record, slots, deleted_at: None });
     known.records.insert(PodId::new("c").unwrap());
     let plan = plan(&known, &saved());
     let [db, web] = &plan.services[..] else { panic!("{plan:?}") };
@@ -135,6 +136,69 @@ fn each_conflict_is_a_problem_and_harms_nothing_else() {
         let text = plan.problems.concat();
         assert!(text.contains(problem) && !text.contains("secret"), "{case}: {text}");
     }
+}
+
+/// A node that was cut off has an old entry, and its name may come first.
+#[test]
+fn of_several_copies_of_a_pod_the_youngest_assignment_is_recovered() {
+    let copy = |node: &str, since, phase| {
+        let assignment = AssignmentId::new(format!("on-{node}")).ok();
+        SavedPod { since, phase, assignment, ..pod(Some("web"), 0, "a", node) }
+    };
+    let (running, assigned) = (Phase::Running, Phase::Assigned);
+    for (copies, expected) in [
+        (vec![copy("w1", 100, running), copy("w2", 200, running)], "w2"),
+        (vec![copy("w1", 100, running), copy("w2", 200, assigned), copy("w3", 150, running)], "w2"),
+        // A version before saves no times.
+        (vec![copy("w1", 0, running), copy("w2", 200, running)], "w2"),
+        (vec![copy("w2", 0, running), copy("w1", 0, running)], "w1"),
+    ] {
+        let conflicts = copies.len() - 1;
+        let saved = SavedState { pods: copies, ..saved() };
+        let plan = plan(&KnownState::default(), &saved);
+        let web = plan.services.iter().find(|service| service.name == name("web")).unwrap();
+        let place = web.pods[0].placement.as_ref().map(|(node, _)| node.as_str());
+        assert_eq!((web.pods.len(), place), (1, Some(expected)), "{plan:?}");
+        let stays = format!("it stays on node {expected}");
+        assert_eq!(plan.problems.iter().filter(|problem| problem.contains(&stays)).count(), conflicts);
+    }
+}
+
+/// The fence has stopped it on one node, and another pod was created in its slot since.
+#[test]
+fn a_pod_that_runs_goes_before_one_that_the_fence_has_stopped() {
+    let fenced = SavedPod { phase: Phase::Assigned, since: 300, ..pod(Some("web"), 0, "a", "w1") };
+    let runs = SavedPod { since: 200, ..pod(Some("web"), 0, "z", "w2") };
+    let saved = SavedState { pods: vec![fenced, runs], ..saved() };
+    let plan = plan(&KnownState::default(), &saved);
+    let web = plan.services.iter().find(|service| service.name == name("web")).unwrap();
+    assert_eq!(web.pods.iter().map(|pod| pod.payload.id.as_str()).collect::<Vec<_>>(), ["z"]);
+    assert!(plan.problems[0].contains("pod a on node w1 is not recovered: pod z has its slot"), "{plan:?}");
+}
+
+#[test]
+fn a_service_that_was_deleted_after_it_was_saved_is_recovered_only_if_it_is_wanted() {
+    let mut saved = saved();
+    let created_at = 1_700_000_000_000;
+    let fields = &mut saved.services.get_mut(&name("web")).unwrap().fields;
+    fields.insert("created_at".to_owned(), created_at.to_string());
+    let recovered = |deleted_at, with_deleted, record| {
+        let web = KnownService { deleted_at, record, ..KnownService::default() };
+        let services = [(name("web"), web)].into();
+        let plan = plan(&KnownState { services, with_deleted, ..KnownState::default() }, &saved);
+        let names: Vec<String> = plan.services.iter().map(|service| service.name.to_string()).collect();
+        (names.join(" "), plan.problems.join(" / "))
+    };
+    let (all, none) = ("db web".to_owned(), String::new());
+    assert_eq!(recovered(None, false, None), (all.clone(), none.clone()));
+    let (names, problems) = recovered(Some(created_at + 5000), false, None);
+    assert_eq!(names, "db");
+    let expected = "service web was deleted at 2023-11-14T22:13:25";
+    assert!(problems.starts_with(expected) && !problems.contains('/'), "{problems}");
+    assert_eq!(recovered(Some(created_at + 5000), true, None), (all.clone(), none.clone()));
+    assert_eq!(recovered(Some(created_at - 1), false, None), (all, none), "one of the same name before it");
+    let known = Some(KnownRecord { revision: 9, generation: 1, replicas: 3 });
+    assert_eq!(recovered(Some(created_at + 5000), false, known).0, "db web", "it was created again");
 }
 
 #[test]

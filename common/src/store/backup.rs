@@ -178,6 +178,7 @@ fn saved_pod(record: PodRecord, payload: String) -> SavedPod {
         address: record.address,
         published_ports: record.published_ports,
         created_at: record.created_at,
+        since: record.since,
         runs: record.runs,
     }
 }

@@ -88,7 +88,9 @@ impl Store {
         let clock = RecordClock { now, silent_after };
         let of_one = |(service, slots): (Option<Service>, Vec<PodId>)| {
             let service = service.filter(|service| service.state == ServiceState::Active)?;
-            let of_service = records.iter().filter(|record| slots.contains(&record.id));
+            let of_service = records.iter().filter(|record| {
+                slots.contains(&record.id) && record.service.as_ref() == Some(&service.name)
+            });
             Some(clock.progress(&service, of_service, &nodes))
         };
         Ok(services.into_iter().zip(slots).map(of_one).collect())

@@ -194,19 +194,23 @@ impl Store {
             pipe.hget(keys::META, "changed_at");
             for service in piece {
                 let key = keys::endpoints(service);
-                pipe.cmd("HMGET").arg(&key).arg("m").arg("v").expire(&key, KEPT_SECONDS);
+                pipe.cmd("HMGET").arg(&key).arg("m").arg("v").arg("s").expire(&key, KEPT_SECONDS);
             }
             let mut replies = self.link.pipeline_each(pipe).await?.into_iter();
             let master: Option<String> =
                 replies.next().and_then(|reply| read("the master", reply.ok()?).ok());
-            while let (Some(reply), Some(_expiry)) = (replies.next(), replies.next()) {
+            for service in piece {
+                let (Some(reply), Some(_expiry)) = (replies.next(), replies.next()) else { break };
                 let fields = reply.and_then(|reply| read("a version", reply));
+                let is_own = |key: Option<String>| key.is_none_or(|key| key == keys::endpoints(service));
                 let version = match fields {
-                    Ok((Some(made_under), Some(version))) if Some(&made_under) == master.as_ref() => {
+                    Ok((Some(made_under), Some(version), key))
+                        if Some(&made_under) == master.as_ref() && is_own(key.clone()) =>
+                    {
                         Some(EndpointVersion { version, master: made_under })
                     }
-                    // It was made under another master, is none that kubeleet writes, or is gone.
-                    Ok::<(Option<String>, Option<u64>), _>(_) | Err(_) => None,
+                    // It was made under another master, is none that kubeleet writes, was copied, or is gone.
+                    Ok::<(Option<String>, Option<u64>, Option<String>), _>(_) | Err(_) => None,
                 };
                 versions.push(version);
             }

@@ -9,6 +9,7 @@ use redis::cmd;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{ClusterId, NodeName};
+use crate::node::Node;
 
 /// A worker that has said so longer ago does not hold any more, or is gone. It says so every second.
 const FRESH: Duration = Duration::from_secs(60);
@@ -62,6 +63,20 @@ impl Store {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
         let entries = fields.into_iter().filter_map(|(node, entry)| Some((text(node)?, text(entry)?)));
         Ok(entries.filter_map(|(node, entry)| read_entry(node, &entry, since)).collect())
+    }
+}
+
+impl Store {
+    /// Returns the nodes that leave containers alone because Redis has no records of their pods: mostly none,
+    /// and then no record of a node is read.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn holding_nodes(&self) -> Result<Vec<Node>, StoreError> {
+        let held = self.held_nodes().await?;
+        let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);
+        let names: Vec<NodeName> = of_records.map(|held| held.node).collect();
+        Ok(self.nodes_each(&names).await?.0)
     }
 }
 

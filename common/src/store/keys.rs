@@ -11,6 +11,7 @@ pub(crate) const UQ: &str = "uq";
 pub(crate) const UQ_AT: &str = "uq:at";
 pub(crate) const UQ_WHY: &str = "uq:why";
 pub(crate) const SERVICES: &str = "services";
+pub(crate) const DELETED_SERVICES: &str = "services:deleted";
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
 pub(crate) const PUSHED: &str = "pushed";
 pub(crate) const FORMER_SPECS: &str = "former_specs";
@@ -90,7 +91,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 32] = [
+pub(crate) const CLUSTER_WIDE: [&str; 33] = [
     EVENTS,
     META,
     SQ,
@@ -99,6 +100,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 32] = [
     UQ_AT,
     UQ_WHY,
     SERVICES,
+    DELETED_SERVICES,
     UNCONFIRMED,
     PUSHED,
     FORMER_SPECS,
@@ -137,7 +139,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | VOLUME_COPIES
         | ROLLOUTS | ROUTES | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
-        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES => "zset",
+        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES | GIVEN_UP_VOLUMES | DELETED_SERVICES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | VOLUME_PROBLEMS
         | REGISTRIES => "set",
         RECOVERY | USAGE_WANTED => "string",

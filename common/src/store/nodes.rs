@@ -12,7 +12,7 @@ use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName};
 use crate::node::{
-    Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
+    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
 };
 use crate::timing::Timing;
 
@@ -304,6 +304,7 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         engine_problem: (!problem.is_empty()).then_some(problem),
         disk_problem: Some(fields.text("disk_problem")).filter(|problem| !problem.is_empty()),
         problems: fields.text("problems").lines().map(str::to_owned).collect(),
+        held_pods: fields.text("held_pods").lines().filter_map(HeldPod::from_line).collect(),
         facts: NodeInfo {
             labels: fields.json("labels")?,
             capacity: Resources::from_amounts(amount("pods")?, offered)?,

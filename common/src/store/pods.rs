@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use super::reply::{HashFields, RawFields, corrupt, names};
+use super::reply::{HashFields, RawFields, corrupt, names, read};
 use super::{BrokenKey, Store, StoreError, keys};
+use crate::RedisMillis;
 use crate::ids::{AssignmentId, PodId, ServiceName};
 use crate::image::{self, ImageContent};
 use crate::lifecycle::Phase;
@@ -105,6 +106,32 @@ impl Store {
             records.extend(chunk.iter().zip(replies).map(|(id, reply)| read_pod(id, reply?)));
         }
         Ok(records)
+    }
+
+    /// Returns the assignments in the records of these pods, in this order, each with a time within it;
+    /// `None` for a pod without a readable record. The assignment of one that waits for a node is `None`.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn assignments(
+        &self,
+        ids: &[PodId],
+    ) -> Result<Vec<Option<(Option<AssignmentId>, RedisMillis)>>, StoreError> {
+        let mut assignments = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for id in chunk {
+                pipe.cmd("HMGET").arg(keys::pod(id)).arg("assignment").arg("since");
+            }
+            let parse = |reply: Result<Value, StoreError>| {
+                let fields =
+                    read::<(Option<String>, Option<RedisMillis>)>("reading an assignment", reply.ok()?);
+                let (assignment, since) = fields.ok()?;
+                Some((assignment.and_then(|id| AssignmentId::new(id).ok()), since?))
+            };
+            assignments.extend(self.link.pipeline_each(pipe).await?.into_iter().map(parse));
+        }
+        Ok(assignments)
     }
 
     /// Returns the payload of a pod: rebuilt for a pod of a service, read from the record for a pushed one.

@@ -11,6 +11,7 @@ use super::pods::runs_text;
 use super::reply::{HashFields, list, read, unexpected, verdict, word};
 use super::scripts::{cluster_recover, pods_recover, service_recover};
 use super::{Store, StoreError, keys};
+use crate::RedisMillis;
 use crate::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
 use crate::lifecycle::Phase;
 use crate::network::published_field;
@@ -172,10 +173,12 @@ impl Store {
     pub async fn known_state(&self, saved: &SavedState) -> Result<KnownState, StoreError> {
         let mut known = KnownState::default();
         let of_pods = saved.pods.iter().filter_map(|pod| pod.service.as_ref());
-        let mut names: Vec<&ServiceName> = saved.services.keys().chain(of_pods).collect();
+        let of_volumes = saved.volumes.iter().map(|volume| &volume.service);
+        let mut names: Vec<&ServiceName> = saved.services.keys().chain(of_pods).chain(of_volumes).collect();
         names.sort_unstable();
         names.dedup();
-        for name in names {
+        let deletions = self.deletions(&names).await?;
+        for (name, deleted_at) in names.into_iter().zip(deletions) {
             let fields = self.saved_service(name).await?;
             let record = fields.map(|service| KnownRecord {
                 revision: service.revision(),
@@ -183,7 +186,7 @@ impl Store {
                 replicas: if service.is_active() { service.replicas() } else { 0 },
             });
             let slots = self.slots(name).await?.into_iter().collect();
-            known.services.insert(name.clone(), KnownService { record, slots });
+            known.services.insert(name.clone(), KnownService { record, slots, deleted_at });
         }
         let ids: Vec<PodId> = saved.pods.iter().filter_map(SavedPod::id).collect();
         for chunk in ids.chunks(RECORDS_PER_READ) {
@@ -197,6 +200,27 @@ impl Store {
                 .extend(chunk.iter().zip(exist).filter(|(_, exists)| *exists).map(|(id, _)| id.clone()));
         }
         Ok(known)
+    }
+
+    /// Returns when a service of each of these names was deleted last; `None` if that is not known, or is so
+    /// long ago that it was forgotten.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
+        let mut deletions = Vec::with_capacity(names.len());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("ZSCORE").arg(keys::DELETED_SERVICES).arg(name.as_str());
+            }
+            // A key of another type says nothing.
+            let at = |reply: Result<redis::Value, StoreError>| {
+                read::<Option<f64>>("reading a deletion", reply.ok()?).ok()?.map(|at| at as RedisMillis)
+            };
+            deletions.extend(self.link.pipeline_each(pipe).await?.into_iter().map(at));
+        }
+        Ok(deletions)
     }
 
     /// Returns the record of a service with all its fields, if it exists.
@@ -279,6 +303,7 @@ impl Store {
             routes: keys::ROUTES,
             done: keys::done(&service.name),
             tries: keys::tries(&service.name),
+            deleted: keys::DELETED_SERVICES,
             field_count: service.fields.len(),
             completion_count: service.done.len(),
             service: &service.name,

@@ -384,6 +384,7 @@ impl Store {
         let delete = service_delete::Head {
             service_key: keys::service(name),
             unconfirmed: keys::UNCONFIRMED,
+            deleted: keys::DELETED_SERVICES,
             service: name,
             expected_revision: expected,
             write: &write,

@@ -1,11 +1,12 @@
 //! What workers report about their machines: which node has the cluster's directory for shared volumes,
-//! whether its own disk is full, and what else is wrong.
+//! whether its own disk is full, which pods without a record it holds, and what else is wrong.
 
 use redis::Value;
 
 use super::reply::{unexpected, verdict, word};
-use super::scripts::{disk_pressure, node_problems, shared_directory};
+use super::scripts::{disk_pressure, node_held, node_problems, shared_directory};
 use super::{Fenced, Session, SessionResult, keys};
+use crate::node::HeldPod;
 
 /// What a worker finds in the directory that its operator declares to be shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,26 @@ impl Session {
             node: &self.node,
             incarnation: &self.incarnation,
             problems: problems.collect::<Vec<_>>().join("\n"),
+        }
+        .call();
+        match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => Ok(Ok(())),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Reports the pods of services that have no record, and whose containers this node leaves alone.
+    ///
+    /// # Errors
+    /// See [`StoreError`](super::StoreError).
+    pub async fn report_held_pods(&self, pods: &[HeldPod]) -> SessionResult<()> {
+        let what = "reporting pods without a record";
+        let call = node_held::Head {
+            node_key: keys::node(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            pods: pods.iter().map(HeldPod::to_line).collect::<Vec<_>>().join("\n"),
         }
         .call();
         match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {

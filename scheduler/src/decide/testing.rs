@@ -31,6 +31,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         engine_problem: None,
         disk_problem: None,
         problems: Vec::new(),
+        held_pods: Vec::new(),
         shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),

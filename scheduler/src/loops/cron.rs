@@ -204,8 +204,9 @@ impl CronLoop {
                 let ids: Vec<_> =
                     self.store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
                 let records = self.store.pods_each(&ids).await?;
-                active_pods =
-                    records.iter().flatten().flatten().filter(|pod| !pod.phase.is_terminal()).count();
+                let own = records.iter().flatten().flatten();
+                let own = own.filter(|pod| pod.service.as_ref() == Some(&service.name));
+                active_pods = own.filter(|pod| !pod.phase.is_terminal()).count();
             }
             with_pods.push(CronJob { service, active_pods });
         }

@@ -24,11 +24,14 @@ use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
-use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, note_held, read_slots, requeue, settle_times};
+use crate::reconcile::apply::{
+    STOPPED_AGAIN, carry_out, free_void, note_held, read_gone, read_slots, requeue, settle_times,
+};
 use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
-use crate::reconcile::plan::{ReplicaSlot, is_replacing, plan};
+use crate::reconcile::lost_pods::{HeldBack, HeldReplicas, LostPods, held_replicas};
+use crate::reconcile::plan::{ReplicaSlot, SlotHolder, is_replacing, plan};
 use crate::reconcile::replacements::{Replacements, SeenService};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::{preparing, unlisted};
@@ -81,6 +84,10 @@ pub(crate) struct ReconcileLoop {
     in_creation: HashMap<ServiceName, u64>,
     /// The services whose pods are being replaced step by step.
     replacements: Replacements,
+    /// The pods that Redis has lost.
+    lost: LostPods,
+    /// What live nodes held at the last full pass.
+    held: HeldReplicas,
     /// The services that cannot be reconciled. Each is logged once.
     broken: HashSet<ServiceName>,
     /// The services without a record whose pods run. Each is logged once.
@@ -200,6 +207,8 @@ impl ReconcileLoop {
             new_services: HashSet::new(),
             in_creation: HashMap::new(),
             replacements: Replacements::default(),
+            held: HeldReplicas::new(),
+            lost: LostPods::new(context.timings.lost_record_wait),
             broken: HashSet::new(),
             unknown_services: BTreeSet::new(),
             drifts: HashMap::new(),
@@ -254,6 +263,9 @@ impl ReconcileLoop {
         result: Result<SeenService, StoreError>,
     ) -> Result<(), StoreError> {
         let seen = result.as_ref().copied().unwrap_or_default();
+        if seen.needs_pass {
+            self.next_pass_at = self.next_pass_at.min(self.last_pass_ended_at + MIN_PASS_INTERVAL);
+        }
         self.replacements.note(name, seen, Instant::now());
         result.map(drop)
     }
@@ -294,6 +306,7 @@ impl ReconcileLoop {
         let nodes = self.or_logged("the names of the nodes", nodes)?;
         let usage = self.store.node_usage(&nodes).await?;
         let observed = self.observe(queue_length < SHORT_QUEUE_LENGTH).await?;
+        self.held = observed.held.clone();
         let mut sums = PassSums::default();
         let services = self.store.service_names().await;
         sums.is_incomplete |= services.is_err();
@@ -304,6 +317,7 @@ impl ReconcileLoop {
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
         self.replacements.retain(|name| services.contains(name));
+        self.lost.retain(|name| services.contains(name), Instant::now());
         for name in services {
             let result = self.reconcile(&name, Some(&observed), &mut sums).await;
             let result = self.note_replacement(&name, result);
@@ -352,6 +366,7 @@ impl ReconcileLoop {
         let names = self.store.node_names().await;
         let names = self.or_logged("the names of the nodes", names)?;
         let (nodes, _) = self.store.nodes_each(&names).await?;
+        let held = held_replicas(&nodes);
         let mut container_sets = HashMap::new();
         let mut on_nodes: HashMap<Option<ServiceName>, Vec<_>> = HashMap::new();
         let with_machine_ports = Some(with_machine_ports(&nodes));
@@ -371,6 +386,7 @@ impl ReconcileLoop {
             container_sets: Some(container_sets),
             on_nodes,
             with_machine_ports,
+            held,
         })
     }
 
@@ -401,7 +417,7 @@ impl ReconcileLoop {
     /// Plans and carries out until there is nothing to do now. Counts its pods. None is a suspect
     /// unless the state of the cluster was `observed`.
     async fn reconcile(
-        &self,
+        &mut self,
         name: &ServiceName,
         observed: Option<&ObservedState>,
         sums: &mut PassSums,
@@ -410,12 +426,17 @@ impl ReconcileLoop {
         let observed = match observed {
             Some(observed) => observed,
             None => {
-                let now = self.store.redis_now().await?;
-                only_time = ObservedState { now, settle_time: self.settle_time, ..ObservedState::default() };
+                let (now, settle_time) = (self.store.redis_now().await?, self.settle_time);
+                // A worker that has just been restarted says anew what it holds: until then this stands.
+                let mut held = self.held.clone();
+                for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
+                    held.entry(service).or_default().extend(replicas);
+                }
+                only_time = ObservedState { now, settle_time, held, ..ObservedState::default() };
                 &only_time
             }
         };
-        let mut has_acted = false;
+        let (mut has_acted, mut needs_pass) = (false, false);
         for round in 1.. {
             let Some(service) = self.store.service(name).await? else { return Ok(SeenService::default()) };
             if round == 1 && service.lacks_routes && service.state == ServiceState::Active {
@@ -425,33 +446,61 @@ impl ReconcileLoop {
             if service.kind() == Kind::Cron {
                 let has_acted = end_cron(&self.store, &service).await?;
                 sums.add_spec(&service.spec_id);
-                return Ok(SeenService { is_replacing: has_acted, has_acted, look_again_in: None });
+                return Ok(SeenService { is_replacing: has_acted, has_acted, ..SeenService::default() });
             }
             let (mut slots, mut unreadable) = read_slots(&self.store, &service).await?;
-            if round == 1 && unlisted::restore(&self.store, &service, &slots, observed, sums).await? {
+            if round == 1 && self.list_again(&service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
+            let mut gone = read_gone(&self.store, &service, self.lost.gone(name, &slots)).await?;
+            needs_pass =
+                !gone.unlisted.is_empty() || slots.iter().any(|slot| slot.holder == SlotHolder::Void);
+            if observed.container_sets.is_some() {
+                // They were listed again, unless their slots are not theirs any more.
+                gone.unlisted.clear();
+            }
+            // A service that is being deleted gets no pods, and waits for no container that a node holds.
+            let back = match service.state {
+                ServiceState::Active => {
+                    self.lost.hold_back(name, &mut slots, &gone, &observed.held, Instant::now())
+                }
+                ServiceState::Deleting => HeldBack::default(),
+            };
             settle_times(&self.store, &service, &mut slots, observed.now).await?;
             let spec = service.spec_id.clone();
             let step = match (service.fields.job.clone(), service.state) {
                 (Some(policy), ServiceState::Active) => {
-                    self.take_job_step(service, &policy, &slots, observed).await?
+                    self.take_job_step(service, &policy, &slots, observed, &back).await?
                 }
                 _ if observed.with_machine_ports.is_none() && is_replacing(&service, &slots) => {
                     let observed = self.with_nodes_of(&slots, observed).await?;
-                    self.take_step(&service, &slots, &observed).await?
+                    self.take_step(&service, &slots, &observed, back).await?
                 }
-                _ => self.take_step(&service, &slots, observed).await?,
+                _ => self.take_step(&service, &slots, observed, back).await?,
             };
             has_acted |= step.seen.has_acted;
             if !step.needs_another || round == MAX_PLANS {
                 sums.add_slots(&slots);
                 sums.add_spec(&spec);
                 sums.suspects.extend(step.suspects);
-                return unreadable.map_or(Ok(SeenService { has_acted, ..step.seen }), Err);
+                return unreadable.map_or(Ok(SeenService { has_acted, needs_pass, ..step.seen }), Err);
             }
         }
         Ok(SeenService::default())
+    }
+
+    /// Frees slots that name pods of other slots, and lists pods again that run and are in none: those that
+    /// had these slots are among them. Returns whether slots have changed.
+    async fn list_again(
+        &self,
+        service: &Service,
+        slots: &[ReplicaSlot],
+        observed: &ObservedState,
+        sums: &mut PassSums,
+    ) -> Result<bool, StoreError> {
+        // Without the container sets it is not known which pods run: their slots would get others.
+        let has_freed = observed.container_sets.is_some() && free_void(&self.store, service, slots).await?;
+        Ok(unlisted::restore(&self.store, service, slots, observed, sums).await? || has_freed)
     }
 
     /// An API of a version before has changed the service, and does not know all that its record has: until
@@ -488,16 +537,24 @@ impl ReconcileLoop {
         service: &Service,
         slots: &[ReplicaSlot],
         observed: &ObservedState,
+        back: HeldBack,
     ) -> Result<PlannedStep, StoreError> {
         let mut plan = plan(service, slots, observed);
+        plan.create.retain(|replica| !back.replicas.contains(replica));
         if preparing::is_needed(&plan) {
             let found = preparing::look(&self.store, service, &plan, self.dead_after, observed.now).await?;
             preparing::hold_back(service, &mut plan, &found, observed.now);
         }
         let has_acted = !plan.is_complete();
         let needs_another = has_acted && carry_out(&self.store, service, &plan).await?;
+        plan.held = back.why.or(plan.held);
         note_held(&self.store, service, &plan).await?;
-        let seen = SeenService { is_replacing: is_replacing(service, slots), has_acted, look_again_in: None };
+        let seen = SeenService {
+            is_replacing: is_replacing(service, slots),
+            has_acted,
+            look_again_in: back.look_again_in,
+            needs_pass: false,
+        };
         Ok(PlannedStep { seen, needs_another, suspects: plan.requeue })
     }
 
@@ -508,15 +565,18 @@ impl ReconcileLoop {
         policy: &JobPolicy,
         slots: &[ReplicaSlot],
         observed: &ObservedState,
+        back: &HeldBack,
     ) -> Result<PlannedStep, StoreError> {
         let mut indices = self.store.job_indices(&service.name).await?;
         settle_job_times(&self.store, &mut service, &mut indices, observed.now).await?;
         let state = JobState { service: &service, policy, slots, indices: &indices, observed };
-        let plan = job::plan(&state);
+        let mut plan = job::plan(&state);
+        plan.start.retain(|index| !back.replicas.contains(index));
         let has_acted = !plan.is_complete();
         let needs_another = has_acted && carry_out_job(&self.store, &service, &plan).await?;
         let look_again_in = look_again_in(&plan, needs_another, observed.now);
-        let seen = SeenService { is_replacing: false, has_acted, look_again_in };
+        let look_again_in = [look_again_in, back.look_again_in].into_iter().flatten().min();
+        let seen = SeenService { has_acted, look_again_in, ..SeenService::default() };
         Ok(PlannedStep { seen, needs_another, suspects: plan.pods.requeue })
     }
 
@@ -618,14 +678,16 @@ impl ReconcileLoop {
             .iter()
             .zip(&records)
             .filter(|(_, record)| match record {
-                Ok(record) => record.as_ref().is_none_or(is_over),
+                // Another program has listed a pod of a service here.
+                Ok(record) => record.as_ref().is_none_or(|pod| pod.service.is_some() || is_over(pod)),
                 Err(_) => false,
             })
             .map(|(id, _)| id.clone())
             .collect();
         self.store.forget_pushed(&over, ENDED_POD_RETENTION).await?;
         unlisted::restore_pushed(&self.store, &ids, observed, sums).await?;
-        let pods: Vec<PodRecord> = records.into_iter().filter_map(|record| record.ok().flatten()).collect();
+        let pods = records.into_iter().filter_map(|record| record.ok().flatten());
+        let pods: Vec<PodRecord> = pods.filter(|pod| pod.service.is_none()).collect();
         let stop_again: Vec<_> = pods
             .iter()
             .filter(|pod| {

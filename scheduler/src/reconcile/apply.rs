@@ -1,14 +1,20 @@
 //! Reads the input of a plan and carries the plan out. No decisions are left here.
 
+use std::collections::HashSet;
+
 use common::RedisMillis;
 use common::ids::{PodId, SchedulerId};
+use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::Service;
+use common::slot::Slot;
+use common::spec::PodSpec;
 use common::store::{
     CreateOutcome, FormerGeneration, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
 };
 use futures_util::{StreamExt, TryStreamExt};
 
+use super::lost_pods::GonePods;
 use super::plan::{PodStop, ReconcilePlan, ReplicaSlot, SlotHolder, StopReason};
 use super::rollout::{RolloutStep, is_judged};
 
@@ -27,8 +33,13 @@ pub(crate) async fn read_slots(
     let ids: Vec<PodId> = taken.iter().map(|(_, id)| id.clone()).collect();
     let records = store.pods_each(&ids).await?;
     let mut first_error = None;
-    let slot = |((slot, id), record)| {
+    let mut seen = HashSet::new();
+    let slot = |((slot, id), record): ((Slot, PodId), _)| {
         let holder = match record {
+            // Sorted: the second place of a replica comes after its first one.
+            Ok(Some(pod)) if !PodRecord::is_of(&pod, &service.name, slot) || !seen.insert(id.clone()) => {
+                SlotHolder::Void
+            }
             Ok(Some(pod)) => SlotHolder::Pod(Box::new(pod)),
             Ok(None) => SlotHolder::NoRecord,
             Err(error) => {
@@ -40,6 +51,52 @@ pub(crate) async fn read_slots(
     };
     let slots = taken.into_iter().zip(records).map(slot).collect();
     Ok((slots, first_error))
+}
+
+/// Frees the slots whose pods are of other slots. Returns whether there were some.
+pub(crate) async fn free_void(
+    store: &Store,
+    service: &Service,
+    slots: &[ReplicaSlot],
+) -> Result<bool, StoreError> {
+    let void = slots.iter().filter(|slot| slot.holder == SlotHolder::Void);
+    let void: Vec<_> = void.map(|slot| (slot.slot, Some(slot.id.clone()))).collect();
+    if void.is_empty() {
+        return Ok(false);
+    }
+    let freed = store.free_slots(&service.name, &void).await?;
+    tracing::error!(
+        service = %service.name, freed,
+        "slots named pods of other slots, as if another program had copied them; they are free, and those pods are \
+         left alone"
+    );
+    Ok(freed > 0)
+}
+
+/// Reads what became of pods that have no slot any more. Those that have ended are left out.
+pub(crate) async fn read_gone(
+    store: &Store,
+    service: &Service,
+    pods: Vec<(u32, PodId)>,
+) -> Result<GonePods, StoreError> {
+    let mut gone = GonePods::default();
+    if pods.is_empty() {
+        return Ok(gone);
+    }
+    let ids: Vec<PodId> = pods.iter().map(|(_, id)| id.clone()).collect();
+    let records = store.pods_each(&ids).await?;
+    let is_here = |pod: &PodRecord, replica| {
+        let is_placed = matches!(pod.phase, Phase::Assigned | Phase::Running);
+        is_placed && pod.is_of(&service.name, Slot::first(replica))
+    };
+    for ((replica, id), record) in pods.into_iter().zip(records) {
+        match record {
+            Ok(None) => gone.lost.push((replica, id)),
+            Ok(Some(pod)) if is_here(&pod, replica) => gone.unlisted.push((replica, id)),
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+    Ok(gone)
 }
 
 /// Measures times that a former master has written with the clock of this one: its clock may have been an

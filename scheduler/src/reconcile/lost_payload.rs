@@ -11,6 +11,8 @@ use common::ids::{NodeName, PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 
+use super::lost_pods::HeldReplicas;
+
 /// What is known of the cluster when pods are reconciled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
@@ -28,6 +30,8 @@ pub(crate) struct ObservedState {
     pub(crate) on_nodes: HashMap<Option<ServiceName>, Vec<PodId>>,
     /// The nodes whose pods have the ports of their machine; `None` if that was not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
+    /// What live nodes hold although Redis has lost the records.
+    pub(crate) held: HeldReplicas,
 }
 
 impl ObservedState {
@@ -74,6 +78,7 @@ mod tests {
             ])),
             on_nodes: HashMap::new(),
             with_machine_ports: None,
+            held: HashMap::new(),
         };
         let dead = NodeName::new("dead").unwrap();
         for (phase, node, since, short, expected) in [

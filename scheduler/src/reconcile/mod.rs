@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod apply_job;
 pub(crate) mod job;
 pub(crate) mod lost_payload;
+pub(crate) mod lost_pods;
 #[cfg(test)]
 mod model;
 pub(crate) mod plan;

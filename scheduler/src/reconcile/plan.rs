@@ -27,6 +27,11 @@ pub(crate) enum SlotHolder {
     Pod(Box<PodRecord>),
     /// A pod without a record.
     NoRecord,
+    /// A pod without a record that a node may still run: the slot stays taken.
+    Lost,
+    /// A pod whose record names another slot, which was copied here. The slot stays taken until a full pass
+    /// has looked which pod runs in its place.
+    Void,
     /// A pod whose record is unreadable. Nothing is done until an operator repairs it.
     Unreadable,
 }
@@ -44,7 +49,7 @@ impl ReplicaSlot {
     pub(crate) fn pod(&self) -> Option<&PodRecord> {
         match &self.holder {
             SlotHolder::Pod(pod) => Some(pod),
-            SlotHolder::NoRecord | SlotHolder::Unreadable => None,
+            SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void | SlotHolder::Unreadable => None,
         }
     }
 }

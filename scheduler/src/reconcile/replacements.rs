@@ -28,6 +28,8 @@ pub(crate) struct SeenService {
     pub(crate) has_acted: bool,
     /// When to look again although nothing happens before: a job has a deadline, or tries again.
     pub(crate) look_again_in: Option<Duration>,
+    /// Whether a full pass is needed: slots name pods of other ones.
+    pub(crate) needs_pass: bool,
 }
 
 /// The services whose pods are being replaced.
@@ -84,8 +86,10 @@ mod tests {
     fn a_replacement_is_looked_at_soon_after_each_step_and_less_often_while_it_does_not_go_on() {
         let (mut replacements, begin) = (Replacements::default(), Instant::now());
         let name = ServiceName::new("web").unwrap();
-        let step = SeenService { is_replacing: true, has_acted: true, look_again_in: None };
-        let nothing = SeenService { is_replacing: true, has_acted: false, look_again_in: None };
+        let step =
+            SeenService { is_replacing: true, has_acted: true, look_again_in: None, needs_pass: false };
+        let nothing =
+            SeenService { is_replacing: true, has_acted: false, look_again_in: None, needs_pass: false };
         let mut waits = Vec::new();
         for seen in [step, nothing, nothing, step] {
             replacements.note(&name, seen, begin);

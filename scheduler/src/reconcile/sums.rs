@@ -52,7 +52,8 @@ impl PassSums {
             match &slot.holder {
                 SlotHolder::Pod(pod) => self.add(pod),
                 SlotHolder::Unreadable => self.is_incomplete = true,
-                SlotHolder::NoRecord => {}
+                // The pod of a void slot is counted where it belongs.
+                SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void => {}
             }
         }
     }

@@ -14,7 +14,7 @@ use common::service::Service;
 use common::store::{RestoreOutcome, Store, StoreError};
 
 use super::lost_payload::ObservedState;
-use super::plan::ReplicaSlot;
+use super::plan::{ReplicaSlot, SlotHolder};
 use super::sums::PassSums;
 
 const SURPLUS: &str = "another pod has its slot, or its service does not desire it";
@@ -28,7 +28,9 @@ pub(crate) async fn restore(
     sums: &mut PassSums,
 ) -> Result<bool, StoreError> {
     let name = Some(service.name.clone());
-    let listed: HashSet<&PodId> = slots.iter().map(|slot| &slot.id).collect();
+    // A void slot lists nothing: its pod is of another one.
+    let listed = slots.iter().filter(|slot| slot.holder != SlotHolder::Void);
+    let listed: HashSet<&PodId> = listed.map(|slot| &slot.id).collect();
     let mut pods = unlisted(store, &name, &listed, observed, sums).await?;
     // Two pods of the same replica cannot both have the slot: a pod that runs and is as desired goes first.
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);

@@ -1,5 +1,6 @@
 //! Fixture: a cluster of schedulers and of fake nodes that only send heartbeats.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use common::clock::BootClock;
 use common::config::Timing;
 use common::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use common::network::ContainerNetwork;
-use common::node::{NodeInfo, Resources};
+use common::node::{HeldPod, NodeInfo, Resources};
 use common::payload::Payload;
 use common::pod::PodRecord;
 use common::service::Service;
@@ -46,6 +47,7 @@ pub(super) fn fast_repair() -> LoopTimings {
         reclaim_after: fast.reclaim_after,
         full_pass_interval: fast.full_pass_interval,
         settle_time: fast.settle_time,
+        lost_record_wait: fast.lost_record_wait,
         ..defaults()
     }
 }
@@ -78,6 +80,8 @@ pub(super) struct Scheduler {
 pub(super) struct FakeNode {
     pub(super) name: NodeName,
     session: Arc<Mutex<Session>>,
+    /// The number of containers that it leaves alone.
+    held: Arc<AtomicUsize>,
     heartbeats: JoinHandle<()>,
 }
 
@@ -130,10 +134,13 @@ impl Cluster {
         let shared = Arc::clone(&session);
         let store = self.store.clone();
         let own_name = name.clone();
+        let held = Arc::new(AtomicUsize::new(0));
+        let shared_held = held.clone();
         let heartbeats = tokio::spawn(async move {
             loop {
                 let current = shared.lock().unwrap().clone();
-                if let Ok(Err(_fenced)) = current.heartbeat(None, None, 0, &[]).await
+                let held = shared_held.load(Ordering::Relaxed);
+                if let Ok(Err(_fenced)) = current.heartbeat(None, None, held, &[]).await
                     && let Some(next) = register(&store, &own_name, &facts, timing).await
                 {
                     *shared.lock().unwrap() = next;
@@ -141,7 +148,7 @@ impl Cluster {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         });
-        FakeNode { name, session, heartbeats }
+        FakeNode { name, session, held, heartbeats }
     }
 
     /// Does what `POST /service` does. With fewer `created` pods than replicas, the API is killed on the way.
@@ -224,6 +231,12 @@ impl FakeNode {
         self.session.lock().unwrap().clone()
     }
 
+    /// Says that it leaves the containers of these pods alone, and of no others.
+    pub(super) async fn hold(&self, pods: &[HeldPod]) {
+        self.held.store(pods.len(), Ordering::Relaxed);
+        self.session().report_held_pods(pods).await.unwrap().unwrap();
+    }
+
     /// Starts all pods that wait on this node, and stops those that are to stop.
     pub(super) async fn work(&self) {
         self.work_on(1000).await;
@@ -247,7 +260,8 @@ impl FakeNode {
             Some(AckItem { payload, assignment, network, starting: String::new() })
         });
         let _outcomes = session.ack(&started.collect::<Vec<_>>()).await.unwrap();
-        let Ok(reply) = session.heartbeat(None, None, 0, &[]).await.unwrap() else { return };
+        let held = self.held.load(Ordering::Relaxed);
+        let Ok(reply) = session.heartbeat(None, None, held, &[]).await.unwrap() else { return };
         for id in reply.stop {
             stop(&session, &id).await;
         }

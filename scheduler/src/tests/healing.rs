@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use common::ids::{NodeName, ServiceName};
+use common::ids::{NodeName, PodId, ServiceName};
 use common::lifecycle::Phase;
+use common::node::HeldPod;
 use common::store::PreparedImages;
 
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
@@ -216,9 +217,9 @@ async fn a_pod_whose_slot_is_taken_is_stopped_and_pods_of_a_lost_service_are_kep
     converge(&cluster, &[&node], "web", 2, 1).await;
     converge(&cluster, &[&node], "kept", 2, 1).await;
     let pods = cluster.pods("web").await;
-    let slot = pods[1].id.as_str();
     let _: u64 = cluster.server.cli(&["DEL", "service:kept"]).await;
-    let _: u64 = cluster.server.cli(&["HSET", "slots:web", "0", slot]).await;
+    let _: u64 = cluster.server.cli(&["COPY", &format!("pod:{}", pods[0].id), "pod:another"]).await;
+    let _: u64 = cluster.server.cli(&["HSET", "slots:web", "0", "another"]).await;
     eventually("the pod without a slot is stopped", async || {
         node.work().await;
         match cluster.store.pod(&pods[0].id).await.unwrap().map(|pod| pod.phase) {
@@ -228,6 +229,119 @@ async fn a_pod_whose_slot_is_taken_is_stopped_and_pods_of_a_lost_service_are_kep
     })
     .await;
     assert!(cluster.pods("kept").await.iter().all(|pod| pod.phase == Phase::Running));
+}
+
+/// Returns the pods in the slots of a service that run, by replica.
+async fn running(cluster: &Cluster, service: &str) -> Vec<PodId> {
+    let pods = cluster.pods(service).await.into_iter();
+    let own = pods.filter(|pod| pod.phase == Phase::Running && pod.name.as_str() == service);
+    own.map(|pod| pod.id).collect()
+}
+
+/// Slots that another program has renamed or copied name pods of other slots: they are void. No pod is
+/// stopped because of them, and those that had these slots have them again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    cluster.post(r#"{"name":"a","image":"nginx","replicas":3}"#, None).await;
+    cluster.post(r#"{"name":"b","image":"nginx","replicas":4}"#, None).await;
+    let _scheduler = cluster.scheduler();
+    converge(&cluster, &[&node], "a", 3, 1).await;
+    converge(&cluster, &[&node], "b", 4, 1).await;
+    let before = (running(&cluster, "a").await, running(&cluster, "b").await);
+    let (a0, b0) = (before.0[0].as_str(), before.1[0].as_str());
+    for mistake in [
+        &["RENAME", "slots:a", "slots:b"][..],
+        &["COPY", "slots:b", "slots:a", "REPLACE"],
+        &["HSET", "slots:b", "3", b0, "1", a0],
+        &["HSET", "slots:b", "0+", b0],
+        &["SADD", "pushed", a0],
+    ] {
+        let _: redis::Value = cluster.server.cli(mistake).await;
+        for service in ["a", "b", ""] {
+            let _: u64 = cluster.server.cli(&["PUBLISH", "wake:reconcile", service]).await;
+        }
+        eventually("all pods have their slots", async || {
+            node.work().await;
+            let now = (running(&cluster, "a").await, running(&cluster, "b").await);
+            let slots: u64 = cluster.server.cli(&["HLEN", "slots:b"]).await;
+            let pushed: u64 = cluster.server.cli(&["SCARD", "pushed"]).await;
+            if now == before && slots == 4 && pushed == 0 {
+                Ok(())
+            } else {
+                Err(format!("{mistake:?} {before:?} {now:?} {slots} {pushed}"))
+            }
+        })
+        .await;
+    }
+    let lines: u64 = cluster.server.cli(&["SCARD", "cs:a"]).await;
+    assert_eq!(lines, 7, "no pod was created, and none has ended");
+}
+
+/// Redis has lost all records of pods, and the slots of some. The containers run on: a process that fills
+/// their slots starts the pods twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    for name in ["web", "db"] {
+        cluster.post(&format!(r#"{{"name":"{name}","image":"nginx","replicas":3}}"#), None).await;
+    }
+    let _scheduler = cluster.scheduler();
+    converge(&cluster, &[&node], "web", 3, 1).await;
+    converge(&cluster, &[&node], "db", 3, 1).await;
+    let mut held = Vec::new();
+    for name in ["web", "db"] {
+        for pod in cluster.pods(name).await {
+            let _: u64 = cluster.server.cli(&["DEL", &format!("pod:{}", pod.id)]).await;
+            held.push(HeldPod {
+                service: ServiceName::new(name).unwrap(),
+                replica: pod.replica,
+                pod: pod.id,
+            });
+        }
+    }
+    let _: u64 = cluster.server.cli(&["DEL", "slots:db", "cs:a"]).await;
+    let hint = async || {
+        for service in ["web", "db"] {
+            let _: u64 = cluster.server.cli(&["PUBLISH", "wake:reconcile", service]).await;
+        }
+    };
+    hint().await;
+    let say = async |part: &str| {
+        eventually("both services say why they wait", async || {
+            hint().await;
+            for name in ["web", "db"] {
+                let service = cluster.store.service(&ServiceName::new(name).unwrap()).await.unwrap().unwrap();
+                let held = service.rollout.held.unwrap_or_default();
+                if !held.contains(part) {
+                    return Err(format!("{name}: {held}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+    };
+    // The node has not had the time to say what it holds.
+    say("a node may run the pods").await;
+    node.hold(&held).await;
+    say("node a has containers whose records are lost").await;
+    // Longer than any node is waited for.
+    tokio::time::sleep(fast_repair().lost_record_wait).await;
+    hint().await;
+    say("node a has containers whose records are lost").await;
+    let waiting = cluster.store.queue_lengths().await.unwrap().waiting;
+    assert_eq!((waiting, cluster.pending_counts(&[&node]).await), (0, vec![0]), "nothing was created");
+    assert!(cluster.pods("web").await.is_empty() && cluster.pods("db").await.is_empty());
+    // An operator has removed the containers of one service.
+    node.hold(&held[3..]).await;
+    converge(&cluster, &[&node], "web", 3, 1).await;
+    assert!(cluster.pods("db").await.is_empty());
+    node.hold(&[]).await;
+    converge(&cluster, &[&node], "db", 3, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 
 mod clients;
 mod in_redis;
+mod lost_keys;
 mod neighbours;
 
 use std::collections::BTreeSet;

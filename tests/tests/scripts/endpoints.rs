@@ -54,7 +54,7 @@ async fn subscribe(fixture: &Fixture) -> Subscription {
 
 fn lines(keyspace: &Keyspace) -> Vec<(String, String)> {
     let fields = keyspace.fields("ep:web");
-    fields.into_iter().filter(|(field, _)| field != "v" && field != "m").collect()
+    fields.into_iter().filter(|(field, _)| !["v", "m", "s"].contains(&field.as_str())).collect()
 }
 
 /// Runs every script on a service that is followed. Returns those that changed its endpoints, and what is
@@ -301,4 +301,25 @@ async fn a_set_that_no_proxy_asks_for_expires() {
     follow(&fixture).await;
     let lasts: i64 = fixture.redis.cli(&["TTL", "ep:web"]).await;
     assert!((3500..=3600).contains(&lasts), "{lasts} s");
+}
+
+/// A copy by hand of the endpoints or the slots of another service leads nowhere: its pods serve that one.
+#[tokio::test]
+async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
+    let fixture = Fixture::new().await;
+    let own = fixture.pod_in(Phase::Running, "web", "w1").await.record;
+    let other = fixture.pod_in(Phase::Running, "db", "w1").await.record;
+    let pods = |endpoints: Vec<Endpoint>| endpoints.into_iter().map(|one| one.pod).collect::<Vec<_>>();
+    assert_eq!(pods(follow(&fixture).await.1), [own.id.clone()]);
+    let db = ServiceName::new("db").unwrap();
+    fixture.store.follow_endpoints(&db, None).await.unwrap();
+    let _: u64 = fixture.redis.cli(&["COPY", "ep:db", "ep:web", "REPLACE"]).await;
+    assert_eq!(fixture.store.endpoint_versions(&[web()]).await.unwrap(), [None], "it is to be followed anew");
+    assert_eq!(pods(follow(&fixture).await.1), [own.id.clone()]);
+    let _: u64 = fixture.redis.cli(&["DEL", "ep:web"]).await;
+    let _: u64 = fixture.redis.cli(&["HSET", "slots:web", "1", other.id.as_str()]).await;
+    assert_eq!(pods(follow(&fixture).await.1), [own.id]);
+    // What changes in that pod is an endpoint of its own service alone.
+    fixture.stop(&other).await;
+    assert_eq!(lines(&fixture.keyspace().await).len(), 1);
 }

@@ -8,6 +8,8 @@ use common::ids::NodeName;
 use common::lifecycle::Phase;
 use common::node::{Node, NodeKind, NodeState};
 use common::payload::Payload;
+use common::pod::PodRecord;
+use common::slot::Slot;
 use common::spec::HostPorts;
 use common::store::{
     Claimant, DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RequeueOutcome,
@@ -535,4 +537,54 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");
     }
     assert_eq!(fixture.record(&placed.record.id).await, placed.record, "what is right stays as it is");
+}
+
+/// Another program has copied the slots of one service over those of another one. The repair drops these
+/// entries, and touches no pod.
+#[tokio::test]
+async fn a_repair_of_copied_slots_drops_the_entries_and_no_record() {
+    let fixture = Fixture::new().await;
+    let web = fixture.pod_in(Phase::Running, "web", "w1").await.record;
+    let db = fixture.pod_in(Phase::Running, "db", "w1").await.record;
+    let _: u64 = fixture.redis.cli(&["COPY", "slots:web", "slots:db", "REPLACE"]).await;
+    let found = fixture.store.check().await.unwrap();
+    let lines: Vec<String> =
+        found.iter().map(|finding| format!("{}: {}", finding.key, finding.problem)).collect();
+    let expected = [
+        format!("pod:{}: runs, but is in no slot of service db", db.id),
+        format!("slots:db: slot 0 names the pod {}, which is of slot 0 of service web", web.id),
+    ];
+    assert_eq!(lines, expected);
+    assert!(
+        fixture.store.repair(&found[1]).await.unwrap() && !fixture.store.repair(&found[1]).await.unwrap()
+    );
+    let service = db.service.clone();
+    let restored = fixture.store.restore_pods(service.as_ref(), false, &[db.id.clone()]).await.unwrap();
+    assert_eq!(restored, [RestoreOutcome::Restored], "the reconcile loop lists it again");
+    assert_eq!(fixture.store.check().await.unwrap(), []);
+    assert_eq!((fixture.record(&web.id).await, fixture.record(&db.id).await), (web, db));
+}
+
+#[tokio::test]
+async fn a_void_slot_is_freed_and_its_pod_is_left_alone() {
+    let fixture = Fixture::new().await;
+    let web = fixture.pod_in(Phase::Running, "web", "w1").await.record;
+    let db = fixture.pod_in(Phase::Running, "db", "w1").await.record;
+    let free = async |slot: Slot, pod: &PodRecord| {
+        let slots = [(slot, Some(pod.id.clone()))];
+        fixture.store.free_slots(db.service.as_ref().unwrap(), &slots).await.unwrap()
+    };
+    for (field, slot, pod) in [
+        ("1", Slot::first(1), &web),
+        ("0+", Slot::second(0), &web),
+        // The pod has the first place; and another replica of its own service.
+        ("0+", Slot::second(0), &db),
+        ("2", Slot::first(2), &db),
+    ] {
+        let _: u64 = fixture.redis.cli(&["HSET", "slots:db", field, pod.id.as_str()]).await;
+        assert_eq!(free(slot, pod).await, 1, "{field}");
+        assert_eq!(fixture.pods(db.service.as_ref().unwrap()).await, [db.clone()], "{field}");
+    }
+    assert_eq!(free(Slot::first(0), &db).await, 0, "it is its own");
+    assert_eq!(fixture.record(&web.id).await, web);
 }

@@ -9,7 +9,7 @@ use common::config::{Secret, Timing};
 use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::image::ImageContent;
 use common::lifecycle::Phase;
-use common::node::NodeInfo;
+use common::node::{HeldPod, NodeInfo};
 use common::payload::Payload;
 use common::recovery::PodRecovery;
 use common::registry::{RegistryLogin, StoredLogin};
@@ -56,6 +56,7 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
         "shared_directory",
         "disk_pressure",
         "node_problems",
+        "node_held",
     ]
     .into_iter()
 }
@@ -106,8 +107,8 @@ fn usual_case(script: &'static str) -> Case {
         "ack" | "claim" | "external_ack" | "give_back" | "note_images" | "pod_requeue" | "register"
         | "reject" | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_claim" | "volumes_report" | "volumes_measured"
-        | "shared_directory" | "disk_pressure" | "node_problems" | "pods_replace" | "pods_stop"
-        | "pods_restore" | "drain" | "channel_open" | "channel_close" => Phase::Running,
+        | "shared_directory" | "disk_pressure" | "node_problems" | "node_held" | "pods_replace"
+        | "pods_stop" | "pods_restore" | "drain" | "channel_open" | "channel_close" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -686,6 +687,11 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "node_problems" => {
             let problems = ["cannot save its pods: the disk is full".to_owned()];
             operation!(None, [session, problems] session.report_node_problems(&problems))
+        }
+        "node_held" => {
+            let service = ServiceName::new("web").unwrap();
+            let pods = [HeldPod { service, replica: 7, pod: PodId::new("lost").unwrap() }];
+            operation!(None, [session, pods] session.report_held_pods(&pods))
         }
         "shared_directory" => {
             let found = SharedDirectoryReport::Found("one".to_owned());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use common::ids::{ClusterId, NodeName};
 use common::lifecycle::Phase;
-use common::recovery::{RecoveryPlan, plan};
+use common::recovery::{KnownState, RecoveryPlan, plan};
 use common::saved_state::{SavedHeader, SavedPod, SavedSpec, SavedState};
 use common::store::{PutMode, Registration, Store};
 use kubeleet_tests::Fixture;
@@ -45,6 +45,7 @@ async fn save(fixture: &Fixture) -> SavedState {
             address: record.address,
             published_ports: record.published_ports,
             created_at: 0,
+            since: 0,
             runs: record.runs,
         });
     }
@@ -237,4 +238,48 @@ async fn a_worker_with_the_id_registers_after_a_recovery() {
         fixture.store.register(&w1, &info, fixtures::claimant(), known).await,
         Ok(Registration::Registered { .. })
     ));
+}
+
+/// A worker has saved the service until a moment ago, and a backup has it for ever.
+#[tokio::test]
+async fn a_service_that_was_deleted_comes_back_only_if_it_is_wanted() {
+    let fixture = Fixture::new().await;
+    let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
+    let (saved, service) = (save(&fixture).await, placed.record.service.clone().unwrap());
+    fixture.store.delete_service(&service).await.unwrap();
+    fixture.stop(&fixture.record(&placed.record.id).await).await;
+    fixture.finish_stopped(&placed.session, &fixture.record(&placed.record.id).await).await;
+    let record = fixture.store.service(&service).await.unwrap().unwrap();
+    assert!(fixture.store.forget_service(&record).await.unwrap());
+    let known = fixture.store.known_state(&saved).await.unwrap();
+    let planned = plan(&known, &saved);
+    assert!(planned.is_empty() && planned.problems[0].contains("service web was deleted at"), "{planned:?}");
+    // One that was lost, and not deleted, is recovered: a deleted key is no deletion of the service.
+    let wanted = plan(&KnownState { with_deleted: true, ..known }, &saved);
+    carry_out(&fixture.store, &wanted).await;
+    let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;
+    assert_eq!(missing(&fixture.store, &saved).await.services.len(), 1);
+    let remembered: u64 = fixture.redis.cli(&["ZCARD", "services:deleted"]).await;
+    assert_eq!(remembered, 0);
+}
+
+#[tokio::test]
+async fn deletions_are_remembered_for_a_month_and_ten_thousand_of_them() {
+    let fixture = Fixture::new().await;
+    let old: Vec<String> = ["ZADD", "services:deleted", "1", "old"].map(str::to_owned).into();
+    let _: u64 = fixture.redis.cli(&old).await;
+    let now: Vec<u64> = fixture.redis.cli(&["TIME"]).await;
+    let mut many = vec!["ZADD".to_owned(), "services:deleted".to_owned()];
+    many.extend((0..10_005).flat_map(|n| [(now[0] * 1000 - 10_000 + n).to_string(), format!("n{n}")]));
+    let _: u64 = fixture.redis.cli(&many).await;
+    let service = fixture.service("web", 1).await;
+    fixture.store.delete_service(&service.name).await.unwrap();
+    let count: u64 = fixture.redis.cli(&["ZCARD", "services:deleted"]).await;
+    let is_there =
+        async |name: &str| -> Option<f64> { fixture.redis.cli(&["ZSCORE", "services:deleted", name]).await };
+    assert!(count == 10_000 && is_there("web").await.is_some() && is_there("old").await.is_none());
+    // A key of another type keeps no service from being deleted.
+    let () = fixture.redis.cli(&["SET", "services:deleted", "text"]).await;
+    let other = fixture.service("db", 1).await;
+    assert!(fixture.store.delete_service(&other.name).await.unwrap().0);
 }

@@ -182,7 +182,6 @@ async fn a_check_repairs_records_that_no_daemon_can_read() {
         (&["HSET", "slots:web", "+1", "x"], "removes the entry"),
         (&["SREM", "services", "web"], "adds web"),
         (&["HSET", "service:web", "state", ""], "renames it to broken:service:web"),
-        (&["HSET", &key, "replica", "7"], "renames it to broken:pod:"),
         (&["HSET", &key, "phase", "\u{fffd}"], "renames it to broken:pod:"),
     ];
     for (fault, repair) in faults {

@@ -93,7 +93,8 @@ fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
         let (node, timing, cluster) = (&config.node, &config.timing, identity::cluster_of(config));
         let known = saved_containers::read(&config.data_dir, node, &*engine);
         let proxy = socket::configured(config);
-        let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy: proxy.as_deref() };
+        let (cluster, proxy) = (cluster.as_ref(), proxy.as_deref());
+        let scope = FenceScope { node, cluster, timing, proxy, saved: None };
         let fence = fence::enforce(&*engine, &scope, deadline, &BootClock, &known);
         fence.await.map_err(|error| error.to_string())
     });

@@ -215,6 +215,7 @@ impl ManagedPod {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            since: 0,
             runs: Vec::new(),
         }
     }

@@ -256,7 +256,7 @@ async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists
     let known = saved_containers::read(&config.data_dir, node, &sick);
     assert_eq!(known.all().len(), 1, "the one that must not run twice");
     let (cluster, timing, deadline) = (identity::cluster_of(config), &config.timing, BootClock.now());
-    let scope = fence::FenceScope { node, cluster: cluster.as_ref(), timing, proxy: None };
+    let scope = fence::FenceScope { node, cluster: cluster.as_ref(), timing, proxy: None, saved: None };
     let enforced = fence::enforce(&sick, &scope, deadline, &BootClock, &known).await;
     assert!(enforced.is_err(), "it is tried again until the engine lists its containers");
     assert_eq!(rig.containers_on(engine.as_ref(), "stop").await, []);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use common::ids::RecoveryId;
+use common::ids::{RecoveryId, ServiceName};
 use common::lifecycle::Phase;
+use common::node::HeldPod;
 use common::recovery::plan;
 use common::saved_state::{SavedFile, SavedState};
 use common::spec::ServiceInput;
@@ -181,5 +182,82 @@ async fn the_file_has_the_services_and_specifications_of_what_runs_and_forgets_w
         file.state == SavedState::default()
     })
     .await;
+    worker.end().await.unwrap();
+}
+
+const DATABASE: &str = r#"{"name":"db","image":"alpine","replicas":1,"on_disconnect":"stop"}"#;
+
+async fn held(rig: &Rig) -> Vec<HeldPod> {
+    let (nodes, _) = rig.store.nodes_each(&[rig.node()]).await.unwrap();
+    nodes.into_iter().flat_map(|node| node.held_pods).collect()
+}
+
+/// Without records it is not known whether pods with `on_disconnect: stop` were moved: the fence stops them.
+#[tokio::test]
+async fn what_the_fence_has_stopped_is_recovered_with_its_service_and_runs_again() {
+    let Some(rig) = Rig::new("what_the_fence_has_stopped_is_recovered_with_its_service_and_runs_again")
+    else {
+        return;
+    };
+    let worker = rig.worker().until_registered(&rig).await;
+    let id = rig.assign_service(DATABASE).await.remove(0);
+    rig.until(id.as_str(), Phase::Running).await;
+    let since = rig.record(id.as_str()).await.unwrap().since;
+    eventually("the service is saved, and when the pod was assigned", || async {
+        file(&rig).is_some_and(|file| {
+            file.state.services.len() == 1 && file.state.pods.iter().all(|pod| pod.since == since)
+        })
+    })
+    .await;
+    let record = format!("pod:{id}");
+    let _deleted: u64 =
+        rig.redis.blocking_cli(&["DEL", &record, "slots:db", "service:db", "services", "cs:w"]);
+    rig.until_containers(id.as_str(), 0).await;
+    eventually("nothing is held any more", || async {
+        rig.store.held_nodes().await.unwrap().is_empty() && held(&rig).await.is_empty()
+    })
+    .await;
+    until_saved(&rig, 1).await;
+    assert_eq!(
+        ask(&rig).await.pods[0].phase,
+        Phase::Assigned,
+        "it does not run: one that runs goes before it"
+    );
+    assert_eq!(recover(&rig).await, 1);
+    rig.until(id.as_str(), Phase::Running).await;
+    rig.until_containers(id.as_str(), 1).await;
+    eventually("what runs again is saved", || async {
+        ask(&rig).await.pods.iter().map(|pod| pod.phase).collect::<Vec<_>>() == [Phase::Running]
+    })
+    .await;
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_says_which_slots_it_holds_until_their_records_are_back() {
+    let Some(rig) = Rig::new("a_worker_says_which_slots_it_holds_until_their_records_are_back") else {
+        return;
+    };
+    let worker = rig.worker().until_registered(&rig).await;
+    let ids = rig.assign_service(r#"{"name":"web","image":"alpine","replicas":2}"#).await;
+    for id in &ids {
+        rig.until(id.as_str(), Phase::Running).await;
+    }
+    until_saved(&rig, 2).await;
+    for id in &ids {
+        let _deleted: u64 = rig.redis.blocking_cli(&["DEL", &format!("pod:{id}")]);
+    }
+    let service = ServiceName::new("web").unwrap();
+    let slots = rig.store.slots(&service).await.unwrap().into_iter();
+    let expected: Vec<HeldPod> =
+        slots.map(|(slot, pod)| HeldPod { service: service.clone(), replica: slot.replica, pod }).collect();
+    eventually("both are said to be held", || async { held(&rig).await == expected }).await;
+    // A restart changes nothing: the file has the slots.
+    drop(worker);
+    let worker = rig.worker();
+    let _emptied: u64 = rig.redis.blocking_cli(&["HDEL", "node:w", "held_pods"]);
+    eventually("they are said again", || async { held(&rig).await == expected }).await;
+    assert_eq!(recover(&rig).await, 2);
+    eventually("none is held", || async { held(&rig).await.is_empty() }).await;
     worker.end().await.unwrap();
 }

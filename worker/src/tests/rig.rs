@@ -87,6 +87,7 @@ impl Rig {
             max_backoff: Duration::from_secs(2),
             shutdown_timeout: Duration::from_secs(5),
             record_lag: Duration::ZERO,
+            failover_memory: Duration::from_secs(60),
             ..WorkerTimings::default()
         };
         let store = Store::new(config.redis.clone(), LinkOptions::default());

@@ -170,7 +170,11 @@ async fn create_missing_pods(app: &AppState, service: &Service) {
     }
     let free = match app.store.slots(&service.name).await {
         Ok(slots) => {
-            let taken: HashSet<u32> = slots.into_iter().map(|(slot, _)| slot.replica).collect();
+            let mut taken: HashSet<u32> = slots.into_iter().map(|(slot, _)| slot.replica).collect();
+            // Beside a container whose record is lost no other pod is started: the schedulers say so.
+            let nodes = app.store.holding_nodes().await.unwrap_or_default();
+            let held = nodes.iter().flat_map(|node| &node.held_pods);
+            taken.extend(held.filter(|held| held.service == service.name).map(|held| held.replica));
             service.first_replicas().into_iter().filter(|replica| !taken.contains(replica)).collect()
         }
         // The script checks every slot again.

@@ -9,7 +9,7 @@ use super::of_routes;
 use super::of_volumes::{self, VolumeCopy};
 use crate::ids::PodId;
 use crate::lifecycle::Phase;
-use crate::node::Resources;
+use crate::node::{HeldPod, Resources};
 
 /// A copy of what the check looks at. Keys are read one after the other, so that something that changes
 /// meanwhile may look wrong: every repair checks again.
@@ -44,6 +44,8 @@ pub(crate) struct KeyCopy {
     /// The members of `nodes`, and the records.
     pub(crate) nodes: BTreeSet<String>,
     pub(crate) node_records: BTreeSet<String>,
+    /// The pods without a record whose containers each node leaves alone.
+    pub(crate) held_pods: BTreeMap<String, Vec<HeldPod>>,
     /// The nodes that were not declared dead.
     pub(crate) live_nodes: BTreeSet<String>,
     /// The payloads in each container set, and in each list, with the pod that each names.
@@ -229,12 +231,13 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     found.extend(broken_nodes(copy));
     found.extend(broken_services(copy));
     found.extend(broken_slots(copy));
-    found.extend(strangers_in_slots(copy));
+    found.extend(void_slots(copy));
     found.extend(leaked_specs(copy));
     found.extend(missing_specs(copy));
     found.extend(unknown_members(copy));
     found.extend(slots_without_pods(copy));
     found.extend(pods_without_slots(copy));
+    found.extend(held_pods(copy));
     found.extend(misplaced_payloads(copy));
     found.extend(doubled_payloads(copy));
     found.extend(of_nodes::wrong_sums(copy));
@@ -314,25 +317,32 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Pods whose record names another slot than the one that names them.
-fn strangers_in_slots(copy: &KeyCopy) -> Vec<Finding> {
+/// Slots whose pod has a record that names another one: they are void, and the pod is left alone.
+fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
         for (slot, id) in slots {
             let Some(pod) = copy.pods.get(id).filter(|pod| pod.unreadable.is_none()) else { continue };
-            let replica = slot.strip_suffix('+').unwrap_or(slot);
-            if pod.service == *service && pod.replica == *replica {
-                continue;
-            }
-            let problem = format!(
-                "has slot {slot} of service {service}, but names slot {:?} of service {:?}",
-                pod.replica, pod.service
-            );
-            let repair = Repair::MoveBroken { seen_phase: pod.raw_phase.clone() };
-            found.push(finding(format!("pod:{id}"), problem, repair));
+            let place = match (names_slot(pod, service, slot), pod.service.as_str()) {
+                (true, _) if slot.ends_with('+') && slots.get(&pod.replica) == Some(id) => {
+                    "has the first place of that replica".to_owned()
+                }
+                (true, _) => continue,
+                (false, "") => "is of no service".to_owned(),
+                (false, other) => format!("is of slot {} of service {other}", pod.replica),
+            };
+            let problem = format!("slot {slot} names the pod {id}, which {place}");
+            let repair =
+                Repair::RemoveSlot { field: slot.clone().into_bytes(), seen: id.clone().into_bytes() };
+            found.push(finding(format!("slots:{service}"), problem, repair));
         }
     }
     found
+}
+
+/// Returns whether the record of a pod names this slot.
+fn names_slot(pod: &PodCopy, service: &str, slot: &str) -> bool {
+    pod.service == service && pod.replica == slot.strip_suffix('+').unwrap_or(slot)
 }
 
 /// Specifications that are kept for ever and that nothing names.
@@ -393,6 +403,12 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
             Repair::AddElement { element: service.clone(), record: format!("service:{service}") },
         ));
     }
+    for (id, pod) in copy.pushed.iter().filter_map(|id| Some((id, copy.pods.get(id)?))) {
+        if !pod.service.is_empty() && pod.unreadable.is_none() {
+            let problem = format!("lists {id}, which is of service {}", pod.service);
+            found.push(finding("pushed", problem, Repair::Wait));
+        }
+    }
     for pod in copy.pushed.iter().filter(|id| !has_key(copy, id)) {
         // The reconcile loop passes over what cannot be a pod.
         let repair = match PodId::new(pod.as_str()) {
@@ -437,9 +453,12 @@ pub(super) fn is_placed(pod: &PodCopy) -> bool {
 /// Pods that are on a node and listed nowhere.
 fn pods_without_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
-    let in_slots: BTreeSet<&String> = copy.slots.values().flat_map(BTreeMap::values).collect();
+    let has_slot = |id: &String, pod: &PodCopy| {
+        let slots = copy.slots.get(&pod.service).into_iter().flatten();
+        slots.filter(|(slot, _)| names_slot(pod, &pod.service, slot)).any(|(_, holder)| holder == id)
+    };
     let readable = copy.pods.iter().filter(|(_, pod)| is_placed(pod) && pod.unreadable.is_none());
-    for (id, pod) in readable.filter(|(id, _)| !in_slots.contains(id)) {
+    for (id, pod) in readable.filter(|(id, pod)| !has_slot(id, pod)) {
         if pod.service.is_empty() && copy.pushed.contains(id) {
             continue;
         }
@@ -447,11 +466,46 @@ fn pods_without_slots(copy: &KeyCopy) -> Vec<Finding> {
             true => Repair::Wait,
             false => Repair::Decide { what: "create its service again, or stop it with `kubeleet pod stop`" },
         };
-        let problem = match pod.service.as_str() {
-            "" => "runs, but is not listed in pushed".to_owned(),
-            service => format!("runs, but is in no slot of service {service}"),
+        let problem = match (pod.service.as_str(), slot_holder(copy, &pod.service, &pod.replica)) {
+            ("", _) => "runs, but is not listed in pushed".to_owned(),
+            (service, None) => format!("runs, but is in no slot of service {service}"),
+            (service, Some(holder)) => format!(
+                "runs, and so does the pod {holder}, which has its slot {} of service {service}: {holder} is kept, \
+                 and this one is stopped",
+                pod.replica
+            ),
         };
         found.push(finding(format!("pod:{id}"), problem, repair));
+    }
+    found
+}
+
+/// Returns the pod that is on a node and has this slot.
+fn slot_holder<'a>(copy: &'a KeyCopy, service: &str, replica: &str) -> Option<&'a String> {
+    let holder = copy.slots.get(service)?.get(replica)?;
+    copy.pods.get(holder).filter(|pod| is_placed(pod) && names_slot(pod, service, replica)).map(|_| holder)
+}
+
+/// Containers without a record that nodes leave alone.
+fn held_pods(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let of_live = copy.held_pods.iter().filter(|(node, _)| copy.live_nodes.contains(*node));
+    let held = of_live.flat_map(|(node, pods)| pods.iter().map(move |held| (node, held)));
+    for (node, HeldPod { service, replica, pod }) in
+        held.filter(|(_, held)| !has_key(copy, held.pod.as_str()))
+    {
+        let what = format!("holds a container of {service}-{replica}, pod {pod}, which has no record");
+        let (problem, what_to_do) = match slot_holder(copy, service.as_str(), &replica.to_string()) {
+            Some(kept) => (
+                format!(
+                    "{what}, while the pod {kept} runs in its slot and is kept: on that node, `docker rm -f \
+                     $(docker ps -aq --filter label=kubeleet.pod={pod})`"
+                ),
+                "remove the container on its node",
+            ),
+            None => (what, "`kubeleet cluster recover` records it again"),
+        };
+        found.push(finding(format!("node:{node}"), problem, Repair::Decide { what: what_to_do }));
     }
     found
 }
@@ -561,7 +615,7 @@ mod tests {
     #[test]
     fn each_fault_is_found_with_its_key_and_its_repair() {
         type Fault = fn(&mut KeyCopy);
-        let cases: [(&str, Fault, &[&str]); 14] = [
+        let cases: [(&str, Fault, &[&str]); 20] = [
             (
                 "wrong type",
                 |c| c.wrong_types.push(("sq".into(), "list", "string".into())),
@@ -628,6 +682,55 @@ mod tests {
                     c.slots.get_mut("web").unwrap().insert("1".into(), "gone".into());
                 },
                 &["slots:web: slot 1 names gone, which has no record; nothing: the reconcile loop"],
+            ),
+            (
+                "another's pod",
+                |c| {
+                    c.slots.get_mut("web").unwrap().insert("1".into(), "b".into());
+                },
+                &["slots:web: slot 1 names the pod b, which is of no service; removes the entry"],
+            ),
+            (
+                "renamed slots",
+                |c| {
+                    let slots = c.slots.remove("web").unwrap();
+                    c.slots.insert("db".into(), slots);
+                },
+                &[
+                    "pod:a: runs, but is in no slot of service web; nothing: the reconcile loop",
+                    "slots:db: slot 0 names the pod a, which is of slot 0 of service web; removes the entry",
+                ],
+            ),
+            (
+                "twice in a replica",
+                |c| {
+                    c.slots.get_mut("web").unwrap().insert("0+".into(), "a".into());
+                },
+                &["slots:web: slot 0+ names the pod a, which has the first place of that replica; removes"],
+            ),
+            (
+                "two run",
+                |c| {
+                    c.pods.insert("c".into(), pod("running", "w1", "web"));
+                },
+                &["pod:c: runs, and so does the pod a, which has its slot 0 of service web: a is kept"],
+            ),
+            (
+                "held",
+                |c| {
+                    c.live_nodes.insert("w1".into());
+                    c.held_pods.insert("w1".into(), vec![HeldPod::from_line("web 0 lost").unwrap()]);
+                },
+                &[
+                    "node:w1: holds a container of web-0, pod lost, which has no record, while the pod a runs in its",
+                ],
+            ),
+            (
+                "pushed",
+                |c| {
+                    c.pushed.insert("a".into());
+                },
+                &["pushed: lists a, which is of service web; nothing: the reconcile loop"],
             ),
             ("slots", |c| c.slots.clear(), &["pod:a: runs, but is in no slot of service web; nothing"]),
             (

@@ -22,6 +22,7 @@ use super::stored_spec::SpecFile;
 use super::volumes::read_volume;
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::ids::{NodeName, PodId, ServiceName, VolumeName};
+use crate::node::HeldPod;
 use crate::payload::Payload;
 
 const PAGE_SIZE: usize = 1000;
@@ -215,6 +216,8 @@ impl Store {
     async fn copy_node(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
         let fields = self.fields_of(&format!("node:{name}")).await?;
         copy.node_records.insert(name.to_owned());
+        let held = text(&fields, "held_pods");
+        copy.held_pods.insert(name.to_owned(), held.lines().filter_map(HeldPod::from_line).collect());
         if text(&fields, "state") == "alive" {
             copy.live_nodes.insert(name.to_owned());
         }

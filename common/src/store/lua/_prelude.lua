@@ -599,8 +599,10 @@ end
 -- It exists only while a proxy follows the service; no other costs more than one look. `v` counts its changes
 -- and `m` is when its master took over. While it is being made it has no `v`, and no change is published.
 local followed, changed_endpoints = {}, {}
-local function endpoint_line(record)
-  local phase, node, assignment, replica, reason = unpack(record, 1, 5)
+local function endpoint_line(ep_key, record)
+  local phase, node, assignment, replica, reason, service = unpack(record, 1, 6)
+  -- The slots of the service were copied from those of another one.
+  if 'ep:' .. (service or '') ~= ep_key then return nil end
   local is_running = phase == 'running'
   -- A record that waits for a node has these two fields, empty.
   local is_on_a_node = (node or '') ~= '' and (assignment or '') ~= ''
@@ -619,8 +621,8 @@ local function endpoint(ep_key, pod_key, uuid)
     followed[ep_key] = is_followed
   end
   if not is_followed then return end
-  local record = redis.pcall('HMGET', pod_key, 'phase', 'node', 'assignment', 'replica', 'reason')
-  local line = not record.err and endpoint_line(record)
+  local record = redis.pcall('HMGET', pod_key, 'phase', 'node', 'assignment', 'replica', 'reason', 'service')
+  local line = not record.err and endpoint_line(ep_key, record)
   if line == (redis.call('HGET', ep_key, uuid) or nil) then return end
   if line then redis.call('HSET', ep_key, uuid, line) elseif redis.call('HDEL', ep_key, uuid) == 0 then return end
   local changed = changed_endpoints[ep_key] or {}

@@ -9,21 +9,23 @@ local known_version, known_master = head_args()
 local KEPT_SECONDS = 3600
 -- Without a sign of the one that makes it for this time the next one begins.
 local MAKER_MS = 5000
-local fields = redis.pcall('HMGET', ep_key, 'm', 'v', 'making')
+local fields = redis.pcall('HMGET', ep_key, 'm', 'v', 'making', 's')
 if is_error(fields, 'WRONGTYPE') then
   set_aside(ep_key)
   fields = {}
 end
 local current = string.format('%.0f', master_changed_at())
-local master, version, making = unpack(fields, 1, 3)
--- One that was overwritten by hand is none.
+local master, version, making, own_key = unpack(fields, 1, 4)
+-- One that was overwritten by hand is none. A copy of the set of another service has that one's key; a version
+-- before writes none.
 local is_of_now = master == current and (not version or string.find(version, '^%d+$'))
+  and (own_key or ep_key) == ep_key
 local is_made = is_of_now and version
 local is_being_made = is_of_now and not is_no_past(making) and NOW - making < MAKER_MS
 if not is_of_now then
   -- Not DEL, which takes tens of milliseconds for 100,000 pods.
   redis.call('UNLINK', ep_key)
-  redis.call('HSET', ep_key, 'm', current)
+  redis.call('HSET', ep_key, 'm', current, 's', ep_key)
 end
 if not is_made and not is_being_made then redis.call('HSET', ep_key, 'making', STAMP) end
 redis.call('EXPIRE', ep_key, KEPT_SECONDS)

@@ -1,4 +1,5 @@
--- Forgets pushed pods that ended some time ago, and those without a record. Records stay as tombstones for a
+-- Forgets pushed pods that ended some time ago, those without a record, and pods of services, which another
+-- program has listed among them. Records stay as tombstones for a
 -- while, like those of stopped pods.
 -- Reply: number of pods that were forgotten
 local pushed = head_keys()
@@ -8,18 +9,18 @@ redis.call('SCARD', pushed)
 local records = {}
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  records[p] = redis.call('HMGET', pod_key, 'phase', 'since')
+  records[p] = redis.call('HMGET', pod_key, 'phase', 'since', 'service')
 end
 local forgotten = 0
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
   local uuid = pod_args(p)
-  local phase, since = unpack(records[p], 1, 2)
+  local phase, since, service = unpack(records[p], 1, 3)
   local has_ended = phase == 'succeeded' or phase == 'failed'
   -- A time in the future was written by a former master: it counts as now.
-  if not phase or (has_ended and NOW - (tonumber(since) or 0) >= retention_ms) then
+  if not phase or service or (has_ended and NOW - (tonumber(since) or 0) >= retention_ms) then
     forgotten = forgotten + redis.call('SREM', pushed, uuid)
-    if phase then redis.call('EXPIRE', pod_key, TOMBSTONE_SECONDS) end
+    if phase and not service then redis.call('EXPIRE', pod_key, TOMBSTONE_SECONDS) end
   end
 end
 return forgotten

@@ -1,6 +1,8 @@
 -- Marks a service as deleted. The reconcile loop stops its pods, then forgets it.
 -- Reply: {'OK'} (also if it is being deleted already) | {'MISSING'} | {'CONFLICT', revision}
-local service_key, unconfirmed = head_keys()
+local service_key, unconfirmed, deleted = head_keys()
+-- How long a deletion is remembered, and how many are: what was saved before brings no deleted service back.
+local REMEMBERED_MS, MAX_REMEMBERED = 30 * 86400000, 10000
 -- The expected revision is '' if any is right.
 local service, expected_revision, write = head_args()
 local state = redis.call('HGET', service_key, 'state')
@@ -13,6 +15,10 @@ note_unconfirmed(unconfirmed, service, write)
 if state ~= 'deleting' then
   redis.call('HSET', service_key, 'state', 'deleting', 'replicas', 0, 'updated_at', STAMP,
     'revision', revision + 1, 'revised_by', write, 'write', write)
+  -- A broken key keeps no service from being deleted.
+  redis.pcall('ZADD', deleted, STAMP, service)
+  redis.pcall('ZREMRANGEBYSCORE', deleted, '-inf', NOW - REMEMBERED_MS)
+  redis.pcall('ZREMRANGEBYRANK', deleted, 0, -MAX_REMEMBERED - 1)
   emit('service', service, 'ServiceDeleted', service, '', '', 'its pods are being stopped')
   redis.call('PUBLISH', 'wake:reconcile', service)
 end

@@ -1,6 +1,6 @@
 -- Stores a service again as a worker or a backup knows it, unless Redis has the same or a newer revision.
 -- Reply: {'RECOVERED'} | {'PRESENT'}
-local service_key, services, unconfirmed, former_specs, routes, done, tries = head_keys()
+local service_key, services, unconfirmed, former_specs, routes, done, tries, deleted = head_keys()
 local _, _, service, saved_revision, write = head_args()
 local current_spec, current_routes, current_created_at =
   unpack(redis.call('HMGET', service_key, 'spec', 'routes', 'created_at'), 1, 3)
@@ -22,6 +22,8 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
 redis.call('SADD', services, service)
+-- From now on it is wanted, although it was deleted.
+redis.pcall('ZREM', deleted, service)
 -- In the step with which a job goes on: an index that is complete is not run a second time. Those of another
 -- job that had this name are not its.
 if current_created_at ~= redis.call('HGET', service_key, 'created_at') then redis.call('DEL', done, tries) end

@@ -380,6 +380,12 @@ scripts! {
             args: [node],
         }
     }
+    node_held {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, incarnation, pods],
+    }
     node_problems {
         run_by: [Worker],
         at_maxmemory: Allowed,
@@ -583,7 +589,7 @@ scripts! {
     service_delete {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [service_key, unconfirmed],
+        keys: [service_key, unconfirmed, deleted],
         args: [service, expected_revision, write],
     }
     service_forget {
@@ -608,7 +614,7 @@ scripts! {
     service_recover {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [service_key, services, unconfirmed, former_specs, routes, done, tries],
+        keys: [service_key, services, unconfirmed, former_specs, routes, done, tries, deleted],
         args: [field_count, completion_count, service, saved_revision, write],
         batch Field field {
             keys: [],

@@ -1,0 +1,250 @@
+//! Slots of pods that Redis has lost while a node may still run them. Nothing is created in them before all
+//! live nodes have had the time to say what they hold, nor while one of them holds the pod: two pods of one
+//! replica would run. Pure: time is given.
+//!
+//! A pod that ended has a record that says so, for an hour. One without a record was lost.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use common::ids::{NodeName, PodId, ServiceName};
+use common::node::{HeldPod, Node, NodeState};
+
+use super::plan::{ReplicaSlot, SlotHolder};
+
+/// More replicas are not named in a sentence.
+const MAX_NAMED: usize = 5;
+
+/// The replicas whose pods live nodes hold, with one of those nodes, by service.
+pub(crate) type HeldReplicas = HashMap<ServiceName, BTreeMap<u32, NodeName>>;
+
+/// Returns what live nodes hold.
+pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldReplicas {
+    let mut held = HeldReplicas::new();
+    for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
+        for HeldPod { service, replica, .. } in &node.held_pods {
+            let replicas = held.entry(service.clone()).or_default();
+            replicas.entry(*replica).or_insert_with(|| node.name.clone());
+        }
+    }
+    held
+}
+
+/// What is known of lost pods over all looks.
+pub(crate) struct LostPods {
+    /// How long live nodes have to say what they hold.
+    wait: Duration,
+    /// The pods that each service had at the last look.
+    last: HashMap<ServiceName, BTreeMap<u32, PodId>>,
+    /// When each pod was found to be lost.
+    since: HashMap<PodId, Instant>,
+}
+
+/// Pods that have lost their slots.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct GonePods {
+    /// Those that have no record either.
+    pub(crate) lost: Vec<(u32, PodId)>,
+    /// Those that are on a node as before: a full pass gives them their slots again.
+    pub(crate) unlisted: Vec<(u32, PodId)>,
+}
+
+/// The replicas of a service that get no pod now.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldBack {
+    /// Those that have no slot.
+    pub(crate) replicas: BTreeSet<u32>,
+    /// Why, for people.
+    pub(crate) why: Option<String>,
+    /// When to look again, if that is known.
+    pub(crate) look_again_in: Option<Duration>,
+}
+
+impl LostPods {
+    /// Nodes have `wait` to say what they hold.
+    pub(crate) fn new(wait: Duration) -> Self {
+        Self { wait, last: HashMap::new(), since: HashMap::new() }
+    }
+
+    /// Returns the pods of the last look of which no slot of the replica is left: their records tell whether
+    /// they have ended.
+    pub(crate) fn gone(&self, service: &ServiceName, slots: &[ReplicaSlot]) -> Vec<(u32, PodId)> {
+        let Some(last) = self.last.get(service) else { return Vec::new() };
+        let taken: BTreeSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
+        let gone = last.iter().filter(|(replica, _)| !taken.contains(replica));
+        gone.map(|(replica, pod)| (*replica, pod.clone())).collect()
+    }
+
+    /// Keeps slots taken whose pods may run on a node that holds them, and returns which replicas get no pod
+    /// for the same reason.
+    pub(crate) fn hold_back(
+        &mut self,
+        service: &ServiceName,
+        slots: &mut [ReplicaSlot],
+        gone: &GonePods,
+        held: &HeldReplicas,
+        now: Instant,
+    ) -> HeldBack {
+        let no_replicas = BTreeMap::new();
+        let held = held.get(service).unwrap_or(&no_replicas);
+        let (mut waiting, mut back) = (BTreeSet::new(), HeldBack::default());
+        let mut left = Vec::new();
+        let mut must_wait = |replica: u32, pod: &PodId| {
+            let since = *self.since.entry(pod.clone()).or_insert(now);
+            let time = self.wait.saturating_sub(now.saturating_duration_since(since));
+            let is_held = held.contains_key(&replica);
+            if !time.is_zero() && !is_held {
+                waiting.insert(replica);
+                left.push(time);
+            }
+            is_held || !time.is_zero()
+        };
+        for slot in slots.iter_mut().filter(|slot| slot.holder == SlotHolder::NoRecord) {
+            if must_wait(slot.slot.replica, &slot.id) {
+                slot.holder = SlotHolder::Lost;
+            }
+        }
+        let lost: Vec<&(u32, PodId)> =
+            gone.lost.iter().filter(|(replica, pod)| must_wait(*replica, pod)).collect();
+        let kept: Vec<&(u32, PodId)> = lost.into_iter().chain(&gone.unlisted).collect();
+        back.replicas = kept.iter().map(|(replica, _)| *replica).collect();
+        back.replicas.extend(held.keys());
+        back.look_again_in = left.into_iter().max();
+        let of_nodes: BTreeSet<u32> =
+            held.keys().copied().filter(|replica| is_free(slots, *replica)).collect();
+        back.why = sentence(service, held, &of_nodes, &waiting);
+        self.remember(service, slots, &kept);
+        back
+    }
+
+    fn remember(&mut self, service: &ServiceName, slots: &[ReplicaSlot], kept: &[&(u32, PodId)]) {
+        let holders = slots.iter().filter(|slot| slot.pod().is_some() || slot.holder == SlotHolder::Lost);
+        let mut pods: BTreeMap<u32, PodId> =
+            holders.map(|slot| (slot.slot.replica, slot.id.clone())).collect();
+        pods.extend(kept.iter().map(|kept| (*kept).clone()));
+        match pods.is_empty() {
+            true => drop(self.last.remove(service)),
+            false => drop(self.last.insert(service.clone(), pods)),
+        }
+    }
+
+    /// Forgets services that are gone, and pods that were lost long ago.
+    pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool, now: Instant) {
+        self.last.retain(|name, _| exists(name));
+        let kept = self.wait * 10;
+        self.since.retain(|_, since| now.saturating_duration_since(*since) < kept);
+    }
+}
+
+/// Returns whether no pod with a record has a slot of this replica.
+fn is_free(slots: &[ReplicaSlot], replica: u32) -> bool {
+    !slots.iter().any(|slot| slot.slot.replica == replica && slot.pod().is_some())
+}
+
+fn sentence(
+    service: &ServiceName,
+    held: &BTreeMap<u32, NodeName>,
+    of_nodes: &BTreeSet<u32>,
+    waiting: &BTreeSet<u32>,
+) -> Option<String> {
+    let named = |replicas: &BTreeSet<u32>| {
+        let names: Vec<String> = replicas.iter().take(MAX_NAMED).map(|r| format!("{service}-{r}")).collect();
+        let more = replicas.len().saturating_sub(MAX_NAMED);
+        names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+    };
+    if let Some(node) = of_nodes.first().and_then(|replica| held.get(replica)) {
+        return Some(format!(
+            "no pod is created for {}: node {node} has containers whose records are lost; `kubeleet cluster recover` \
+             records them again",
+            named(of_nodes)
+        ));
+    }
+    (!waiting.is_empty()).then(|| {
+        format!(
+            "no pod is created for {} yet: the records are lost, and a node may run the pods",
+            named(waiting)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::lifecycle::Phase;
+
+    use super::super::plan::testing::slots;
+    use super::*;
+
+    fn web() -> ServiceName {
+        ServiceName::new("web").unwrap()
+    }
+
+    fn held(replicas: &[u32]) -> HeldReplicas {
+        let node = NodeName::new("a").unwrap();
+        HashMap::from([(web(), replicas.iter().map(|replica| (*replica, node.clone())).collect())])
+    }
+
+    /// Returns which slots stay taken although their pods have no record, and what else is held back.
+    fn look(
+        lost: &mut LostPods,
+        taken: &[ReplicaSlot],
+        held: &HeldReplicas,
+        now: Instant,
+    ) -> (Vec<u32>, HeldBack) {
+        let mut slots = taken.to_vec();
+        let gone = GonePods { lost: lost.gone(&web(), &slots), unlisted: Vec::new() };
+        let back = lost.hold_back(&web(), &mut slots, &gone, held, now);
+        let kept = slots.iter().filter(|slot| slot.holder == SlotHolder::Lost).map(|slot| slot.slot.replica);
+        (kept.collect(), back)
+    }
+
+    #[test]
+    fn a_slot_whose_record_is_lost_is_free_when_all_nodes_could_say_that_they_hold_the_pod() {
+        let wait = Duration::from_secs(20);
+        let (mut lost, begun) = (LostPods::new(wait), Instant::now());
+        let mut taken = slots(&[(1, Phase::Running); 3]);
+        assert_eq!(look(&mut lost, &taken, &held(&[]), begun), (vec![], HeldBack::default()));
+        taken[0].holder = SlotHolder::NoRecord;
+        taken[1].holder = SlotHolder::NoRecord;
+        let (kept, back) = look(&mut lost, &taken, &held(&[]), begun);
+        assert_eq!((kept, back.look_again_in), (vec![0, 1], Some(wait)));
+        assert!(back.why.unwrap().contains("web-0, web-1 yet"));
+        // One of them is held for as long as it may be.
+        let (kept, back) = look(&mut lost, &taken, &held(&[1]), begun + wait);
+        assert_eq!((kept, back.look_again_in), (vec![1], None));
+        assert!(back.why.unwrap().contains("for web-1: node a has containers"));
+        assert_eq!(look(&mut lost, &taken, &held(&[]), begun + wait), (vec![], HeldBack::default()));
+    }
+
+    #[test]
+    fn slots_that_vanish_together_with_the_records_of_their_pods_wait_as_well() {
+        let wait = Duration::from_secs(20);
+        let (mut lost, begun) = (LostPods::new(wait), Instant::now());
+        let taken = slots(&[(1, Phase::Running); 3]);
+        look(&mut lost, &taken, &held(&[]), begun);
+        let (_, back) = look(&mut lost, &taken[..1], &held(&[]), begun);
+        assert_eq!((back.replicas, back.look_again_in), (BTreeSet::from([1, 2]), Some(wait)));
+        let (_, back) = look(&mut lost, &taken[..1], &held(&[2, 7]), begun + wait);
+        assert_eq!(
+            back.replicas,
+            BTreeSet::from([2, 7]),
+            "what a node holds although no slot was known, too"
+        );
+        let (_, back) = look(&mut lost, &taken[..1], &held(&[]), begun + wait);
+        assert_eq!(back, HeldBack::default());
+        // A pod that has ended has a record: it is not lost.
+        let mut slots = taken[..1].to_vec();
+        look(&mut lost, &taken, &held(&[]), begun);
+        assert_eq!(lost.gone(&web(), &slots).len(), 2);
+        assert_eq!(
+            lost.hold_back(&web(), &mut slots, &GonePods::default(), &held(&[]), begun),
+            HeldBack::default()
+        );
+        assert!(lost.gone(&web(), &slots).is_empty(), "it is looked at once");
+        // One that runs although its slot is gone gets it back with the next full pass.
+        look(&mut lost, &taken, &held(&[]), begun);
+        let unlisted = GonePods { lost: Vec::new(), unlisted: lost.gone(&web(), &slots) };
+        let back = lost.hold_back(&web(), &mut slots, &unlisted, &held(&[]), begun + 9 * wait);
+        assert_eq!((back.replicas, lost.gone(&web(), &slots).len()), (BTreeSet::from([1, 2]), 2));
+    }
+}

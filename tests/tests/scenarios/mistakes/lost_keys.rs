@@ -1,0 +1,145 @@
+//! What people do to keys in Redis: slots that are renamed, records that are deleted, keys that expire one
+//! after the other. No container ends that the mistake did not name, and no pod runs twice.
+
+use std::collections::BTreeSet;
+
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
+use reqwest::Method;
+use serde_json::Value;
+use testkit::eventually::{check, eventually_within};
+
+use crate::{SOON, sleeper};
+
+const KEEP: u64 = 5;
+const STOP: u64 = 3;
+
+struct Small {
+    cluster: Cluster,
+    api: DaemonProcess,
+    _others: [DaemonProcess; 3],
+}
+
+/// Two nodes with a service of each kind.
+async fn start() -> (Small, Http) {
+    let cluster = Cluster::new(ClusterTiming::Medium).await;
+    let (api, scheduler) = (cluster.api().await, cluster.scheduler());
+    let [one, other] = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post("/service", &sleeper("web", KEEP, "keep")).await;
+    http.post("/service", &sleeper("db", STOP, "stop")).await;
+    http.runs(SOON, "web", KEEP).await;
+    http.runs(SOON, "db", STOP).await;
+    (Small { cluster, api, _others: [scheduler, one, other] }, http)
+}
+
+fn leaders(cluster: &Cluster) -> BTreeSet<(String, i64)> {
+    cluster.processes.leaders().into_iter().collect()
+}
+
+/// The pods of a service, with their leaders.
+async fn of_service(small: &Small, http: &Http, service: &str) -> BTreeSet<(String, i64)> {
+    let pods = http.pods(&format!("service={service}&limit=100")).await;
+    let ids: BTreeSet<&str> = pods.iter().filter_map(|pod| pod["id"].as_str()).collect();
+    leaders(&small.cluster).into_iter().filter(|(pod, _)| ids.contains(pod.as_str())).collect()
+}
+
+async fn keys(cluster: &Cluster, pattern: &str) -> Vec<String> {
+    cluster.redis.cli(&["KEYS", pattern]).await
+}
+
+async fn is_said(http: &Http, path: &str, part: &str) {
+    eventually_within(SOON, part, || async {
+        let said = http.get(path).await.to_string();
+        check(said.contains(part), || said)
+    })
+    .await;
+}
+
+async fn recover(http: &Http) -> Value {
+    let (status, view) = http.send(Method::POST, "/cluster/recover?apply=true", None).await;
+    assert!(status.is_success(), "{status}: {view}");
+    view
+}
+
+/// Waits until each slot has one pod that runs, and no other runs.
+async fn one_pod_in_each_slot(small: &Small, http: &Http) {
+    eventually_within(SOON, "one pod runs in each slot", || async {
+        let all = leaders(&small.cluster);
+        let (web, db) = (of_service(small, http, "web").await, of_service(small, http, "db").await);
+        let is_right =
+            web.len() as u64 == KEEP && db.len() as u64 == STOP && all.len() == web.len() + db.len();
+        check(is_right, || format!("{all:?} {web:?} {db:?}"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_are_renamed_stop_no_container() {
+    let _lock = beside_others().await;
+    let (small, http) = start().await;
+    let before = leaders(&small.cluster);
+    for mistake in [&["RENAME", "slots:web", "slots:db"][..], &["COPY", "slots:db", "slots:web", "REPLACE"]] {
+        let _: redis::Value = small.cluster.redis.cli(mistake).await;
+        let ready = http.get("/service/db").await["status"]["ready"].clone();
+        assert!(
+            ready.as_u64().is_some_and(|ready| ready <= STOP),
+            "no pod of another service counts: {ready}"
+        );
+        http.runs(SOON, "web", KEEP).await;
+        http.runs(SOON, "db", STOP).await;
+        one_pod_in_each_slot(&small, &http).await;
+        assert_eq!(leaders(&small.cluster), before, "{mistake:?}");
+    }
+    let (status, repaired) = http.send(Method::POST, "/cluster/repair", None).await;
+    assert!(status.is_success() && repaired["items"] == serde_json::json!([]), "{status}: {repaired}");
+}
+
+/// The pods are some seconds old: what a failover may have lost is younger.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() {
+    let _lock = beside_others().await;
+    let (small, http) = start().await;
+    let before = leaders(&small.cluster);
+    let web = of_service(&small, &http, "web").await;
+    // Older than what a failover may lose.
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    let records = [vec!["DEL".to_owned()], keys(&small.cluster, "pod:*").await].concat();
+    let _: u64 = small.cluster.redis.cli(&records).await;
+    is_said(&http, "/status", "whose pods have no records").await;
+    is_said(&http, "/service/web", "has containers whose records are lost").await;
+    is_said(&http, "/cluster/check", "which has no record").await;
+    // The lease ends: pods with `on_disconnect: stop` may have been moved, as far as is known.
+    eventually_within(SOON, "those that must not run twice are stopped, and no others", || async {
+        let now = leaders(&small.cluster);
+        check(now == web, || format!("{now:?} of {before:?}"))
+    })
+    .await;
+    recover(&http).await;
+    http.runs(SOON, "web", KEEP).await;
+    http.runs(SOON, "db", STOP).await;
+    one_pod_in_each_slot(&small, &http).await;
+    assert_eq!(of_service(&small, &http, "web").await, web);
+}
+
+/// Not all keys end in the same moment: in between some processes know of things that others do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twice() {
+    let _lock = beside_others().await;
+    let (small, http) = start().await;
+    let web = of_service(&small, &http, "web").await;
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    for (index, key) in keys(&small.cluster, "*").await.into_iter().enumerate() {
+        let after = (1000 + index * 37 % 2000).to_string();
+        let _: u64 = small.cluster.redis.cli(&["PEXPIRE", &key, &after]).await;
+    }
+    is_said(&http, "/status", "which this Redis does not know").await;
+    recover(&http).await;
+    http.nodes_ready(2).await;
+    http.runs(SOON, "web", KEEP).await;
+    http.runs(SOON, "db", STOP).await;
+    one_pod_in_each_slot(&small, &http).await;
+    assert_eq!(of_service(&small, &http, "web").await, web, "they were held");
+    assert!(small.api.ended().is_none());
+}
