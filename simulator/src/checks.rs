@@ -10,6 +10,7 @@ use worker::runtime::ContainerState;
 
 use crate::clients::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
 use crate::expected_state::ExpectedState;
+use crate::faults::CopiedSlots;
 use crate::host::{SimulatedHost, pods_that_run_twice};
 use crate::jobs::{self, KnownJobs};
 use crate::observed_state::{ObservedNode, PodIdCache, SimulatedPod, SimulatedState, short};
@@ -55,9 +56,10 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     let clients = world.clients.lock();
     let mut found = misplaced_payloads(observed, &clients.expected, &locations);
     found.extend(wrong_accounts(observed));
-    found.extend(wrong_slots(observed));
+    let copied = &world.faults.copied_slots;
+    found.extend(wrong_slots(observed, copied));
     found.extend(wrong_endpoints(observed));
-    found.extend(above_surge(observed));
+    found.extend(above_surge(observed, copied));
     found.extend(unaccounted_junk(observed, &clients.expected));
     drop(clients);
     found.extend(jobs::violations(observed, &mut world.checks.jobs));
@@ -241,8 +243,9 @@ pub(crate) fn overcommitted(
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
 }
 
-/// Every replica slot is held by a pod of just that replica, and every pod has a slot or was pushed by hand.
-fn wrong_slots(observed: &SimulatedState) -> Vec<String> {
+/// Every replica slot is held by a pod of just that replica, and every pod has a slot or was pushed by hand;
+/// but for what a user has copied.
+fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let mut found = Vec::new();
     let mut holders = BTreeSet::new();
     for (service, slots) in &observed.slots {
@@ -250,14 +253,14 @@ fn wrong_slots(observed: &SimulatedState) -> Vec<String> {
             holders.insert(uuid);
             let replica = slot.parse::<Slot>().map(|slot| slot.replica);
             let fits = |pod: &SimulatedPod| pod.service == *service && Ok(pod.replica) == replica;
-            if !observed.pods.get(uuid).is_some_and(fits) {
+            if !observed.pods.get(uuid).is_some_and(fits) && !copied.is_void(service, slot, uuid) {
                 found.push(format!("slot {slot} of service {service} is held by {uuid}, not a pod of it"));
             }
         }
     }
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.is_active()) {
         let is_pushed = pod.service.is_empty() && observed.pushed.contains(uuid);
-        if !holders.contains(uuid) && !is_pushed {
+        if !holders.contains(uuid) && !is_pushed && !copied.unlisted.contains(uuid) {
             let SimulatedPod { service, phase, .. } = pod;
             found.push(format!("pod {uuid} of service {service:?} is {phase} and nothing wants it"));
         }
@@ -266,11 +269,13 @@ fn wrong_slots(observed: &SimulatedState) -> Vec<String> {
 }
 
 /// No service has more pods at the same time than its update policy allows: one beyond its replicas.
-fn above_surge(observed: &SimulatedState) -> Vec<String> {
+fn above_surge(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
     let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
-    let with_two =
-        services.map(|(name, slots)| (name, slots.keys().filter(|slot| slot.ends_with('+')).count()));
+    let with_two = services.map(|(name, slots)| {
+        let second = slots.iter().filter(|(slot, _)| slot.ends_with('+'));
+        (name, second.filter(|(slot, uuid)| !copied.is_void(name, slot, uuid)).count())
+    });
     let above = with_two.filter(|(_, count)| *count > 1);
     above
         .map(|(name, count)| format!("promise: service {name} has {count} pods beyond its replicas"))

@@ -31,6 +31,22 @@ impl RefusedWrites {
     }
 }
 
+/// What a user has done by copying the slots of one service over those of another one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CopiedSlots {
+    /// Service, slot and pod of the copies.
+    void: BTreeSet<(String, String, String)>,
+    /// The pods whose slots were overwritten.
+    pub(crate) unlisted: BTreeSet<String>,
+}
+
+impl CopiedSlots {
+    /// Returns whether this entry is a copy.
+    pub(crate) fn is_void(&self, service: &str, slot: &str, uuid: &str) -> bool {
+        self.void.contains(&(service.to_owned(), slot.to_owned(), uuid.to_owned()))
+    }
+}
+
 /// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
 pub(crate) struct ScheduleFaults {
     /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
@@ -64,6 +80,11 @@ pub(crate) struct ScheduleFaults {
     /// without this fault is the same as before there was one.
     database_random: Random,
     has_other_databases: bool,
+    /// What a user has copied.
+    pub(crate) copied_slots: CopiedSlots,
+    /// Draws when slots are copied.
+    slots_random: Random,
+    copies_slots: bool,
     /// When the machine of the second worker is taken away; `None` while there is none.
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
@@ -77,6 +98,7 @@ impl ScheduleFaults {
     pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let mut database_random = Random::new(!seed);
         let mut outage_random = Random::new(seed ^ 0x5a5a);
+        let mut slots_random = Random::new(seed ^ 0x1a1a_1a1a);
         let rate = random.below(4) as u64;
         Self {
             rate,
@@ -97,6 +119,9 @@ impl ScheduleFaults {
             emptied_at: 0,
             has_other_databases: rate > 0 && database_random.per_mille(250),
             database_random,
+            copied_slots: CopiedSlots::default(),
+            copies_slots: rate > 0 && slots_random.per_mille(300),
+            slots_random,
             second_worker_until: None,
             protected_containers: BTreeSet::new(),
             begun_stops: BTreeSet::new(),
@@ -131,6 +156,7 @@ impl World {
         self.progress_second_worker(elapsed);
         self.progress_other_database(elapsed);
         self.progress_write_outage(elapsed);
+        self.copy_slots_by_hand(elapsed);
         // No operator has a backup from before the cluster had an id.
         if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) && self.do_all_know_cluster()
         {
@@ -227,6 +253,33 @@ impl World {
         self.log(worker, format_args!("ANOTHER DATABASE until {}", self.clock.since_start(until)));
         self.kill(worker, now);
         self.cluster.slot_mut(worker).elsewhere = Some((now, until));
+    }
+
+    /// Copies the slots of one service over those of another one, as a slip in redis-cli does. The other one
+    /// has no slot that the first one lacks: the API would create a pod there at once.
+    fn copy_slots_by_hand(&mut self, elapsed: u64) {
+        let rate = 6 * self.faults.rate;
+        if !self.faults.copies_slots || self.faults.slots_random.next() % 1_000_000 >= elapsed * rate {
+            return;
+        }
+        let all = &self.observed.slots;
+        let is_covered = |from: &str, to: &str| {
+            let (from, to) = (&all[from], &all[to]);
+            !to.is_empty() && to.keys().all(|slot| from.contains_key(slot))
+        };
+        let pairs = all.keys().flat_map(|from| all.keys().map(move |to| (from.clone(), to.clone())));
+        let pairs: Vec<(String, String)> =
+            pairs.filter(|(from, to)| from != to && is_covered(from, to)).collect();
+        let Some((from, to)) = self.faults.slots_random.pick(&pairs).cloned() else { return };
+        let (copied, lost) = (all[&from].clone(), all[&to].clone());
+        let void = copied.into_iter().map(|(slot, uuid)| (to.clone(), slot, uuid));
+        self.faults.copied_slots.void.extend(void);
+        self.faults.copied_slots.unlisted.extend(lost.into_values());
+        self.stats.copied_slots += 1;
+        self.log("user", format_args!("COPIES the slots of {from} over those of {to}"));
+        let [from, to] = [from, to].map(|service| format!("slots:{service}"));
+        self.change(&["COPY", &from, &to, "REPLACE"], &[&to]);
+        self.observe();
     }
 
     /// Lets Redis refuse the writes of all processes, or of some of them, for a while.

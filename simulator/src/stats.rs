@@ -67,6 +67,8 @@ stats! {
     starts,
     /// Payloads that were removed by hand.
     removed_payloads,
+    /// Times in which the slots of a service were copied over those of another one.
+    copied_slots,
     /// Pods whose payload reconcile put back into a queue.
     requeued,
     /// Hints that were lost, late or delivered twice.
