@@ -436,7 +436,7 @@ impl ReconcileLoop {
                 &only_time
             }
         };
-        let (mut has_acted, mut needs_pass) = (false, false);
+        let mut has_acted = false;
         for round in 1.. {
             let Some(service) = self.store.service(name).await? else { return Ok(SeenService::default()) };
             if round == 1 && service.lacks_routes && service.state == ServiceState::Active {
