@@ -453,7 +453,7 @@ impl ReconcileLoop {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
             let mut gone = read_gone(&self.store, &service, self.lost.gone(name, &slots)).await?;
-            needs_pass =
+            let needs_pass =
                 !gone.unlisted.is_empty() || slots.iter().any(|slot| slot.holder == SlotHolder::Void);
             if observed.container_sets.is_some() {
                 // They were listed again, unless their slots are not theirs any more.

@@ -8,7 +8,6 @@ use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::Service;
 use common::slot::Slot;
-use common::spec::PodSpec;
 use common::store::{
     CreateOutcome, FormerGeneration, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
 };
