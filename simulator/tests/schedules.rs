@@ -57,7 +57,7 @@ struct Run {
 /// What one run found.
 #[derive(Serialize, Deserialize)]
 enum Outcome {
-    Passed { stats: Stats, trace: Vec<String> },
+    Passed { stats: Box<Stats>, trace: Vec<String> },
     Failed { violations: Vec<String>, report: String, trace: Vec<String> },
 }
 
@@ -138,7 +138,7 @@ fn execute(run: &Run) -> Outcome {
         is_traced: run.is_traced,
     };
     match simulate(&options) {
-        Ok((stats, trace)) => Outcome::Passed { stats, trace },
+        Ok((stats, trace)) => Outcome::Passed { stats: Box::new(stats), trace },
         Err(failure) => {
             let report = failure.to_string();
             Outcome::Failed { violations: failure.violations, report, trace: failure.trace }
@@ -180,7 +180,7 @@ fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<
             let outcome = run_in_process(&run).or_with_trace(&run);
             let (stats, finding) = &mut *result.lock().unwrap();
             match outcome {
-                Outcome::Passed { stats: more, .. } => *stats += more,
+                Outcome::Passed { stats: more, .. } => *stats += *more,
                 Outcome::Failed { violations, report, .. } => {
                     if finding.as_ref().is_none_or(|other| run.seed < other.seed) {
                         *finding = Some(Finding { seed: run.seed, violations, report });

@@ -216,7 +216,7 @@ async fn large_services(args: &Args) -> Value {
 /// Puts a service with this many pods that run into Redis, or changes the state of all.
 async fn write_pods(redis: &Redis, pods: usize, reason: &str) {
     let script = "for i = ARGV[1], ARGV[2] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
-                  redis.call('HSET', 'pod:p' .. i, 'phase', 'running', 'node', 'worker1', 'assignment', \
+                  redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'worker1', 'assignment', \
                   '8b1b4c1e-6f6e-4d5b-9f2f-3d0c4b6f7a10', 'replica', i, 'reason', ARGV[3]) end return 1";
     for begin in (1..=pods).step_by(1_000) {
         let (begin, end) = (begin.to_string(), (begin + 999).min(pods).to_string());

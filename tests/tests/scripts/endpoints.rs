@@ -165,7 +165,7 @@ async fn a_pod_that_starts_while_the_set_is_made_is_in_it() {
 /// Adds this many pods that run to the service, beside the one that it may have as replica 0.
 async fn add_pods(fixture: &Fixture, count: usize) {
     let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
-                  redis.call('HSET', 'pod:p' .. i, 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
+                  redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
                   'replica', i, 'reason', '') end return 1";
     let _: u64 = fixture.redis.cli(&["EVAL", script, "0", &count.to_string()]).await;
 }

@@ -190,7 +190,7 @@ async fn many_followers_read_a_large_service_again_in_pages_and_one_of_them_make
     let fixture = Fixture::new().await;
     fixture.service_of(json!({"name": "web", "image": "nginx", "ingress": [{"port": 80}]})).await;
     let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
-                  redis.call('HSET', 'pod:p' .. i, 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
+                  redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
                   'replica', i, 'reason', '') end return 1";
     let _: u64 = fixture.redis.cli(&["EVAL", script, "0", &PODS.to_string()]).await;
     let followers: Vec<_> = (0..20)
