@@ -310,12 +310,12 @@ async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
     let own = fixture.pod_in(Phase::Running, "web", "w1").await.record;
     let other = fixture.pod_in(Phase::Running, "db", "w1").await.record;
     let pods = |endpoints: Vec<Endpoint>| endpoints.into_iter().map(|one| one.pod).collect::<Vec<_>>();
-    assert_eq!(pods(follow(&fixture).await.1), [own.id.clone()]);
+    assert_eq!(pods(follow(&fixture).await.1), std::slice::from_ref(&own.id));
     let db = ServiceName::new("db").unwrap();
     fixture.store.follow_endpoints(&db, None).await.unwrap();
     let _: u64 = fixture.redis.cli(&["COPY", "ep:db", "ep:web", "REPLACE"]).await;
     assert_eq!(fixture.store.endpoint_versions(&[web()]).await.unwrap(), [None], "it is to be followed anew");
-    assert_eq!(pods(follow(&fixture).await.1), [own.id.clone()]);
+    assert_eq!(pods(follow(&fixture).await.1), std::slice::from_ref(&own.id));
     let _: u64 = fixture.redis.cli(&["DEL", "ep:web"]).await;
     let _: u64 = fixture.redis.cli(&["HSET", "slots:web", "1", other.id.as_str()]).await;
     assert_eq!(pods(follow(&fixture).await.1), [own.id]);
