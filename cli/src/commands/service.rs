@@ -139,7 +139,8 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     let name = &context.service_name(name).await?;
     let service = context.client.service(name).await?;
     let unhealthy = unhealthy_pods(&service, context).await?;
-    let with_machine_ports = has_machine_ports(&service, context).await?;
+    // A line of the description is not worth an error.
+    let with_machine_ports = has_machine_ports(&service, context).await.unwrap_or(false);
     let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
     let now = context.output.now();
     context.output.print_object(&service, || {

@@ -2,7 +2,7 @@
 
 use common::api::{PodView, RolloutState, RolloutView, ServiceView};
 use common::event::ClusterEvent;
-use common::spec::{Kind, OnDisconnect, UpdateOrder, UpdatePolicy};
+use common::spec::{Kind, OnDisconnect, UpdateOrder};
 use jiff::Timestamp;
 
 use super::describe_layout::DescribeLayout;
@@ -131,9 +131,8 @@ pub(crate) fn describe(
 
 /// Returns in which order pods are replaced, and why if that is not plain from the service.
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
-    let pod = service.desired().pod;
-    let order =
-        |with_machine_ports| UpdatePolicy::in_force(service.update.as_ref(), &pod, with_machine_ports).order;
+    let desired = service.desired();
+    let order = |with_machine_ports| desired.fields.update_in_force(&desired.pod, with_machine_ports).order;
     match order(with_machine_ports) {
         _ if !service.kind.is_service() => "",
         Some(UpdateOrder::StopFirst) if order(false) == Some(UpdateOrder::StartFirst) => {

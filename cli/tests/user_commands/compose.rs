@@ -18,7 +18,7 @@ fn the_examples_are_applied_as_they_are_and_again_without_a_change() {
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
     for (file, app, services) in EXAMPLES {
         let file = format!("../examples/{file}");
-        let (exit, out, err) = run(&format!("apply --dry-run -f {file}"));
+        let (exit, out, err) = run(&format!("apply --dry-run --allow-partial -f {file}"));
         assert_eq!((exit, out.matches(" created (dry run)\n").count()), (0, services), "{out} {err}");
         assert_eq!(run(&format!("diff -f {file}")).0, 1);
         let (exit, out, err) = run(&format!("apply --allow-partial -f {file}"));

@@ -342,6 +342,7 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use common::RedisMillis;
+    use common::ingress::IngressRule;
     use common::spec::ServiceFields;
 
     use super::testing::{record, service, slot, slots, stopped_first};
@@ -418,13 +419,21 @@ mod tests {
     /// A successor could not listen on the port of the pod beside which it is started.
     #[test]
     fn a_pod_on_a_node_with_plain_processes_is_stopped_before_its_successor_starts() {
-        let service = service(1, 2, Active);
+        let rule: IngressRule = serde_json::from_str(r#"{"host":"a.example","port":80}"#).unwrap();
+        let mut with_port = service(1, 2, Active);
+        with_port.fields.ingress = vec![rule];
+        let without = service(1, 2, Active);
         let taken = slots(&[(1, Phase::Running)]);
         let node = taken[0].pod().and_then(|pod| pod.node.clone()).unwrap();
-        for (nodes, stopped_first) in [(vec![], false), (vec![node], true)] {
+        let cases = [
+            (&with_port, vec![], false),
+            (&with_port, vec![node.clone()], true),
+            (&without, vec![node], false),
+        ];
+        for (service, nodes, stopped_first) in cases {
             let with_machine_ports = Some(nodes.into_iter().collect());
             let observed = ObservedState { with_machine_ports, ..ObservedState::default() };
-            let plan = plan(&service, &taken, &observed);
+            let plan = plan(service, &taken, &observed);
             assert_eq!(
                 (plan.replace.len(), plan.successors.len()),
                 if stopped_first { (1, 0) } else { (0, 1) }

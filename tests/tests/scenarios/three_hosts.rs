@@ -500,7 +500,11 @@ async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     let from_neighbour = [pod_on("h1"), format!("{gateway}/7053"), format!("{gateway}/7054")];
     eventually_within(SOON, "a host without rules is open", || async {
         for host in fixture.hosts.all() {
-            host.exec("for chain in HOST PORTS TO-PODS FROM-PODS; do iptables -F KUBELEET-$chain; done");
+            host.exec(
+                "for chain in HOST PORTS TO-PODS FROM-PODS; do
+                   iptables -F KUBELEET-$chain; iptables -t security -F KUBELEET-$chain
+                 done",
+            );
         }
         let from = [fixture.run(&knock(&from_pod)).await, {
             let output = fixture.neighbour.exec(&knock(&from_neighbour));

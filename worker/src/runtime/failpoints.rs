@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::failpoint::{self, Side};
 use common::handover::Gateway;
-use common::ids::{ClusterId, NodeName};
+use common::ids::{ClusterId, NodeName, RegistryHost};
+use common::registry::{LoginVerdict, RegistryLogin};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -166,6 +167,14 @@ impl Runtime for FailpointRuntime {
 
     fn came_from_registry<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         self.0.came_from_registry(image)
+    }
+
+    fn check_login<'a>(
+        &'a self,
+        host: &'a RegistryHost,
+        login: &'a RegistryLogin,
+    ) -> BoxFuture<'a, LoginVerdict> {
+        self.0.check_login(host, login)
     }
 
     fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
