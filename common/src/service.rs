@@ -173,8 +173,8 @@ impl Service {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
 
-    /// Returns how its pods are replaced now, `with_machine_ports` if one is where pods have the ports of their
-    /// machine.
+    /// Returns how its pods are replaced now, `with_machine_ports` if one is where pods have the ports of
+    /// their machine.
     pub fn replacing_policy(&self, with_machine_ports: bool) -> UpdatePolicy {
         let policy = self.fields.update_in_force(&self.pod, with_machine_ports);
         if self.goes_back() { policy.going_back().into_owned() } else { policy }

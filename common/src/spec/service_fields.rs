@@ -63,8 +63,9 @@ pub struct ServiceFields {
 }
 
 impl ServiceFields {
-    /// Returns how pods of this specification are replaced; see [`UpdatePolicy::in_force`]. Only a service that
-    /// names a port is known to listen on one of its machine: of any other one a successor can start first.
+    /// Returns how pods of this specification are replaced; see [`UpdatePolicy::in_force`]. Only a service
+    /// that names a port is known to listen on one of its machine: of any other one a successor can start
+    /// first.
     pub fn update_in_force(&self, pod: &PodSpec, with_machine_ports: bool) -> UpdatePolicy {
         let listens = !self.ingress.is_empty() || pod.containers.iter().any(|one| !one.ports.is_empty());
         UpdatePolicy::in_force(self.update.as_ref(), pod, with_machine_ports && listens)

@@ -110,8 +110,8 @@ async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() 
     is_said(&http, "/status", "whose pods have no records").await;
     is_said(&http, "/service/web", "has containers whose records are lost").await;
     is_said(&http, "/cluster/check", "which has no record").await;
-    // Pods with `on_disconnect: stop` may have been moved, as far as is known: they are stopped. No node holds
-    // them then, so others take their places.
+    // Pods with `on_disconnect: stop` may have been moved, as far as is known: they are stopped. No node
+    // holds them then, so others take their places.
     http.runs(SOON, "db", STOP).await;
     let kept: BTreeSet<_> = leaders(&small.cluster).intersection(&before).cloned().collect();
     assert_eq!(kept, web, "those that must not run twice are stopped, and no others");
