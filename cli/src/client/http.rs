@@ -65,8 +65,12 @@ impl Client {
 
     /// Builds a request that writes a service.
     pub(super) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
-        let query = self.allow_partial.then(|| ("allow_partial", "true".to_owned()));
-        self.request(method, path, query.as_slice())
+        self.request(method, path, self.partial_query().as_slice())
+    }
+
+    /// Returns the parameter for a service that may start in part.
+    pub(super) fn partial_query(&self) -> Option<(&'static str, String)> {
+        self.allow_partial.then(|| ("allow_partial", "true".to_owned()))
     }
 
     /// Builds a request for `path`, with the token.

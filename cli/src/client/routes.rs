@@ -120,7 +120,8 @@ impl Client {
     pub(crate) async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
         let operation = format!("checking service {}", service.name());
         let path = ["service", service.name().as_str()];
-        let request = self.request(Method::PUT, &path, &dry_run()).json(service);
+        let query: Vec<_> = dry_run().into_iter().chain(self.partial_query()).collect();
+        let request = self.request(Method::PUT, &path, &query).json(service);
         unless_unknown(self.send_for_success(&operation, request).await)
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct ApplyArgs {
     #[command(flatten)]
     files: FileArgs,
     /// If a service does not fit the cluster, start those of its pods that do; the others wait for resources.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     allow_partial: bool,
     /// Wait until all their pods run.
     #[arg(long)]
@@ -71,7 +71,7 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     }
     desired.print_notes();
     if args.dry_run {
-        return dry_run(&desired, args.prune, context).await;
+        return dry_run(args, &desired, context).await;
     }
     let lock = match &desired.app {
         Some(app) => Some(AppLock::take(&context.client, &app.name, context.globals.timeout).await?),
@@ -199,7 +199,12 @@ fn overwritten(written: &[(String, u64)], now: &[ServiceView]) -> Vec<String> {
     written.iter().filter(is_other).map(|(name, _)| format!("service/{name}")).collect()
 }
 
-async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn dry_run(
+    args: &ApplyArgs,
+    desired: &Desired,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
     if let Some(app) = &desired.app {
         for value in &desired.values {
@@ -218,12 +223,12 @@ async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> R
             let effect = comparison.effect().map(|effect| format!(": {effect}")).unwrap_or_default();
             let result = format!("{} (dry run){effect}", comparison.result());
             context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
-            let checked = comparison.check(&context.client, desired.leaves_volumes).await;
+            let checked = comparison.check(&client, desired.leaves_volumes).await;
             batch.accept(checked)?;
         }
     }
     if let Some(app) = &desired.app {
-        prune::dry_run(app, prune, context).await?;
+        prune::dry_run(app, args.prune, context).await?;
     }
     Ok(batch.exit())
 }

@@ -21,6 +21,18 @@ use crate::spec::MAX_MEMORY_BYTES;
 const RECORDS_PER_READ: usize = 1000;
 
 impl Store {
+    /// Returns whether what the record of a pod names is there: its service, or its entry in `pushed`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn has_owner(&self, pod: &PodRecord) -> Result<bool, StoreError> {
+        let question = match &pod.service {
+            Some(service) => cmd("EXISTS").arg(keys::service(service)).to_owned(),
+            None => cmd("SISMEMBER").arg(keys::PUSHED).arg(pod.id.as_str()).to_owned(),
+        };
+        self.link.query(&question).await
+    }
+
     /// Returns the pod that holds each slot of a service, by replica index. Read in pages: not a snapshot.
     /// Entries that are no slots are skipped, see [`Store::slots_and_broken`].
     ///

@@ -33,22 +33,26 @@ pub(crate) async fn read_slots(
     let records = store.pods_each(&ids).await?;
     let mut first_error = None;
     let mut seen = HashSet::new();
-    let slot = |((slot, id), record): ((Slot, PodId), _)| {
+    let mut slots = Vec::with_capacity(taken.len());
+    for ((slot, id), record) in taken.into_iter().zip(records) {
         let holder = match record {
-            // Sorted: the second place of a replica comes after its first one.
-            Ok(Some(pod)) if !PodRecord::is_of(&pod, &service.name, slot) || !seen.insert(id.clone()) => {
-                SlotHolder::Void
+            Ok(Some(pod)) => {
+                let is_holder = match pod.is_of(&service.name, slot) {
+                    // Sorted: the second place of a replica comes after its first one.
+                    true => seen.insert(id.clone()),
+                    // What its record names is not there: it is the record that was overwritten.
+                    false => !store.has_owner(&pod).await?,
+                };
+                if is_holder { SlotHolder::Pod(Box::new(pod)) } else { SlotHolder::Void }
             }
-            Ok(Some(pod)) => SlotHolder::Pod(Box::new(pod)),
             Ok(None) => SlotHolder::NoRecord,
             Err(error) => {
                 first_error.get_or_insert(error);
                 SlotHolder::Unreadable
             }
         };
-        ReplicaSlot { slot, id, holder }
-    };
-    let slots = taken.into_iter().zip(records).map(slot).collect();
+        slots.push(ReplicaSlot { slot, id, holder });
+    }
     Ok((slots, first_error))
 }
 

@@ -317,12 +317,22 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Slots whose pod has a record that names another one: they are void, and the pod is left alone.
+/// Slots whose pod has a record that names another one: they are void, and the pod is left alone. If the
+/// record names a service that is not there, it is the record that was overwritten.
 fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
         for (slot, id) in slots {
             let Some(pod) = copy.pods.get(id).filter(|pod| pod.unreadable.is_none()) else { continue };
+            if !names_slot(pod, service, slot) && !has_owner(copy, id, pod) {
+                let problem = format!(
+                    "has slot {slot} of service {service}, but names slot {:?} of service {:?}",
+                    pod.replica, pod.service
+                );
+                let repair = Repair::MoveBroken { seen_phase: pod.raw_phase.clone() };
+                found.push(finding(format!("pod:{id}"), problem, repair));
+                continue;
+            }
             let place = match (names_slot(pod, service, slot), pod.service.as_str()) {
                 (true, _) if slot.ends_with('+') && slots.get(&pod.replica) == Some(id) => {
                     "has the first place of that replica".to_owned()
@@ -338,6 +348,14 @@ fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Returns whether what the record of a pod names is there: its service, or its entry in `pushed`.
+fn has_owner(copy: &KeyCopy, id: &String, pod: &PodCopy) -> bool {
+    match pod.service.as_str() {
+        "" => copy.pushed.contains(id),
+        service => copy.service_specs.contains_key(service),
+    }
 }
 
 /// Returns whether the record of a pod names this slot.
