@@ -55,7 +55,8 @@ async fn without_wait(seed: u64) -> FaultResult {
     finish(runner, "without-wait")
 }
 
-/// Workers' leases last a minute; schedulers declare nodes dead as always.
+/// Workers' leases last a minute, and what the workers have registered of that is gone: schedulers declare
+/// nodes dead as always.
 async fn fence_after_death(seed: u64) -> FaultResult {
     let worker_settings = vec![("KUBELEET_FENCE_AFTER", "60s"), ("KUBELEET_DEAD_AFTER", "61s")];
     let options = StackOptions { worker_settings, without_engine: true, ..StackOptions::default() };
@@ -63,12 +64,24 @@ async fn fence_after_death(seed: u64) -> FaultResult {
     // On a busy machine the node may be back before its pods run elsewhere.
     for _ in 0..MAX_ATTEMPTS {
         runner.results.clear();
-        runner.round("node cut off", 1, async |stack: &mut Stack, _| processes::cut_off(stack).await).await;
+        runner
+            .round("node cut off", 1, async |stack: &mut Stack, _| {
+                forget_times(stack).await;
+                processes::cut_off(stack).await;
+            })
+            .await;
         if runner.results[0].doubled > 0 {
             break;
         }
     }
     finish(runner, "fence-after-death")
+}
+
+async fn forget_times(stack: &Stack) {
+    let master = &stack.trio.redis[stack.trio.master().await];
+    for node in stack.nodes() {
+        let _fields: u64 = master.ask(&["HDEL", &format!("node:{node}"), "times"]).await.unwrap();
+    }
 }
 
 /// The payload of a pod that is acknowledged as running stays in `rq` as well.
