@@ -36,7 +36,7 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
       'used_pids', 'used_disk', 'used_pods')
   elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
-  elseif head == 'ser' and key ~= 'services' then
+  elseif string.sub(key, 1, 8) == 'service:' then
     value = fields(key, 9, 'state', 'replicas', 'generation', 'spec_text', 'kind', 'ended_at', 'failure', 'created_at',
       'ticks')
   end
