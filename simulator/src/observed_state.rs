@@ -122,7 +122,7 @@ pub(crate) struct SimulatedState {
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     /// By job: the indices that are complete.
     pub(crate) done: BTreeMap<String, BTreeMap<String, String>>,
-    /// By service that is followed: its endpoints, with the fields `v`, `m` and `s`.
+    /// By service that is followed: its endpoints, with the fields `v`, `m`, `s` and `making`.
     pub(crate) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
