@@ -143,7 +143,7 @@ mod tests {
         memory.compare(None);
         assert_eq!((memory.loss(), memory.last()), (None, None));
         let of_pods = event("7-0.3", ObjectKind::Pod, "u", "Started");
-        memory.note(&[of_pods.clone()]);
+        memory.note(std::slice::from_ref(&of_pods));
         memory.compare(Some(&event("7-0.5", ObjectKind::Pod, "v", "Started")));
         assert_eq!(memory.last(), Some("7-0.3"), "in the middle of an entry");
     }

@@ -170,7 +170,7 @@ mod tests {
     fn what_is_restored_with_another_key_is_said() {
         let keys = WorkerKeys::of(&nodes("aa"), None);
         let [a, b] = ['a', 'b'].map(|digit| key(digit).id().to_owned());
-        assert_eq!(keys.unreadable(&[a.clone()]), [""; 0]);
+        assert_eq!(keys.unreadable(std::slice::from_ref(&a)), [""; 0]);
         let said = keys.unreadable(&[a, b.clone(), b.clone()]);
         assert!(
             said.len() == 1 && said[0].starts_with("2 secrets and logins are encrypted with"),
