@@ -270,6 +270,8 @@ if is_whole == '1' then
     was_here[name] = true
     if not here[name] then missing[#missing + 1] = name end
   end
+  -- A set is in no order: two runs of the simulator have to be the same.
+  table.sort(missing)
   for name in pairs(here) do
     if not was_here[name] then redis.call('SADD', reported, name) end
   end
