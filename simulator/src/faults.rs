@@ -120,7 +120,7 @@ impl ScheduleFaults {
             has_other_databases: rate > 0 && database_random.per_mille(250),
             database_random,
             copied_slots: CopiedSlots::default(),
-            // Off: until the next pass the sums of a node may lack a pod whose slot was overwritten (seed 58).
+            // Off: until the next pass the sums of a node may lack a pod whose slot was overwritten. Seed 58.
             copies_slots: false,
             slots_random,
             second_worker_until: None,
