@@ -1,6 +1,6 @@
 //! Has a worker ask the registry whether a login is right, before it is stored.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::RedisMillis;
 use common::config::Timing;
@@ -8,7 +8,7 @@ use common::ids::NodeName;
 use common::node::{Node, NodeKind};
 use common::registry::{LoginVerdict, StoredLogin};
 use common::secret_key::SecretKey;
-use common::store::{LogChunk, LoginCheckRequest, Store, StoreError};
+use common::store::{LoginCheckRequest, Store, StoreError};
 
 use crate::state::AppState;
 use crate::views;
@@ -55,25 +55,8 @@ async fn ask(
     let id = uuid::Uuid::new_v4().to_string();
     let request = LoginCheckRequest { id: id.clone(), check_login: login.clone() };
     store.request_login_check(node, &request).await?;
-    let answer = answer(store, &id).await;
-    drop(store.end_log(&id).await);
-    answer
-}
-
-async fn answer(store: &Store, id: &str) -> Result<Option<LoginVerdict>, StoreError> {
-    let (mut output, mut position, begun) = (Vec::new(), "0".to_owned(), Instant::now());
-    while begun.elapsed() < TIMEOUT {
-        let (chunks, next) = store.read_log(id, &position).await?;
-        position = next;
-        for chunk in chunks {
-            match chunk {
-                LogChunk::Output(bytes) => output.extend_from_slice(&bytes),
-                LogChunk::End(_) => return Ok(serde_json::from_slice(&output).ok()),
-            }
-        }
-        tokio::time::sleep(Store::LOG_POLL).await;
-    }
-    Ok(None)
+    let answer = store.whole_answer(&id, TIMEOUT).await?;
+    Ok(answer.and_then(|(output, _)| serde_json::from_slice(&output).ok()))
 }
 
 #[cfg(test)]

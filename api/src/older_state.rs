@@ -17,7 +17,7 @@ const MAX_NAMES: usize = 5;
 /// The time for which a loss is reported.
 const TOLD_FOR: Duration = Duration::from_secs(3600);
 
-/// What this process saw of the events.
+/// The events that this process saw, as far as they matter.
 #[derive(Default)]
 pub(crate) struct EventMemory {
     /// The id of the last one.

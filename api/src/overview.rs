@@ -55,7 +55,7 @@ pub(crate) struct Overview {
     pub(crate) reasons: Reasons,
     /// The number of schedulers that are alive.
     pub(crate) schedulers: u64,
-    /// Those that fell silent a short time ago without having ended, and for how long they have been.
+    /// Schedulers that fell silent a short time ago without having ended, with the length of the silence.
     pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
     /// With which times they detect failures, where that is known.
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,

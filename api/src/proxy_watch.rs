@@ -61,12 +61,12 @@ impl ProxyWatch {
     }
 }
 
-/// What events tell of the proxies.
+/// The state of the proxies as events tell it.
 #[derive(Default)]
 struct ToldProxies {
-    /// Those that were away at the last look, when Redis took writes.
+    /// Nodes whose proxy was away at the last look, when Redis took writes.
     suspects: BTreeSet<NodeName>,
-    /// Those of which it is known that an event tells how they are: whether they are gone.
+    /// Nodes of whose proxy an event is known to tell the state: true if it is gone.
     told: BTreeMap<NodeName, bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What of a node's host its operator gives to pods, and what pods ask for. Pure.
+//! The parts of a node's host that its operator gives to pods, and those that pods ask for. Pure.
 //!
 //! The worker decides for its own node. It registers what it allows, so that APIs and schedulers know before.
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{PodSpec, Port, VolumeKind, VolumeMount};
 
-/// What of its host a node gives to pods.
+/// The parts of its host that a node gives to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostAccess {
@@ -20,7 +20,7 @@ pub struct HostAccess {
     pub bind_prefixes: Vec<PathBuf>,
 }
 
-/// What a pod asks of the host of its node. Empty for nearly all pods.
+/// The parts of its node's host that a pod asks for. Empty for nearly all pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostRequest {
     /// Addresses besides loopback.

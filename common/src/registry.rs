@@ -70,7 +70,7 @@ pub struct RegistryInfo {
     pub updated_at: RedisMillis,
 }
 
-/// What a registry says of a login.
+/// The answer of a registry about a login.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginVerdict {

@@ -427,7 +427,7 @@ fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
     Some(known.map_or(other, |known| known.min(other)))
 }
 
-/// How a reading has ended.
+/// The end of a reading.
 enum ReadOutcome {
     Read,
     /// Another proxy makes the set, or it was made anew meanwhile.

@@ -31,7 +31,7 @@ impl RefusedWrites {
     }
 }
 
-/// What a user has done by copying the slots of one service over those of another one.
+/// Slots of one service that a user has copied over those of another one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CopiedSlots {
     /// Service, slot and pod of the copies.

@@ -1,11 +1,11 @@
 //! `/node/{name}/gc`: what could go from the disk of a node, and removing it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use common::ids::NodeName;
-use common::store::{GarbageRequest, LogChunk, Store};
+use common::store::GarbageRequest;
 use common::usage::GarbageView;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -50,9 +50,7 @@ pub(crate) async fn collect_garbage(
     let id = uuid::Uuid::new_v4().to_string();
     let request = GarbageRequest { id: id.clone(), collect_garbage: !options.dry_run };
     app.store.request_garbage(&name, &request).await?;
-    let answer = answer(&app.store, &id).await;
-    drop(app.store.end_log(&id).await);
-    let (json, end) = answer?.ok_or_else(|| {
+    let (json, end) = app.store.whole_answer(&id, TIMEOUT).await?.ok_or_else(|| {
         let detail = format!(
             "node {name} did not answer within {} s: its worker does not run, or is of an earlier version",
             TIMEOUT.as_secs()
@@ -66,21 +64,4 @@ pub(crate) async fn collect_garbage(
             Err(ApiProblem::new(ProblemKind::LogUnavailable, detail))
         }
     }
-}
-
-/// Waits for the answer: its output, and why it ended. `None` if it does not come.
-async fn answer(store: &Store, id: &str) -> Result<Option<(Vec<u8>, String)>, ApiProblem> {
-    let (mut output, mut position, begun) = (Vec::new(), "0".to_owned(), Instant::now());
-    while begun.elapsed() < TIMEOUT {
-        let (chunks, next) = store.read_log(id, &position).await?;
-        position = next;
-        for chunk in chunks {
-            match chunk {
-                LogChunk::Output(bytes) => output.extend_from_slice(&bytes),
-                LogChunk::End(why) => return Ok(Some((output, why))),
-            }
-        }
-        tokio::time::sleep(Store::LOG_POLL).await;
-    }
-    Ok(None)
 }

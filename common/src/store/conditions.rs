@@ -1,4 +1,4 @@
-//! What several processes see at the same time, told in one event.
+//! Conditions that several processes see at the same time, told in one event.
 
 use super::reply::word;
 use super::scripts::note_condition;
@@ -6,7 +6,7 @@ use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::NodeName;
 
-/// What has begun or ended.
+/// A condition that has begun or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedCondition<'a> {
     /// Many nodes are silent together.

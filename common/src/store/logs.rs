@@ -1,7 +1,7 @@
 //! Logs on demand. No process calls another: the api leaves a request for the worker, and the worker writes
 //! the output to a stream that exists for as long as a client reads it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redis::{Value, cmd};
@@ -298,6 +298,38 @@ impl Store {
             });
         }
         Ok((chunks, format!("{last} {read_bytes}")))
+    }
+
+    /// Waits for a whole answer, and ends the request: its output, and why it ended. `None` if it has not
+    /// ended after `limit`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn whole_answer(
+        &self,
+        id: &str,
+        limit: Duration,
+    ) -> Result<Option<(Vec<u8>, String)>, StoreError> {
+        let answer = self.read_to_end(id, limit).await;
+        // It expires.
+        drop(self.end_log(id).await);
+        answer
+    }
+
+    async fn read_to_end(&self, id: &str, limit: Duration) -> Result<Option<(Vec<u8>, String)>, StoreError> {
+        let (mut output, mut position, begun) = (Vec::new(), "0".to_owned(), Instant::now());
+        while begun.elapsed() < limit {
+            let (chunks, next) = self.read_log(id, &position).await?;
+            position = next;
+            for chunk in chunks {
+                match chunk {
+                    LogChunk::Output(bytes) => output.extend_from_slice(&bytes),
+                    LogChunk::End(why) => return Ok(Some((output, why))),
+                }
+            }
+            tokio::time::sleep(Self::LOG_POLL).await;
+        }
+        Ok(None)
     }
 
     /// Ends a request: the worker stops at its next chunk.

@@ -25,7 +25,7 @@ pub(crate) const PORT: u16 = 7053;
 const MAX_DATAGRAM: usize = 4096;
 /// The most questions of one pod over UDP in a second; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
-/// How long a connection may be silent.
+/// The longest silence of a connection.
 const IDLE: Duration = Duration::from_secs(10);
 /// The wait after a failed receive or accept.
 const RETRY: Duration = Duration::from_millis(50);

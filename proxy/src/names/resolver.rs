@@ -60,7 +60,7 @@ pub(crate) struct Resolver {
     pub(super) shares: NameShares,
 }
 
-/// What the pods of this host share, each fairly.
+/// The limits that the pods of this host share, each fairly.
 pub(super) struct NameShares {
     /// Questions to Redis: each counts for a while.
     asks: Arc<Shares>,

@@ -31,7 +31,7 @@ pub struct Requirements {
 /// Where the data of a pod's volumes is, or may be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct VolumePlaces {
-    /// Those that have their data somewhere already.
+    /// Volumes that have their data somewhere already.
     pub bound: Vec<BoundVolume>,
     /// One whose data may be on a node that has not told which volumes it has.
     pub unreported: Option<UnreportedVolume>,

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
-
 use common::RedisMillis;
-use common::ids::{Incarnation, NodeName, PodId};
-use common::node::{Node, NodeInfo, NodeKind, NodeState, Psi, Resources};
+use common::ids::{Incarnation, PodId};
+use common::node::{Node, Psi, Resources};
+use testkit::fixtures;
 
 use super::{PodRequest, Requirements};
 
@@ -18,40 +17,15 @@ pub(super) struct NodeBuilder(Node);
 
 /// Returns a healthy, idle node of 4 cores, 8 GiB and 110 pods.
 pub(super) fn node(name: &str) -> NodeBuilder {
+    let capacity =
+        Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pids: 1_000, disk_bytes: 100 << 30, pods: 110 };
     NodeBuilder(Node {
-        name: NodeName::new(name).unwrap(),
-        kind: NodeKind::Kubeleet,
-        state: NodeState::Alive,
         incarnation: Some(Incarnation::new(format!("1/{name}")).unwrap()),
         beat: NOW - 1_000,
-        timing: None,
         registered_at: 1,
         created_at: 1,
-        cordoned: false,
-        engine_problem: None,
-        disk_problem: None,
-        problems: Vec::new(),
-        held_pods: Vec::new(),
-        shared_volumes: None,
-        facts: NodeInfo {
-            labels: BTreeMap::new(),
-            capacity: Resources {
-                cpu_millis: 4_000,
-                memory_bytes: 8 << 30,
-                pids: 1_000,
-                disk_bytes: 100 << 30,
-                pods: 110,
-            },
-            reserved: Resources::default(),
-            runtime: "sim".into(),
-            engine_version: "1".into(),
-            engine_id: String::new(),
-            version: "1".into(),
-            settings: None,
-        },
-        used: Resources::default(),
-        host_ports: BTreeMap::new(),
         psi: Some(Psi::default()),
+        ..fixtures::node(name, capacity)
     })
 }
 

@@ -13,7 +13,7 @@ use crate::loop_lease::{LeaseStanding, LoopLease};
 
 /// Between two pages.
 const PAGE_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the lease lasts, in passes.
+/// The length of the lease, in passes.
 const LEASE_PASSES: u32 = 4;
 
 pub(crate) struct FreeAddressLoop {

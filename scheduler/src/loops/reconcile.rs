@@ -86,7 +86,7 @@ pub(crate) struct ReconcileLoop {
     replacements: Replacements,
     /// The pods that Redis has lost.
     lost: LostPods,
-    /// What live nodes held at the last full pass.
+    /// Replicas that live nodes held at the last full pass.
     held: HeldReplicas,
     /// The services that cannot be reconciled. Each is logged once.
     broken: HashSet<ServiceName>,

@@ -30,7 +30,7 @@ pub(crate) struct ObservedState {
     pub(crate) on_nodes: HashMap<Option<ServiceName>, Vec<PodId>>,
     /// The nodes whose pods have the ports of their machine; `None` if that was not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
-    /// What live nodes hold although Redis has lost the records.
+    /// Replicas that live nodes hold although Redis has lost the records.
     pub(crate) held: HeldReplicas,
 }
 

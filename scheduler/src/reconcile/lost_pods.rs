@@ -30,33 +30,33 @@ pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> He
     held
 }
 
-/// What is known of lost pods over all looks.
+/// The memory of lost pods over all looks.
 pub(crate) struct LostPods {
-    /// How long live nodes have to say what they hold.
+    /// The time that live nodes have to say what they hold.
     wait: Duration,
     /// The pods that each service had at the last look.
     last: HashMap<ServiceName, BTreeMap<u32, PodId>>,
-    /// When each pod was found to be lost.
+    /// The time at which each pod was found to be lost.
     since: HashMap<PodId, Instant>,
 }
 
 /// Pods that have lost their slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GonePods {
-    /// Those that have no record either.
+    /// Pods that have no record either.
     pub(crate) lost: Vec<(u32, PodId)>,
-    /// Those that are on a node as before: a full pass gives them their slots again.
+    /// Pods that are on a node as before: a full pass gives them their slots again.
     pub(crate) unlisted: Vec<(u32, PodId)>,
 }
 
 /// The replicas of a service that get no pod now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeldBack {
-    /// Those that have no slot.
+    /// Replicas that have no slot.
     pub(crate) replicas: BTreeSet<u32>,
     /// Why, for people.
     pub(crate) why: Option<String>,
-    /// When to look again, if that is known.
+    /// The time until the next look, if that is known.
     pub(crate) look_again_in: Option<Duration>,
 }
 
