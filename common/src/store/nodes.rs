@@ -20,6 +20,8 @@ use crate::timing::Timing;
 const RECORDS_PER_READ: usize = 1000;
 /// Nodes whose queue lengths are read in one round trip.
 const QUEUES_PER_READ: usize = 500;
+/// How many payloads of a node's queue one command reads.
+const PAYLOADS_PER_READ: usize = 250;
 
 /// The lengths of a node's queues and of its container set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -255,6 +257,31 @@ impl Store {
         members.sort_unstable();
         members.dedup();
         Ok(members)
+    }
+
+    /// Returns the payloads that wait on a node or are being started there, sorted. Read in pages: not a
+    /// snapshot. A pod that is acknowledged meanwhile is in the container set afterwards.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
+        let mut payloads = Vec::new();
+        // In the order in which payloads move. They are taken at the other end of the list: none is skipped.
+        for queue in [keys::pq(name), keys::rq(name)] {
+            for first in (0..).step_by(PAYLOADS_PER_READ) {
+                let mut range = cmd("LRANGE");
+                range.arg(&queue).arg(first).arg(first + PAYLOADS_PER_READ - 1);
+                let page: Vec<Vec<u8>> = self.link.query(&range).await?;
+                let is_last = page.len() < PAYLOADS_PER_READ;
+                payloads.extend(page.into_iter().map(Bytes::from));
+                if is_last {
+                    break;
+                }
+            }
+        }
+        payloads.sort_unstable();
+        payloads.dedup();
+        Ok(payloads)
     }
 }
 

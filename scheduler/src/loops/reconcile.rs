@@ -314,6 +314,8 @@ impl ReconcileLoop {
         if !sums.is_incomplete {
             self.list_services_of_pods(&mut services, &observed).await?;
         }
+        // A pod that is in no slot is only known from its node.
+        sums.is_incomplete |= observed.has_unreadable_nodes;
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
         self.replacements.retain(|name| services.contains(name));
@@ -368,14 +370,19 @@ impl ReconcileLoop {
         let (nodes, _) = self.store.nodes_each(&names).await?;
         let held = held_replicas(&nodes);
         let mut container_sets = HashMap::new();
-        let mut on_nodes: HashMap<Option<ServiceName>, Vec<_>> = HashMap::new();
+        let mut on_nodes: HashMap<Option<ServiceName>, BTreeSet<_>> = HashMap::new();
+        let mut has_unreadable_nodes = false;
         let with_machine_ports = Some(with_machine_ports(&nodes));
         for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
-            if let Some(set) = self.container_set(&node.name).await? {
-                for pod in &set {
-                    let service = pod.spec.as_ref().and_then(|_| ServiceName::new(pod.name.as_str()).ok());
-                    on_nodes.entry(service).or_default().push(pod.id.clone());
-                }
+            // The queues first: what is started meanwhile is in the set.
+            let queued = payloads(self.store.queued_on(&node.name).await)?;
+            let set = payloads(self.store.container_set(&node.name).await)?;
+            has_unreadable_nodes |= queued.is_none() || set.is_none();
+            for pod in queued.iter().chain(&set).flatten() {
+                let service = pod.spec.as_ref().and_then(|_| ServiceName::new(pod.name.as_str()).ok());
+                on_nodes.entry(service).or_default().insert(pod.id.clone());
+            }
+            if let Some(set) = set {
                 container_sets.insert(node.name, set.into_iter().map(|pod| pod.id).collect());
             }
         }
@@ -385,19 +392,10 @@ impl ReconcileLoop {
             queues_are_short,
             container_sets: Some(container_sets),
             on_nodes,
+            has_unreadable_nodes,
             with_machine_ports,
             held,
         })
-    }
-
-    /// Returns the pods in a node's container set; none if the key is broken. The pods of that node are
-    /// suspects then, and the script that would requeue them fails.
-    async fn container_set(&self, name: &NodeName) -> Result<Option<Vec<Payload>>, StoreError> {
-        match self.store.container_set(name).await {
-            Ok(set) => Ok(Some(set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect())),
-            Err(error) if error.is_transient() => Err(error),
-            Err(_) => Ok(None),
-        }
     }
 
     /// Returns whether a service has no slots although it has not changed for a while. Its pods may still
@@ -414,6 +412,27 @@ impl ReconcileLoop {
         }
     }
 
+    /// Returns whether a service lacks pods that this scheduler may just not know, because it has never looked
+    /// at the service. Its nodes tell which pods run although another program has removed their slots.
+    async fn may_lack_slots_of_running_pods(&self, name: &ServiceName) -> Result<bool, StoreError> {
+        if self.lost.knows(name) {
+            return Ok(false);
+        }
+        let read = async {
+            let Some(service) = self.store.service(name).await? else { return Ok::<_, StoreError>(false) };
+            // The pods of a job are created step by step: it always lacks some.
+            let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;
+            let slots = if is_concerned { self.store.slots(name).await? } else { return Ok(false) };
+            let taken: HashSet<u32> = slots.iter().map(|(slot, _)| slot.replica).collect();
+            Ok((0..service.replicas).any(|replica| !taken.contains(&replica)))
+        };
+        match read.await {
+            // Reconciling it reports the error.
+            Err(error) if !error.is_transient() => Ok(false),
+            read => read,
+        }
+    }
+
     /// Plans and carries out until there is nothing to do now. Counts its pods. None is a suspect
     /// unless the state of the cluster was `observed`.
     async fn reconcile(
@@ -422,9 +441,13 @@ impl ReconcileLoop {
         observed: Option<&ObservedState>,
         sums: &mut PassSums,
     ) -> Result<SeenService, StoreError> {
-        let only_time;
+        let own;
         let observed = match observed {
             Some(observed) => observed,
+            None if self.may_lack_slots_of_running_pods(name).await? => {
+                own = self.observe(false).await?;
+                &own
+            }
             None => {
                 let (now, settle_time) = (self.store.redis_now().await?, self.settle_time);
                 // A worker that has just been restarted says anew what it holds: until then this stands.
@@ -432,8 +455,8 @@ impl ReconcileLoop {
                 for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
                     held.entry(service).or_default().extend(replicas);
                 }
-                only_time = ObservedState { now, settle_time, held, ..ObservedState::default() };
-                &only_time
+                own = ObservedState { now, settle_time, held, ..ObservedState::default() };
+                &own
             }
         };
         let mut has_acted = false;
@@ -773,6 +796,16 @@ impl ReconcileLoop {
             tracing::warn!("queued {requeued} pods again whose payload was missing from all queues");
         }
         Ok(())
+    }
+}
+
+/// Returns the payloads that were read from a node; none if a key is broken. The pods in that container set
+/// are suspects then, and the script that would requeue them fails.
+fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>, StoreError> {
+    match read {
+        Ok(raw) => Ok(Some(raw.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect())),
+        Err(error) if error.is_transient() => Err(error),
+        Err(_) => Ok(None),
     }
 }
 

@@ -3,7 +3,7 @@
 //! The answer is cheap and often wrong: the script that requeues a pod searches the queues, and does nothing
 //! if the payload is there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use common::RedisMillis;
@@ -26,8 +26,11 @@ pub(crate) struct ObservedState {
     /// The pods in the container set of each live node. None if the sets were not read: then no pod is a
     /// suspect.
     pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
-    /// The pods in all those sets, by the service that their payload names; none for pushed pods.
-    pub(crate) on_nodes: HashMap<Option<ServiceName>, Vec<PodId>>,
+    /// The pods in all those sets and in the queues of live nodes, by the service that their payload names;
+    /// none for pushed pods.
+    pub(crate) on_nodes: HashMap<Option<ServiceName>, BTreeSet<PodId>>,
+    /// Whether the set or a queue of a live node is unreadable.
+    pub(crate) has_unreadable_nodes: bool,
     /// The nodes whose pods have the ports of their machine; `None` if that was not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
     /// Replicas that live nodes hold although Redis has lost the records.
@@ -77,6 +80,7 @@ mod tests {
                 (away.clone(), HashSet::new()),
             ])),
             on_nodes: HashMap::new(),
+            has_unreadable_nodes: false,
             with_machine_ports: None,
             held: HashMap::new(),
         };

@@ -66,6 +66,11 @@ impl LostPods {
         Self { wait, last: HashMap::new(), since: HashMap::new() }
     }
 
+    /// Returns whether this scheduler has looked at the pods of the service before.
+    pub(crate) fn knows(&self, service: &ServiceName) -> bool {
+        self.last.contains_key(service)
+    }
+
     /// Returns the pods of the last look of which no slot of the replica is left: their records tell whether
     /// they have ended.
     pub(crate) fn gone(&self, service: &ServiceName, slots: &[ReplicaSlot]) -> Vec<(u32, PodId)> {
@@ -122,10 +127,7 @@ impl LostPods {
         let mut pods: BTreeMap<u32, PodId> =
             holders.map(|slot| (slot.slot.replica, slot.id.clone())).collect();
         pods.extend(kept.iter().map(|kept| (*kept).clone()));
-        match pods.is_empty() {
-            true => drop(self.last.remove(service)),
-            false => drop(self.last.insert(service.clone(), pods)),
-        }
+        self.last.insert(service.clone(), pods);
     }
 
     /// Forgets services that are gone, and pods that were lost long ago.

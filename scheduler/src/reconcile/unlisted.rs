@@ -103,8 +103,8 @@ async fn unlisted(
     observed: &ObservedState,
     sums: &mut PassSums,
 ) -> Result<Vec<PodRecord>, StoreError> {
-    let on_nodes = observed.on_nodes.get(service).map_or(&[][..], Vec::as_slice);
-    let ids: Vec<PodId> = on_nodes.iter().filter(|id| !listed.contains(id)).cloned().collect();
+    let on_nodes = observed.on_nodes.get(service).into_iter().flatten();
+    let ids: Vec<PodId> = on_nodes.filter(|id| !listed.contains(id)).cloned().collect();
     let records = store.pods_each(&ids).await?;
     sums.is_incomplete |= records.iter().any(Result::is_err);
     let pods = records.into_iter().filter_map(|record| record.ok().flatten());

@@ -280,6 +280,59 @@ async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
     assert_eq!(lines, 7, "no pod was created, and none has ended");
 }
 
+/// A pod that waits on its node reserves there, whether or not a slot names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_wait_on_a_node_get_their_slots_back_and_count_there() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    cluster.post(r#"{"name":"a","image":"nginx","replicas":3}"#, None).await;
+    cluster.post(r#"{"name":"b","image":"nginx","replicas":2}"#, None).await;
+    let _scheduler = cluster.scheduler();
+    eventually("all wait on the node", async || match cluster.pending_counts(&[&node]).await[..] {
+        [5] => Ok(()),
+        ref counts => Err(format!("{counts:?}")),
+    })
+    .await;
+    let ids = async || -> Vec<PodId> { cluster.pods("b").await.into_iter().map(|pod| pod.id).collect() };
+    let before = ids().await;
+    let _: bool = cluster.server.cli(&["COPY", "slots:a", "slots:b", "REPLACE"]).await;
+    eventually("they have their slots", async || {
+        let now = ids().await;
+        if now == before { Ok(()) } else { Err(format!("{before:?} {now:?}")) }
+    })
+    .await;
+    // Three passes, and no node is said to use less.
+    tokio::time::sleep(3 * fast_repair().full_pass_interval).await;
+    assert_eq!(cluster.pending_counts(&[&node]).await, [5], "no other pod was created");
+    assert_eq!(cluster.store.node(&node.name).await.unwrap().unwrap().used.pods, 5);
+}
+
+/// The slots of a new service vanish before a scheduler has looked at it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
+    need_redis!();
+    // The next full pass is half a minute away.
+    let cluster = Cluster::new(defaults());
+    let node = cluster.node("a", 100).await;
+    let _scheduler = cluster.scheduler();
+    cluster.post(r#"{"name":"first","image":"nginx","replicas":1}"#, Some(0)).await;
+    converge(&cluster, &[&node], "first", 1, 1).await;
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":3}"#, None).await;
+    converge(&cluster, &[&node], "web", 3, 1).await;
+    let before = running(&cluster, "web").await;
+    let _: u64 = cluster.server.cli(&["DEL", "slots:web"]).await;
+    eventually("its pods have their slots", async || {
+        let _: u64 = cluster.server.cli(&["PUBLISH", "wake:reconcile", "web"]).await;
+        node.work().await;
+        let now = running(&cluster, "web").await;
+        if now == before { Ok(()) } else { Err(format!("{before:?} {now:?}")) }
+    })
+    .await;
+    let lines: u64 = cluster.server.cli(&["SCARD", "cs:a"]).await;
+    assert_eq!(lines, 4, "no pod was created, and none has ended");
+}
+
 /// Redis has lost all records of pods, and the slots of some. The containers run on: a process that fills
 /// their slots starts the pods twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -80,8 +80,6 @@ async fn slots_that_are_renamed_stop_no_container() {
     let _lock = beside_others().await;
     let (small, http) = start().await;
     let before = leaders(&small.cluster);
-    // Schedulers know the pods of a service from a look at it.
-    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
     for mistake in [&["RENAME", "slots:web", "slots:db"][..], &["COPY", "slots:db", "slots:web", "REPLACE"]] {
         let _: redis::Value = small.cluster.redis.cli(mistake).await;
         let ready = http.get("/service/db").await["status"]["ready"].clone();
