@@ -98,7 +98,7 @@ impl ScheduleFaults {
     pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let mut database_random = Random::new(!seed);
         let mut outage_random = Random::new(seed ^ 0x5a5a);
-        let slots_random = Random::new(seed ^ 0x1a1a_1a1a);
+        let mut slots_random = Random::new(seed ^ 0x1a1a_1a1a);
         let rate = random.below(4) as u64;
         Self {
             rate,
@@ -120,8 +120,7 @@ impl ScheduleFaults {
             has_other_databases: rate > 0 && database_random.per_mille(250),
             database_random,
             copied_slots: CopiedSlots::default(),
-            // Off: until the next pass the sums of a node may lack a pod whose slot was overwritten. Seed 58.
-            copies_slots: false,
+            copies_slots: rate > 0 && slots_random.per_mille(300),
             slots_random,
             second_worker_until: None,
             protected_containers: BTreeSet::new(),
@@ -257,20 +256,24 @@ impl World {
     }
 
     /// Copies the slots of one service over those of another one, as a slip in redis-cli does. The other one
-    /// has no slot that the first one lacks: the API would create a pod there at once.
+    /// has no slot that the first one lacks: the API would create a pod there at once. Nor has it a pod whose
+    /// payload was removed: no key would name that pod any more.
     fn copy_slots_by_hand(&mut self, elapsed: u64) {
         let rate = 6 * self.faults.rate;
         if !self.faults.copies_slots || self.faults.slots_random.next() % 1_000_000 >= elapsed * rate {
             return;
         }
         let all = &self.observed.slots;
+        let clients = self.clients.lock();
         let is_covered = |from: &str, to: &str| {
             let (from, to) = (&all[from], &all[to]);
-            !to.is_empty() && to.keys().all(|slot| from.contains_key(slot))
+            let mut removed = to.values().filter(|uuid| clients.expected.may_be_missing(uuid));
+            !to.is_empty() && to.keys().all(|slot| from.contains_key(slot)) && removed.next().is_none()
         };
         let pairs = all.keys().flat_map(|from| all.keys().map(move |to| (from.clone(), to.clone())));
         let pairs: Vec<(String, String)> =
             pairs.filter(|(from, to)| from != to && is_covered(from, to)).collect();
+        drop(clients);
         let Some((from, to)) = self.faults.slots_random.pick(&pairs).cloned() else { return };
         let (copied, lost) = (all[&from].clone(), all[&to].clone());
         let void = copied.into_iter().map(|(slot, uuid)| (to.clone(), slot, uuid));
@@ -384,7 +387,8 @@ impl World {
             }
             for payload in payloads {
                 let uuid = self.pod_ids.pod_of(payload).unwrap_or_default();
-                if self.observed.pods.get(uuid).is_some_and(SimulatedPod::is_active) {
+                let has_slot = !self.faults.copied_slots.unlisted.contains(uuid);
+                if has_slot && self.observed.pods.get(uuid).is_some_and(SimulatedPod::is_active) {
                     candidates.push((key.clone(), payload.clone(), uuid.to_owned()));
                 }
             }

@@ -415,6 +415,9 @@ ablations! {
     with_slots_taken_twice, seed 1:
         "pods_create", "not holders[p] and not taken[replica]" => "true",
         "nothing wants it";
+    with_void_slots_that_stay, seed 0:
+        "slot_free", "(is_void or not is_there)" => "not is_there",
+        "does not converge";
     with_kept_pods_of_an_old_generation, seed 13:
         "pods_keep", "ipairs(outdated)" => "ipairs({})",
         "of an old generation";
