@@ -15,8 +15,8 @@ use crate::child_guard::ChildGuard;
 use crate::eventually::{block_on, eventually};
 use crate::ports::free_port;
 
-/// How long a server may take to answer after it was started. Those of the simulator run in the background and
-/// get no processor for minutes while other steps of CI are busy.
+/// How long a server may take to answer after it was started. Those of the simulator run in the background
+/// and get no processor for minutes while other steps of CI are busy.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// Limit of connecting and of each response, unless a caller chooses another one.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -412,8 +412,8 @@ impl ReconcileLoop {
         }
     }
 
-    /// Returns whether a service lacks pods that this scheduler may just not know, because it has never looked
-    /// at the service. Its nodes tell which pods run although another program has removed their slots.
+    /// Returns whether a service lacks pods that this scheduler may just not know, because it has never
+    /// looked at the service. Nodes tell which pods run although another program has removed their slots.
     async fn may_lack_slots_of_running_pods(&self, name: &ServiceName) -> Result<bool, StoreError> {
         if self.lost.knows(name) {
             return Ok(false);
