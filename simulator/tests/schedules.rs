@@ -403,6 +403,9 @@ ablations! {
     without_the_pause_after_a_failover, seed 7:
         "_prelude", "local left = master_changed_at() + pause_ms - NOW" => "local left = 0",
         "invariant 5";
+    with_a_pause_that_knows_no_longer_fence, seed 197:
+        "claim", "math.max(tonumber(pause_ms), (read_longest_fence(meta[3])))" => "tonumber(pause_ms)",
+        "invariant 5";
     with_writes_of_fenced_workers, seed 5:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";

@@ -340,10 +340,48 @@ async fn published_ports_are_those_of_the_current_container() {
     assert!(ports(&fixture.record(&record.id).await).is_empty(), "another assignment has none yet");
 }
 
+/// Writes the fence of a node as if it had registered with it, in milliseconds.
+async fn set_fence(fixture: &Fixture, node: &str, fence: u64) {
+    let key = format!("node:{node}");
+    let incarnation: String = fixture.redis.cli(&["HGET", &key, "incarnation"]).await;
+    let times = format!("100 {fence} {} {incarnation}", fence + 1000);
+    let () = fixture.redis.cli(&["HSET", &key, "times", &times]).await;
+}
+
+/// A pod may run on a node with a longer fence, although the new master does not know it.
+#[tokio::test]
+async fn after_a_change_of_master_claims_pause_for_the_longest_fence_of_all_nodes() {
+    let fixture = Fixture::new().await;
+    let Placed { session, payload, .. } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    let other = fixture.node("w2").await;
+    session.pop_more(1).await.unwrap();
+    let items = [fixture.claim_item(&payload).await];
+    let pause_left = async || {
+        let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
+        match session.claim(&items, ATTEMPTS, Duration::from_secs(1)).await.unwrap().unwrap() {
+            ClaimReply::Paused(left) => left,
+            claims => panic!("{claims:?}"),
+        }
+    };
+    set_fence(&fixture, "w2", 60_000).await;
+    other.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    let left = pause_left().await;
+    assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60), "{left:?}");
+    // No node has had it for an hour: the setting was a mistake.
+    session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    let () = fixture.redis.cli(&["HSET", "meta", "changed_at", "1", "longest_fence", "60000 1"]).await;
+    session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    let left = pause_left().await;
+    assert!(left <= fixtures::claimant().timing.fence_after, "{left:?}");
+}
+
 #[tokio::test]
 async fn after_a_change_of_master_claims_pause() {
     let fixture = Fixture::new().await;
     let Placed { session, payload, .. } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    set_fence(&fixture, "w1", 400).await;
+    let _: u64 = fixture.redis.cli(&["HDEL", "meta", "longest_fence"]).await;
     session.pop_more(1).await.unwrap();
     session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
     // As a replica finds it that took over: written by the former master.

@@ -241,6 +241,24 @@ local function registered_times(times, incarnation)
   end
 end
 
+-- Reads the longest fence of all nodes, in ms, and when a node with it was heard last, from `meta`. A pod may
+-- run until then after a change of the master although this Redis has lost which node it was given to.
+local function read_longest_fence(text)
+  local fence, heard_at = string.match(text or '', '^(%d+) (%d+)$')
+  if not fence then return 0, 0 end
+  return math.min(tonumber(fence), LONGEST_DEAD_AFTER_MS), past(heard_at) or NOW
+end
+-- Notes the fence of a node that sends a heartbeat, if none is longer. One that no node has had for an hour,
+-- nor since the master changed, is forgotten: a setting that was a mistake lasts no longer.
+local function note_fence(fence, text, changed_at)
+  local longest, heard_at = read_longest_fence(text)
+  local is_over = NOW - math.max(heard_at, changed_at) > LONGEST_DEAD_AFTER_MS
+  local is_due = fence == longest and NOW - heard_at > LONGEST_DEAD_AFTER_MS / 10
+  if fence > longest or is_over or is_due then
+    redis.call('HSET', META, 'longest_fence', string.format('%.0f', fence) .. ' ' .. STAMP)
+  end
+end
+
 local PHASES = { pending = true, assigned = true, running = true, stopping = true, stopped = true,
   succeeded = true, failed = true }
 -- The phases of a pod that is on a node.

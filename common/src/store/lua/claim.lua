@@ -16,7 +16,10 @@ max_attempts = tonumber(max_attempts)
 local records = {}
 local waiting = redis.call('LRANGE', rq, 0, -1)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
-local left = pause_left(tonumber(pause_ms))
+-- Its own fence, or that of a node whose fence is longer.
+local meta = read_meta('run_id', 'changed_at', 'longest_fence')
+local fence = math.max(tonumber(pause_ms), (read_longest_fence(meta[3])))
+local left = (read_master(meta)) + fence - NOW
 if left > 0 then return { 'PAUSED', left } end
 -- Keys that most pods do not need are read only if one pod needs them.
 local any_unknown, any_stopping = false, false

@@ -24,7 +24,7 @@ end
 local last_beat = past(beat) or NOW
 local silent_ms = NOW - last_beat
 local proven_ms = math.min(silent_ms, proven_until - last_beat, tonumber(writable_ms), tonumber(calm_ms))
-local _, own_dead_after_ms = registered_times(times, incarnation)
+local own_fence_ms, own_dead_after_ms = registered_times(times, incarnation)
 local required_ms = math.max(tonumber(dead_after_ms), own_dead_after_ms or 0)
 if state ~= 'alive' or (incarnation or '') ~= seen_incarnation or proven_ms <= required_ms then
   return { 'ALIVE' }
@@ -33,7 +33,8 @@ if last_death > NOW then
   last_death = NOW
   redis.call('HSET', META, 'last_death_at', STAMP)
 end
-local left = math.max(pause_left(tonumber(pause_ms)), last_death + tonumber(min_gap_ms) - NOW)
+local pause = math.max(tonumber(pause_ms), own_fence_ms or 0)
+local left = math.max(pause_left(pause), last_death + tonumber(min_gap_ms) - NOW)
 if left > 0 then return { 'WAIT', left } end
 
 redis.call('HSET', node_key, 'state', 'dead', 'dead_at', STAMP)

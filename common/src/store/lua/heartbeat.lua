@@ -11,10 +11,10 @@ local node_key, beats, heartbeat_key, stop_set, held = head_keys()
 -- psi is JSON, or '' if the kernel reports none. The engine problem is '' if the engine is well.
 -- containers_held is how many containers the worker leaves alone although they have no record.
 local node, incarnation, psi, engine_problem, cluster, containers_held = head_args()
-local meta = read_meta('run_id', 'changed_at', 'cluster')
+local meta = read_meta('run_id', 'changed_at', 'cluster', 'longest_fence')
 local known_cluster = meta[3]
-local current_incarnation, state, last_problem =
-  unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'engine_problem'), 1, 3)
+local current_incarnation, state, last_problem, times =
+  unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'engine_problem', 'times'), 1, 4)
 -- If another program wrote the heartbeats of all nodes, they begin anew: no node may fall silent by that.
 local live_nodes = redis.pcall('ZCARD', beats)
 local are_beats_broken = type(live_nodes) ~= 'number'
@@ -53,6 +53,9 @@ if can_hold and containers_held ~= '0' then
   redis.call('PEXPIRE', held, 60000)
 end
 redis.call('HSET', node_key, 'beat', NOW, 'psi', psi, 'engine_problem', engine_problem)
+-- Before the worker has a lease.
+local fence = registered_times(times, incarnation)
+if fence then note_fence(fence, meta[4], changed_at) end
 if are_beats_broken then set_aside(beats) end
 redis.call('ZADD', beats, NOW, node)
 redis.call('SET', heartbeat_key, NOW)
