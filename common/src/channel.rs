@@ -48,8 +48,16 @@ pub enum Purpose {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
-    /// Follows what a container writes from now on.
-    Attach {},
+    /// Follows what a container writes from now on; with `stdin` also its input, and if the container's
+    /// input belongs to its first client all that it has written.
+    Attach {
+        /// Whether the container's standard input comes from the client.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stdin: bool,
+        /// The size of the client's terminal, if the container has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<TerminalSize>,
+    },
     /// Connects to a port of the pod.
     Forward {
         /// The port.
@@ -76,7 +84,7 @@ impl Purpose {
                 let shown: String = program.chars().filter(|c| !c.is_control()).take(100).collect();
                 format!("exec of `{shown}`{}", if *tty { " in a terminal" } else { "" })
             }
-            Self::Attach {} => "attach".to_owned(),
+            Self::Attach { .. } => "attach".to_owned(),
             Self::Forward { port } => format!("port-forward to port {port}"),
             Self::CopyTo { .. } => "copy of files to the container".to_owned(),
             Self::CopyFrom { .. } => "copy of files from the container".to_owned(),
@@ -86,7 +94,7 @@ impl Purpose {
     /// Returns what events say about its end, from the last frame of the worker.
     pub fn describe_end(&self, last: &Frame) -> String {
         match (self, last) {
-            (Self::Exec { .. }, Frame::Exit(code)) => format!("exit code {code}"),
+            (Self::Exec { .. } | Self::Attach { .. }, Frame::Exit(code)) => format!("exit code {code}"),
             (_, Frame::Failed(why)) => why.clone(),
             _ => "done".to_owned(),
         }
@@ -96,7 +104,7 @@ impl Purpose {
     pub fn event_word(&self) -> &'static str {
         match self {
             Self::Exec { .. } => "Exec",
-            Self::Attach {} => "Attach",
+            Self::Attach { .. } => "Attach",
             Self::Forward { .. } => "PortForward",
             Self::CopyTo { .. } | Self::CopyFrom { .. } => "Copy",
         }
@@ -118,7 +126,7 @@ impl Purpose {
             Self::CopyTo { directory: path } | Self::CopyFrom { path } => {
                 (!path.starts_with('/') || is_bad(path)).then(|| format!("{path:?} is no absolute path"))
             }
-            Self::Attach {} | Self::Forward { .. } => None,
+            Self::Attach { .. } | Self::Forward { .. } => None,
         }
     }
 }
@@ -369,6 +377,8 @@ mod tests {
         }
         let json = serde_json::to_string(&exec(&["sh"])).unwrap();
         assert_eq!(json, r#"{"exec":{"command":["sh"],"tty":false,"stdin":false}}"#);
-        assert_eq!(serde_json::from_str::<Purpose>(r#"{"attach":{}}"#).unwrap(), Purpose::Attach {});
+        let attach = Purpose::Attach { stdin: false, size: None };
+        assert_eq!(serde_json::from_str::<Purpose>(r#"{"attach":{}}"#).unwrap(), attach);
+        assert_eq!(serde_json::to_string(&attach).unwrap(), r#"{"attach":{}}"#);
     }
 }

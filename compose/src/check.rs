@@ -119,12 +119,11 @@ mod tests {
     #[test]
     fn what_has_no_effect_is_noted_unless_it_says_nothing() {
         let mut report = Report::default();
-        let text =
-            "image: a\ntty: true\nstdin_open: false\nvolumes_from: []\ndomainname: x\nprivileged: false\n";
+        let text = "image: a\nplatform: linux/arm64\nvolumes_from: []\ndomainname: x\nprivileged: false\n";
         effects("web", &service_of(text), &mut report);
         assert!(!report.has_mistakes());
         let notes: Vec<_> = report.into_notes().into_iter().map(|note| note.finding.detail).collect();
-        assert!(notes[0].starts_with("web: tty is not honoured: "), "{notes:?}");
+        assert!(notes[0].starts_with("web: platform is not honoured: "), "{notes:?}");
         assert!(notes[1].starts_with("web: domainname is not honoured: ") && notes.len() == 2, "{notes:?}");
     }
 

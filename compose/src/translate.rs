@@ -158,6 +158,14 @@ pub(crate) fn init(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("init", field, field.value.unquoted());
 }
 
+pub(crate) fn tty(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("tty", field, field.value.unquoted());
+}
+
+pub(crate) fn stdin_open(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("stdin_open", field, field.value.unquoted());
+}
+
 pub(crate) fn read_only(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("read_only", field, field.value.unquoted());
 }

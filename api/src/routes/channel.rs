@@ -53,9 +53,9 @@ pub(crate) struct ChannelOptions {
 /// Opens a channel to a pod: a WebSocket with the protocol `v1.channel.kubeleet`.
 ///
 /// The first message is text, JSON that says what is requested:
-/// `{"exec":{"command":["sh"],"tty":true,"stdin":true}}`, `{"attach":{}}`, `{"forward":{"port":80}}`,
-/// `{"copy_to":{"directory":"/srv"}}` or `{"copy_from":{"path":"/etc"}}`. All others are binary: a byte for
-/// the type, and data. Each channel is an event.
+/// `{"exec":{"command":["sh"],"tty":true,"stdin":true}}`, `{"attach":{"stdin":true}}`,
+/// `{"forward":{"port":80}}`, `{"copy_to":{"directory":"/srv"}}` or `{"copy_from":{"path":"/etc"}}`. All
+/// others are binary: a byte for the type, and data. Each channel is an event.
 #[utoipa::path(get, path = "/pod/{uuid}/channel", tag = "pod", params(InPath<PodId>, ChannelOptions), responses(
     (status = 101, description = "The WebSocket"),
     (status = 400, description = "The request is no WebSocket"),

@@ -1,4 +1,4 @@
-//! `attach`: shows what a running container writes from now on.
+//! `attach`: shows what a running container writes from now on, and passes its input on.
 
 use clap::Args;
 use common::channel::Purpose;
@@ -7,13 +7,14 @@ use super::context::Context;
 use super::error::CommandError;
 use super::resolve;
 use super::streaming::{self, ChannelStreams};
+use super::terminal::{self, RawTerminal};
 use crate::exit::Exit;
 
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ctrl-C leaves the container running. Containers of kubeleet have no standard input: \
-    use `exec -i`.\nThe exit code is that of the container, if it ends."
+    after_help = "Ctrl-C leaves the container running; with -t it is a key as all others, and Ctrl-P Ctrl-Q \
+    leaves.\nThe exit code is that of the container, if it ends."
 )]
 pub(crate) struct AttachArgs {
     /// Pod: uuid, beginning of one, or a name such as web-0; or a service, of which a pod is chosen.
@@ -22,12 +23,23 @@ pub(crate) struct AttachArgs {
     /// Container of a pod with several; without this the first one.
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
+    /// Pass standard input on: of a container with `stdin_open`.
+    #[arg(long, short = 'i')]
+    stdin: bool,
+    /// Connect this terminal with that of the container: of one with `tty`; with -i.
+    #[arg(long, short = 't', requires = "stdin")]
+    tty: bool,
 }
 
 /// Shows the output until the container ends.
 pub(super) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let (stdin, tty) = (args.stdin, args.tty);
+    if tty && !terminal::is_interactive() {
+        return Err(CommandError::Usage(terminal::NONE.to_owned()));
+    }
     let pod = resolve::running_pod(context, &args.pod).await?;
-    let container = args.container.as_deref();
-    let channel = context.client.open_channel(pod.uuid.as_str(), container, &Purpose::Attach {}).await?;
-    streaming::run(channel, &ChannelStreams { stdin: false, tty: false, forwards_interrupt: false }).await
+    let purpose = Purpose::Attach { stdin, size: tty.then(terminal::size).flatten() };
+    let channel = context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
+    let _raw = tty.then(RawTerminal::enter).transpose()?;
+    streaming::run(channel, &ChannelStreams { stdin, tty, forwards_interrupt: false }).await
 }

@@ -23,22 +23,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Lines of the log from its beginning: as many as the API sends.
 const ALL_LINES: usize = 100_000;
 
-/// A command whose input comes from this process.
-pub(super) struct Interactive {
-    pub(super) command: Vec<String>,
-    pub(super) tty: bool,
-}
-
-/// Shows the output of the service's pods, or runs a command in its only pod. Then deletes the service.
+/// Shows the output of the service's pods, or connects this process with its only pod: `interactive` is
+/// whether that has a terminal. Then deletes the service.
 pub(super) async fn run(
     service: &ServiceView,
-    interactive: Option<Interactive>,
+    interactive: Option<bool>,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
     let name = service.name.to_string();
     let result = match interactive {
-        // The terminal sends its signals to the command.
-        Some(interactive) => run_inside(&name, &interactive, context).await,
+        // The terminal sends its signals to the pod.
+        Some(tty) => connect(service, tty, context).await,
         None => {
             let mut interrupt = signal(SignalKind::interrupt())?;
             let mut terminate = signal(SignalKind::terminate())?;
@@ -153,27 +148,20 @@ async fn read_pods(service: &str, client: &Client) -> Result<Vec<PodView>, Comma
     }
 }
 
-/// Runs the command in the service's pod as `exec` does.
-async fn run_inside(
-    service: &str,
-    interactive: &Interactive,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+/// Connects this process with the main process of the service's pod, until that ends.
+async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let deadline = Instant::now() + context.globals.timeout;
-    let pods = pods_when(service, context, Some(deadline), |pods| pods.iter().any(has_begun)).await?;
-    let running = pods.iter().find(|pod| pod.phase == Phase::Running);
-    let pod = running.ok_or_else(|| {
-        let why = pods.iter().map(|pod| pod.message.as_str()).find(|message| !message.is_empty());
-        CommandError::Other(format!(
-            "the container that was to run the command has ended{}{}; an image without `sleep` cannot be used so",
-            if why.is_some() { ": " } else { "" },
-            why.unwrap_or_default()
-        ))
-    })?;
-    let tty = interactive.tty;
-    let size = tty.then(terminal::size).flatten();
-    let purpose = Purpose::Exec { command: interactive.command.clone(), tty, stdin: true, size };
-    let channel = context.client.open_channel(pod.uuid.as_str(), None, &purpose).await?;
+    let begun = |pods: &[PodView]| pods.iter().any(has_begun);
+    let pods = pods_when(service.name.as_str(), context, Some(deadline), begun).await?;
+    let Some(pod) = pods.iter().find(|pod| pod.phase == Phase::Running) else {
+        return show_output(service, context).await;
+    };
+    let purpose = Purpose::Attach { stdin: true, size: tty.then(terminal::size).flatten() };
+    let channel = match context.client.open_channel(pod.uuid.as_str(), None, &purpose).await {
+        // It has ended meanwhile.
+        Err(error) if error.status() == Some(409) => return show_output(service, context).await,
+        channel => channel?,
+    };
     let _raw = tty.then(RawTerminal::enter).transpose()?;
     let streams = ChannelStreams { stdin: true, tty, forwards_interrupt: !tty };
     streaming::run(channel, &streams).await

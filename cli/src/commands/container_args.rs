@@ -112,11 +112,6 @@ impl ContainerArgs {
         (self.log_driver.is_some() || !self.log_opt.is_empty()).then_some(logging)
     }
 
-    /// Returns the words that replace the image's entry point.
-    pub(super) fn entrypoint(&self) -> &[String] {
-        self.entrypoint.as_ref().map_or(&[], |entrypoint| &entrypoint.0)
-    }
-
     /// Returns a container with these settings, and defaults for the others.
     pub(super) fn container(&self, image: String) -> ContainerSpec {
         ContainerSpec {

@@ -35,8 +35,7 @@ pub(crate) struct ExecArgs {
 /// Runs the command, and returns its exit code.
 pub(super) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if args.tty && !terminal::is_interactive() {
-        let why = "standard input is no terminal: leave out -t, or run this in a terminal";
-        return Err(CommandError::Usage(why.to_owned()));
+        return Err(CommandError::Usage(terminal::NONE.to_owned()));
     }
     let pod = resolve::running_pod(context, &args.pod).await?;
     let purpose = Purpose::Exec {

@@ -8,10 +8,10 @@ use common::ids::{ServiceName, SpecId};
 use common::ingress::IngressRule;
 use common::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
-    RestartPolicy, Seconds, ServiceFields, ServiceInput,
+    RestartPolicy, ServiceFields, ServiceInput,
 };
 
-use super::attached::{self, Interactive};
+use super::attached;
 use super::container_args::ContainerArgs;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
@@ -22,8 +22,6 @@ use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
 
-/// How long a container waits for the end of the command that runs in it.
-const INTERACTIVE_SECONDS: u32 = 24 * 60 * 60;
 /// Attempts to find a free name by changing the suffix.
 const MAX_NAME_ATTEMPTS: usize = 5;
 
@@ -95,11 +93,10 @@ pub(crate) struct RunArgs {
     /// for a command that ends.
     #[arg(long, conflicts_with = "detach")]
     rm: bool,
-    /// Run the command with this standard input, and delete the service afterwards. The image needs `sleep`,
-    /// which runs in the place of its entry point meanwhile; without a command, `sh` runs.
+    /// Run the pod with this standard input until it ends, and delete the service afterwards.
     #[arg(long, short, conflicts_with_all = ["detach", "restart"])]
     interactive: bool,
-    /// Give the command a terminal, as for `exec`; with --interactive.
+    /// Give the pod this terminal; with --interactive.
     #[arg(long, short, conflicts_with_all = ["detach", "restart"])]
     tty: bool,
     /// Command and arguments that replace those of the image.
@@ -119,7 +116,7 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     if args.is_attached() {
         // Standard output is the command's.
         stderr::note(&format!("service/{} created; it is deleted when this ends", service.name));
-        return attached::run(&service, args.inside(), context).await;
+        return attached::run(&service, args.is_interactive().then_some(args.tty), context).await;
     }
     context.output.print_result(&service, "created")?;
     if !args.wait {
@@ -181,32 +178,9 @@ impl RunArgs {
             return Err("-i and -t are for one pod: leave out --replicas");
         }
         if self.tty && !terminal::is_interactive() {
-            return Err("standard input is no terminal: leave out -t, or run this in a terminal");
+            return Err(terminal::NONE);
         }
         Ok(())
-    }
-
-    /// Returns the command that runs with the input of this process.
-    fn inside(&self) -> Option<Interactive> {
-        let entrypoint = self.container.entrypoint();
-        let command = match self.command.is_empty() && entrypoint.is_empty() {
-            true => vec!["sh".to_owned()],
-            false => entrypoint.iter().chain(&self.command).cloned().collect(),
-        };
-        self.is_interactive().then_some(Interactive { command, tty: self.tty })
-    }
-
-    /// Returns what the container runs: of an interactive one something that waits, and not for ever.
-    fn program(&self) -> ContainerSpec {
-        let container = self.container.container(self.image.clone());
-        match self.is_interactive() {
-            true => ContainerSpec {
-                entrypoint: Command(vec!["sleep".to_owned()]),
-                command: Command(vec![INTERACTIVE_SECONDS.to_string()]),
-                ..container
-            },
-            false => ContainerSpec { command: Command(self.command.clone()), ..container },
-        }
     }
 
     fn service(&self, name: ServiceName) -> Result<ServiceInput, CommandError> {
@@ -229,14 +203,14 @@ impl RunArgs {
                 true => RestartPolicy::Never,
                 false => RestartPolicy::default(),
             }),
-            ..self.program()
+            command: Command(self.command.clone()),
+            stdin_open: self.is_interactive(),
+            stdin_once: self.is_interactive(),
+            tty: self.tty,
+            ..self.container.container(self.image.clone())
         };
         let mut pod = PodSpec { containers: vec![container], ..PodSpec::default() };
         pod.on_disconnect = self.on_disconnect.unwrap_or_else(|| pod.default_on_disconnect());
-        if self.is_interactive() {
-            // `sleep` as process 1 ignores the signal that asks it to stop.
-            pod.stop_grace_period = Seconds::new(0);
-        }
         Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,

@@ -6,6 +6,9 @@ use common::channel::TerminalSize;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
+/// The error of a command that was asked for a terminal.
+pub(super) const NONE: &str = "standard input is no terminal: leave out -t, or run this in a terminal";
+
 /// Returns whether the user types into a terminal.
 pub(super) fn is_interactive() -> bool {
     io::stdin().is_terminal()

@@ -99,6 +99,16 @@ pub struct ContainerSpec {
     /// Whether process 1 is the engine's init, which reaps processes and passes on signals.
     #[serde(default, skip_serializing_if = "is_false")]
     pub init: bool,
+    /// Whether the container has a standard input, which `kubeleet attach -i` reaches; it stays open.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stdin_open: bool,
+    /// Whether the standard input belongs to the first client, and ends with it, as that of `docker run -i`;
+    /// with `stdin_open`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stdin_once: bool,
+    /// Whether the container has a terminal, which `kubeleet attach -it` reaches.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tty: bool,
     /// Signal that asks the container to stop; without it the image's, or SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<StopSignal>,
@@ -169,7 +179,9 @@ impl ContainerSpec {
     /// Returns all invalid values, with pointers below `prefix`.
     pub fn violations(&self, prefix: &str) -> Vec<Violation> {
         let too_many_ports = (self.ports.len() > 64).then(|| "at most 64 published ports".to_owned());
+        let no_stdin = (self.stdin_once && !self.stdin_open).then(|| "needs `stdin_open`".to_owned());
         let single = [
+            ("stdin_once", no_stdin),
             ("image", check_image(&self.image).err().map(ToString::to_string)),
             ("working_dir", self.working_dir.as_deref().and_then(checks::path)),
             ("user", self.user.as_deref().and_then(checks::user)),

@@ -37,7 +37,6 @@ const NO_PRIVILEGES: &str =
 const ENGINE: &str = "kubeleet leaves it to the engine's default";
 const PLACEMENT: &str = "kubeleet places pods by free resources and pressure";
 const LIMIT_RESERVES: &str = "kubeleet reserves what is set as the limit";
-const NO_TERMINAL: &str = "containers have no terminal; use `docker run -it` to try an image";
 const BUILD: &str = "kubeleet runs images that exist: build and push it, and name it in `image`";
 
 /// All rows.
@@ -92,8 +91,8 @@ pub(crate) static TABLE: &[FieldRow] = &[
     honoured("services.*.user", to::user, ""),
     not_honoured("services.*.group_add", "give the group in `user`: 1000:1000"),
     honoured("services.*.init", to::init, ""),
-    not_honoured("services.*.tty", NO_TERMINAL),
-    not_honoured("services.*.stdin_open", NO_TERMINAL),
+    honoured("services.*.tty", to::tty, "`kubeleet attach -it` reaches it"),
+    honoured("services.*.stdin_open", to::stdin_open, "`kubeleet attach -i` reaches it"),
     not_honoured("services.*.platform", "the engine takes the image for its own platform"),
     not_honoured("services.*.runtime", ENGINE),
     not_honoured("services.*.isolation", "kubeleet runs Linux containers"),

@@ -88,6 +88,8 @@ fn each_field_becomes_the_one_of_a_service() {
         ),
         ("volumes: ['data:/d']", "on_disconnect", serde_json::json!("stop")),
         ("cap_drop: [ALL]", "cap_drop", serde_json::json!(["ALL"])),
+        ("tty: true", "tty", serde_json::json!(true)),
+        ("stdin_open: 'true'", "stdin_open", serde_json::json!(true)),
         ("init: true\n    read_only: 'true'", "read_only", serde_json::json!(true)),
         ("stop_signal: SIGINT", "stop_signal", serde_json::json!("SIGINT")),
         (

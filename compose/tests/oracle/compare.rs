@@ -12,7 +12,8 @@ use crate::run::notes;
 const WITHOUT_MEANING: [&str; 9] =
     ["profiles", "env_file", "links", "volumes_from", "networks", "attach", "extends", "ipc", "cgroup"];
 /// Fields that both have under one name, as a text, a boolean, or a list of texts.
-const ALIKE: [&str; 7] = ["image", "user", "working_dir", "stop_signal", "init", "read_only", "cap_drop"];
+const ALIKE: [&str; 9] =
+    ["image", "user", "working_dir", "stop_signal", "init", "read_only", "cap_drop", "tty", "stdin_open"];
 /// Fields that are compared together with another one.
 const ELSEWHERE: [&str; 5] = ["scale", "mem_limit", "mem_reservation", "pids_limit", "cpus"];
 

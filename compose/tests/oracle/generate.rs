@@ -32,7 +32,7 @@ impl Draw {
 }
 
 /// Fields of a service, each with its forms.
-const FIELDS: [(&str, &[&str]); 38] = [
+const FIELDS: [(&str, &[&str]); 39] = [
     ("user", &["'1000'", "app", "\"${WHO:-app}\"", "a:b"]),
     ("working_dir", &["/srv", "\"${DIR-/opt}\""]),
     (
@@ -92,6 +92,7 @@ const FIELDS: [(&str, &[&str]); 38] = [
     ("stop_signal", &["SIGINT"]),
     ("stop_grace_period", &["1m30s", "20s", "2m"]),
     ("init", &["true", "yes", "'false'"]),
+    ("stdin_open", &["true", "'false'"]),
     ("read_only", &["true", "on", "no"]),
     ("cap_drop", &["[NET_RAW]", "[ALL]"]),
     ("cpus", &["0.5", "'1.5'", "2"]),

@@ -286,6 +286,57 @@ async fn attach_shows_what_a_container_writes_from_now_on() {
     assert_eq!(terminal.ended().await, Some(137));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn run_connects_with_the_main_process_of_a_new_pod() {
+    let Some(shell) = Shell::new().await else { return };
+    let image = shell.docker.make_shell_image().await;
+    let script = ["sh", "-c", "printf 'process %s, ' $$; cat; echo err >&2; exit 4"];
+    let line = [&["run", "-i", "--name", "one", image], script.as_slice()].concat();
+    let (code, output, errors) = shell.run(&line, b"its input").await;
+    assert_eq!(
+        (code, String::from_utf8_lossy(&output).as_ref()),
+        (Some(4), "process 1, its input"),
+        "{errors}"
+    );
+    assert!(errors.contains("err\n"), "{errors}");
+    // One that has ended before its client comes.
+    let (code, output, errors) =
+        shell.run(&["run", "-i", "--name", "two", image, "sh", "-c", "ls /bin/sh"], b"").await;
+    assert_eq!((code, output.as_slice()), (Some(0), b"/bin/sh\n".as_slice()), "{errors}");
+    let mut terminal = shell.terminal(&["run", "-it", "--name", "three", image, "sh"]);
+    // A prompt is no line, and is in no log.
+    terminal.shows("# ").await;
+    terminal.press("stty size\r");
+    terminal.shows("30 100").await;
+    terminal.press("exit 5\r");
+    assert_eq!(terminal.ended().await, Some(5));
+    let (_, services, _) = shell.run(&["service", "ls", "-q"], b"").await;
+    assert_eq!(String::from_utf8_lossy(&services), "web\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attach_reaches_the_terminal_of_a_container_again_and_again() {
+    let Some(shell) = Shell::new().await else { return };
+    let image = shell.docker.make_shell_image().await;
+    let http = shell.api.http();
+    let service = json!({"name": "game", "image": image, "command": ["sh"], "stdin_open": true, "tty": true});
+    let (status, created) = http.send(reqwest::Method::POST, "/service", Some(&service)).await;
+    assert_eq!(status.as_u16(), 201, "{created}");
+    http.runs(SOON, "game", 1).await;
+    for sum in ["$((40+2))", "$((40+3))"] {
+        let mut terminal = shell.terminal(&["attach", "-it", "game-0"]);
+        eventually_within(SOON, "it is raw", || async { check(terminal.is_raw(), || terminal.text()) }).await;
+        terminal.press(&format!("echo {sum}\r"));
+        terminal.shows(if sum.contains('2') { "42" } else { "43" }).await;
+        terminal.press("\x10\x11");
+        terminal.shows("the container runs on").await;
+        assert_eq!(terminal.ended().await, Some(1));
+    }
+    http.runs(SOON, "game", 1).await;
+    let (code, _, errors) = shell.run(&["attach", "-i", "web-0"], b"").await;
+    assert!(code == Some(1) && errors.contains("set `stdin_open`"), "{code:?} {errors}");
+}
+
 /// Answers each connection with what it sends.
 async fn echo_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! A command in a container.
+//! A command in a container, or its main process with its input.
 
 use std::time::Duration;
 
@@ -29,23 +29,40 @@ const KILLED: u8 = 137;
 /// What follows for the input of the command. It counts as read once it was written.
 type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
 
-/// Runs the command until it ends, or until its client leaves: then it is ended.
+/// Runs the command until it ends, or until its client leaves: then it is ended. A main process is not.
 pub(super) async fn serve(
     context: &SessionContext,
     container: &Container,
     purpose: &Purpose,
     channel: &mut Channel,
 ) -> Result<ChannelEnd, String> {
-    let Purpose::Exec { command, tty, stdin, size } = purpose else { return Ok(None) };
-    let request = CommandRequest { command: command.clone(), tty: *tty, stdin: *stdin, size: *size };
-    let started = context.worker.runtime.start_command(&container.handle, &request).await;
-    let RunningCommand { input, output, control } = started.map_err(|error| error.to_string())?;
+    let runtime = &context.worker.runtime;
+    let is_main = matches!(purpose, Purpose::Attach { .. });
+    let started = match purpose {
+        Purpose::Exec { command, tty, stdin, size } => {
+            let request = CommandRequest { command: command.clone(), tty: *tty, stdin: *stdin, size: *size };
+            runtime.start_command(&container.handle, &request).await
+        }
+        Purpose::Attach { size, .. } => runtime.attach(&container.handle, *size).await,
+        _ => return Ok(None),
+    };
+    let RunningCommand { input, ends_input, output, control } = started.map_err(|error| error.to_string())?;
     // Ends the command also when this call is dropped.
     let mut command = CommandGuard { control: Some(control) };
-    let stopped = match run(context, container, &command, input, output, channel).await {
+    // The end of a main process is that of its container, which is no reason to stop reading its output.
+    let end_of_container = async {
+        match is_main {
+            true => std::future::pending().await,
+            false => end_of(context, container).await,
+        }
+    };
+    let input = (input, ends_input);
+    let stopped = match run(context, end_of_container, &command, input, output, channel).await {
         Ok(code) => {
             command.control = None;
-            say_why(context, container, code, channel).await;
+            if !is_main {
+                say_why(context, container, code, channel).await;
+            }
             return Ok(Some(Frame::Exit(code)));
         }
         // Nothing is left of the command, and some engines say for ever that it runs.
@@ -96,9 +113,9 @@ impl Drop for CommandGuard {
 
 async fn run(
     context: &SessionContext,
-    container: &Container,
+    end_of_container: impl Future<Output = u8>,
     command: &CommandGuard,
-    input: Option<CommandInput>,
+    (input, ends_input): (Option<CommandInput>, bool),
     output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
     channel: &mut Channel,
 ) -> Result<u8, WaitStopped> {
@@ -115,7 +132,13 @@ async fn run(
                 }
                 drop(receipt);
             }
-            let _closed = input.shutdown().await;
+            if ends_input {
+                let _closed = input.shutdown().await;
+            } else {
+                while waiting.recv().await.is_some() {}
+                // Dropping an input that stays open could end the connection.
+                let () = std::future::pending().await;
+            }
         }
         while waiting.recv().await.is_some() {}
         std::future::pending::<WaitStopped>().await
@@ -129,7 +152,7 @@ async fn run(
         code = work => code,
         stopped = read_frames(reader, control, pieces) => Err(stopped),
         stopped = feed => Err(stopped),
-        code = end_of(context, container) => Err(WaitStopped::Container(code)),
+        code = end_of_container => Err(WaitStopped::Container(code)),
         () = context.tasks.stopping().cancelled() => Err(WaitStopped::Worker),
     }
 }

@@ -119,12 +119,17 @@ async fn begin(
     }
     let container = container_of(context, &request.pod, request.container.as_ref()).await;
     let container = container.map_err(|error| error.to_string())?;
-    if container.state != ContainerState::Running && !matches!(request.purpose, Purpose::CopyFrom { .. }) {
+    // What a container wrote to its first client can still be read when it has ended.
+    let needs_running =
+        !matches!(request.purpose, Purpose::CopyFrom { .. } | Purpose::Attach { stdin: true, .. });
+    if container.state != ContainerState::Running && needs_running {
         return Err(format!("the container of pod {} does not run", request.pod));
     }
     match &request.purpose {
-        Purpose::Exec { .. } => command::serve(context, &container, &request.purpose, channel).await,
-        Purpose::Attach {} => attach::serve(context, &container, channel).await,
+        Purpose::Exec { .. } | Purpose::Attach { stdin: true, .. } => {
+            command::serve(context, &container, &request.purpose, channel).await
+        }
+        Purpose::Attach { stdin: false, .. } => attach::serve(context, &container, channel).await,
         Purpose::CopyTo { directory } => copy::to_container(context, &container, directory, channel).await,
         Purpose::CopyFrom { path } => copy::from_container(context, &container, path, channel).await,
         Purpose::Forward { .. } => Ok(None),

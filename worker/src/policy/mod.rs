@@ -75,7 +75,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 31] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 34] {
     let ContainerSpec {
         name,
         image,
@@ -100,6 +100,9 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         configs,
         cap_drop,
         init,
+        stdin_open,
+        stdin_once,
+        tty,
         stop_signal,
         drain_signal,
         pre_stop,
@@ -148,6 +151,10 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("configs", any(configs)),
         // A program of the engine, inside the container.
         ("init", any(init)),
+        // A pipe or a terminal of the engine, for a client that may run commands there anyway.
+        ("stdin_open", any(stdin_open)),
+        ("stdin_once", any(stdin_once)),
+        ("tty", any(tty)),
         // The worker sends it, and SIGKILL after the grace period.
         ("stop_signal", any(stop_signal)),
         // The worker sends it once or more before the other one.

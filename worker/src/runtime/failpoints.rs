@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::channel::TerminalSize;
 use common::failpoint::{self, Side};
 use common::handover::Gateway;
 use common::ids::{ClusterId, NodeName, RegistryHost};
@@ -208,6 +209,14 @@ impl Runtime for FailpointRuntime {
         request: &'a CommandRequest,
     ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
         self.0.start_command(handle, request)
+    }
+
+    fn attach<'a>(
+        &'a self,
+        handle: &'a str,
+        size: Option<TerminalSize>,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        self.0.attach(handle, size)
     }
 
     fn unpack<'a>(

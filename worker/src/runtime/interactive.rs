@@ -39,6 +39,8 @@ pub type CommandInput = Pin<Box<dyn AsyncWrite + Send>>;
 pub struct RunningCommand {
     /// Its input, if it has one.
     pub input: Option<CommandInput>,
+    /// Whether its input is shut down when that of the client ends.
+    pub ends_input: bool,
     /// Its output. It ends when the command has ended, or a moment earlier.
     pub output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
     /// The command itself.

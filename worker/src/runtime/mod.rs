@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::channel::TerminalSize;
 use common::handover::Gateway;
 use common::ids::{ClusterId, NodeName, PodId, RegistryHost};
 use common::registry::{LoginVerdict, RegistryLogin};
@@ -335,6 +336,20 @@ pub trait Runtime: Send + Sync + 'static {
         _request: &'a CommandRequest,
     ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
         let refused = RuntimeError::Refused("this runtime has no commands in containers".to_owned());
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
+    /// Connects a client with the standard input and output of a container's main process. One whose input
+    /// belongs to its first client sends that client all that it has written.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such container; `Refused` if it has no standard input, or this runtime none.
+    fn attach<'a>(
+        &'a self,
+        _handle: &'a str,
+        _size: Option<TerminalSize>,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        let refused = RuntimeError::Refused("containers of this runtime have no standard input".to_owned());
         Box::pin(std::future::ready(Err(refused)))
     }
 

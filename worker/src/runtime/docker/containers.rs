@@ -12,13 +12,14 @@ use bollard::query_parameters::{
 
 use common::spec::StopSignal;
 
+use super::DockerRuntime;
 use super::archive;
 use super::client::EngineClient;
 use super::create::create_body;
 use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
 use super::lenient;
-use super::network::PodNetwork;
+use super::main_process::FirstConnections;
 use super::view::{Inspected, inspected};
 use crate::runtime::volume::new_folders;
 use crate::runtime::{Container, ContainerRequest, ContainerState, Identity, RuntimeError, label};
@@ -30,17 +31,16 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See [`crate::runtime::Runtime::run`].
 pub(super) async fn run(
-    client: &EngineClient,
+    docker: &DockerRuntime,
     request: &ContainerRequest,
-    dropped_capabilities: &[String],
-    network: &PodNetwork,
 ) -> Result<Container, RuntimeError> {
+    let client = &docker.client;
     let name = request.identity.container_name();
     let network = match &request.sandbox {
         Some(_) => None,
-        None => network.of_container(client, request.identity.cluster.as_ref()).await?,
+        None => docker.network.of_container(client, request.identity.cluster.as_ref()).await?,
     };
-    let body = create_body(request, dropped_capabilities, network.as_ref());
+    let body = create_body(request, &docker.dropped_capabilities, network.as_ref());
     let deadline = tokio::time::Instant::now() + WRITE;
     while tokio::time::Instant::now() < deadline {
         match create(client, &name, body.clone()).await {
@@ -65,7 +65,9 @@ pub(super) async fn run(
         for (path, owner) in new_folders(request) {
             archive::own_folder(client, &name, path, owner).await?;
         }
+        let streams = FirstConnections::before_start(client, &name, &request.container).await?;
         if let Some(started) = start_created(client, &name, &request.identity).await? {
+            docker.first_connections.keep(&started.handle, streams);
             return Ok(started);
         }
     }

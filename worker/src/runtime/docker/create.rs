@@ -36,6 +36,9 @@ pub(super) fn create_body(
         // The engine refuses one where the network is another container's.
         hostname: container.hostname.clone().filter(|_| request.sandbox.is_none()),
         stop_signal: container.stop_signal.map(|signal| signal.to_string()),
+        open_stdin: container.stdin_open.then_some(true),
+        stdin_once: container.stdin_once.then_some(true),
+        tty: container.tty.then_some(true),
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
@@ -182,7 +185,7 @@ mod tests {
             "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
             "tmpfs":["/run","/tmp:size=64m"],
             "volumes":["data:/var:ro","/cache",{"type":"tmpfs","target":"/m","tmpfs":{"size":"1m"}}],
-            "cap_drop":["ALL"],"init":true,"stop_signal":"QUIT","hostname":"mail","memory":"64m",
+            "cap_drop":["ALL"],"init":true,"stdin_open":true,"stdin_once":true,"tty":true,"stop_signal":"QUIT","hostname":"mail","memory":"64m",
             "memory_reservation":"32m","logging":{"driver":"local","options":{"max-size":"1m","max-file":2}}}"#;
         let container = serde_json::from_str(json).unwrap();
         let request = ContainerRequest {
@@ -197,6 +200,7 @@ mod tests {
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
         assert_eq!((body.working_dir.as_deref(), body.user.as_deref()), (Some("/srv"), Some("1000:1000")));
         assert_eq!((body.stop_signal.as_deref(), body.hostname.as_deref()), (Some("SIGQUIT"), Some("mail")));
+        assert_eq!((body.open_stdin, body.stdin_once, body.tty), (Some(true), Some(true), Some(true)));
         let host = body.host_config.unwrap();
         assert_eq!((host.pids_limit, host.readonly_rootfs, host.init), (Some(50), Some(true), Some(true)));
         assert_eq!(host.cap_drop, Some(vec!["NET_RAW".to_owned(), "ALL".to_owned()]));

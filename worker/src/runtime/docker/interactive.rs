@@ -11,7 +11,7 @@ use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::query_parameters::ResizeExecOptionsBuilder;
 use common::channel::TerminalSize;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{StreamExt, TryStreamExt};
+use futures_util::stream::{BoxStream, Stream, StreamExt, TryStreamExt};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::{sleep, timeout};
 use tokio_util::io::ReaderStream;
@@ -19,7 +19,7 @@ use tokio_util::io::ReaderStream;
 use super::client::EngineClient;
 use super::deadlines::READ;
 use super::errors::{EngineCall, EngineFailure};
-use super::raw_exec;
+use super::raw_exec::{self, TerminalOutput};
 use crate::runtime::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
 /// The output ends a moment before the engine knows how the command has ended.
@@ -68,11 +68,19 @@ async fn start_in_terminal(
     {
         tracing::debug!(%error, "the size of a new terminal could not be set");
     }
-    let host = control.client.shown().to_owned();
-    let output = ReaderStream::new(output).map_ok(CommandOutput::Standard);
-    let output = output.map_err(move |error| RuntimeError::Engine(format!("{host}: {error}"))).boxed();
+    let output = terminal_output(&control.client, output);
     let input = request.stdin.then_some(input);
-    Ok(RunningCommand { input, output, control: Box::new(control) })
+    Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
+}
+
+/// Returns what a terminal shows, piece by piece.
+pub(super) fn terminal_output(
+    client: &EngineClient,
+    output: TerminalOutput,
+) -> BoxStream<'static, Result<CommandOutput, RuntimeError>> {
+    let host = client.shown().to_owned();
+    let output = ReaderStream::new(output).map_ok(CommandOutput::Standard);
+    output.map_err(move |error| RuntimeError::Engine(format!("{host}: {error}"))).boxed()
 }
 
 async fn start_plain(
@@ -86,14 +94,24 @@ async fn start_plain(
     let StartExecResults::Attached { output, input } = started else {
         return Err(RuntimeError::Failed("the engine has started the command without its output".to_owned()));
     };
+    let output = plain_output(&client, EngineCall::StartExec, output);
+    let input = request.stdin.then_some(input);
+    Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
+}
+
+/// Returns what a program without a terminal writes, piece by piece.
+pub(super) fn plain_output(
+    client: &EngineClient,
+    call: EngineCall,
+    output: impl Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send + 'static,
+) -> BoxStream<'static, Result<CommandOutput, RuntimeError>> {
     let host = client.shown().to_owned();
     let output = output.map(move |part| match part {
         Ok(LogOutput::StdErr { message }) => Ok(CommandOutput::Error(message)),
         Ok(other) => Ok(CommandOutput::Standard(other.into_bytes())),
-        Err(error) => Err(EngineFailure::of(EngineCall::StartExec, &host, &error).error),
+        Err(error) => Err(EngineFailure::of(call, &host, &error).error),
     });
-    let input = request.stdin.then_some(input);
-    Ok(RunningCommand { input, output: output.boxed(), control: Box::new(control) })
+    output.boxed()
 }
 
 /// A command, by the engine's id.

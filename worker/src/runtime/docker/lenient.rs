@@ -120,7 +120,7 @@ pub(super) fn inspection(answer: &NotUnderstood) -> Option<Inspected> {
         NamedState::Unknown => Some(ContainerState::Unknown),
     };
     let container = state.and_then(|state| container(id, labels.clone(), state));
-    Some(Inspected { labels, container, started_at: None })
+    Some(Inspected { labels, container, ..Inspected::default() })
 }
 
 fn container(handle: String, labels: HashMap<String, String>, state: ContainerState) -> Option<Container> {

@@ -25,6 +25,7 @@ mod import;
 mod interactive;
 mod lenient;
 mod login_check;
+mod main_process;
 mod network;
 mod raw_exec;
 mod raw_request;
@@ -48,6 +49,7 @@ use bollard::query_parameters::{
     TagImageOptionsBuilder,
 };
 use bytes::Bytes;
+use common::channel::TerminalSize;
 use common::config::PodPolicy;
 use common::handover::Gateway;
 use common::ids::{ClusterId, NodeName, PodId, RegistryHost};
@@ -96,6 +98,7 @@ pub struct DockerRuntime {
     client: Arc<EngineClient>,
     images: image::Images,
     unfinished: exec::UnfinishedCommands,
+    first_connections: main_process::FirstConnections,
     /// Capabilities that containers do not get, without `CAP_`.
     dropped_capabilities: Vec<String>,
     /// Paths of the host that containers may have, with all below them.
@@ -127,6 +130,7 @@ impl DockerRuntime {
             client,
             images: image::Images::default(),
             unfinished: exec::UnfinishedCommands::default(),
+            first_connections: main_process::FirstConnections::default(),
             dropped_capabilities,
             bind_prefixes: Vec::new(),
             info: Mutex::default(),
@@ -489,7 +493,7 @@ impl Runtime for DockerRuntime {
         Box::pin(async {
             self.ensure_first_engine().await?;
             let request = &*binds::resolved(request, &self.bind_prefixes, self.client.socket()).await?;
-            let run = containers::run(&self.client, request, &self.dropped_capabilities, &self.network).await;
+            let run = containers::run(self, request).await;
             if matches!(run, Err(RuntimeError::Image(_))) {
                 self.images.mark_missing(&request.container.image);
             }
@@ -662,6 +666,14 @@ impl Runtime for DockerRuntime {
         request: &'a CommandRequest,
     ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
         Box::pin(interactive::start(&self.client, handle, request))
+    }
+
+    fn attach<'a>(
+        &'a self,
+        handle: &'a str,
+        size: Option<TerminalSize>,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        Box::pin(self.first_connections.attach(&self.client, handle, size))
     }
 
     fn unpack<'a>(

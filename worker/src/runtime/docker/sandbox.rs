@@ -30,7 +30,7 @@ pub(super) async fn run(
         volume_epochs: Default::default(),
     };
     ensure_image(docker).await?;
-    containers::run(&docker.client, &request, &docker.dropped_capabilities, &docker.network).await
+    containers::run(docker, &request).await
 }
 
 fn spec(ports: &[Port]) -> ContainerSpec {

@@ -50,6 +50,7 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
 }
 
 /// An inspected container and its labels, which tell whose it is.
+#[derive(Default)]
 pub(super) struct Inspected {
     /// All its labels.
     pub(super) labels: HashMap<String, String>,
@@ -57,11 +58,18 @@ pub(super) struct Inspected {
     pub(super) container: Option<Container>,
     /// When it was started last, in nanoseconds since the Unix epoch.
     pub(super) started_at: Option<u64>,
+    /// Whether it has a standard input.
+    pub(super) has_stdin: bool,
+    /// Whether its standard input ends with its first client.
+    pub(super) is_stdin_once: bool,
+    /// Whether it has a terminal.
+    pub(super) has_terminal: bool,
 }
 
 /// Translates the answer to an inspection.
 pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
-    let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
+    let config = answer.config.unwrap_or_default();
+    let labels = config.labels.unwrap_or_default();
     let engine_state = answer.state.unwrap_or_default();
     let is_paused = engine_state.status == Some(ContainerStateStatusEnum::PAUSED);
     let state = state_of(&engine_state);
@@ -73,7 +81,14 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
         Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
     });
     let container = container.map(|container| Container { network, is_paused, ..container });
-    Inspected { labels, container, started_at }
+    Inspected {
+        labels,
+        container,
+        started_at,
+        has_stdin: config.open_stdin.unwrap_or(false),
+        is_stdin_once: config.stdin_once.unwrap_or(false),
+        has_terminal: config.tty.unwrap_or(false),
+    }
 }
 
 /// Returns `None` while the container is being removed.

@@ -88,7 +88,7 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     };
     let output = stream::select(standard, errors).map_err(|error| failed(&error));
     let output = output.take_until(Box::pin(over)).boxed();
-    Ok(RunningCommand { input, output, control: Box::new(control) })
+    Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
 /// A command that could not be started, as shells tell it.
@@ -96,7 +96,12 @@ fn not_started(why: String) -> RunningCommand {
     let (_, end) = watch::channel(Some(NOT_STARTED));
     let why = CommandOutput::Error(format!("{why}\n").into());
     let output = stream::iter([Ok(why)]).boxed();
-    RunningCommand { input: None, output, control: Box::new(ProcessCommand { group: None, end }) }
+    RunningCommand {
+        input: None,
+        ends_input: true,
+        output,
+        control: Box::new(ProcessCommand { group: None, end }),
+    }
 }
 
 /// A command: its process group, and how it has ended.

@@ -22,6 +22,8 @@ pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
         ("volumes", !container.volumes.is_empty()),
         ("secrets", !container.secrets.is_empty()),
         ("configs", !container.configs.is_empty()),
+        ("stdin_open", container.stdin_open),
+        ("tty", container.tty),
         ("cap_drop", !container.cap_drop.is_empty()),
     ]
     .into_iter()
