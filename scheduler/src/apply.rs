@@ -196,8 +196,8 @@ fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
 }
 
 /// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". For a host port
-/// it says which pod has it, for a volume where its data is; other details have numbers that change, and each
-/// change would be an event.
+/// it says which pod has it, for a volume where its data is, for what is not allowed which setting of the
+/// node's operator allows it; other details have numbers that change, and each change would be an event.
 pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
         return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();
@@ -225,6 +225,8 @@ fn counted(refusal: &Refusal) -> String {
         Reason::VOLUME_UNREPORTED,
         Reason::VOLUME_CONFLICT,
         Reason::VOLUME_FORMER,
+        Reason::NOT_ALLOWED,
+        Reason::NO_SHARED_DIRECTORY,
     ]
     .iter()
     .any(|reason| refusal.reason == reason.as_str());
@@ -241,12 +243,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_says_which_pod_has_the_port() {
-        let detail = "port 8080/tcp is taken by web".to_owned();
-        let nodes = vec![NodeRefusal { node: "a".to_owned(), detail }];
-        let refusal = Refusal { reason: "HostPortTaken".to_owned(), count: 2, nodes };
-        let expected = "0/2 nodes are available: 2 HostPortTaken (port 8080/tcp is taken by web)";
-        assert_eq!(unschedulable_message(2, &[refusal]), expected);
+    fn the_message_says_in_words_what_does_not_change_by_itself() {
+        for (reason, detail, expected) in [
+            ("HostPortTaken", "port 80/tcp is taken by web", "2 HostPortTaken (port 80/tcp is taken by web)"),
+            ("NotAllowed", "KUBELEET_BIND_PREFIXES", "2 NotAllowed (KUBELEET_BIND_PREFIXES)"),
+            ("InsufficientMemory", "has 5 of 6 MiB", "2 InsufficientMemory"),
+        ] {
+            let nodes = vec![NodeRefusal { node: "a".to_owned(), detail: detail.to_owned() }];
+            let refusal = Refusal { reason: reason.to_owned(), count: 2, nodes };
+            let message = unschedulable_message(2, &[refusal]);
+            assert_eq!(message, format!("0/2 nodes are available: {expected}"));
+        }
     }
 
     #[test]
