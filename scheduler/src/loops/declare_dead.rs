@@ -115,7 +115,14 @@ impl DeclareDeadLoop {
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
         match &written {
             Ok(redis_time) => {
-                self.witness.succeeded(sent, self.clock.now(), *redis_time);
+                let replied = self.clock.now();
+                self.witness.succeeded(sent, replied, *redis_time);
+                let held_up = replied.since(sent);
+                if held_up > self.timings.max_write_gap {
+                    // As in a `CLIENT PAUSE`, which refuses nothing.
+                    let waited = || format!("Redis held a write up for {} s", held_up.as_secs());
+                    self.refusal.get_or_insert_with(waited);
+                }
                 self.tell_outage(*redis_time).await;
             }
             Err(error) => {
@@ -135,8 +142,8 @@ impl DeclareDeadLoop {
             return;
         }
         let message = format!(
-            "Redis takes writes again, after {} s in which it took none of scheduler {}; the last failed: {refusal}. No \
-             node is declared dead for a silence of that time",
+            "Redis takes writes again, after {} s in which it took none of scheduler {}; the last: {refusal}. No node \
+             is declared dead for a silence of that time",
             outage.as_secs(),
             self.id
         );
