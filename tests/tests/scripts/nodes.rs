@@ -537,6 +537,18 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");
     }
     assert_eq!(fixture.record(&placed.record.id).await, placed.record, "what is right stays as it is");
+    // A service whose record is there, and that no list has.
+    let _: u64 = fixture.redis.cli(&["SREM", "services", "web"]).await;
+    let unlisted = fixture.store.check().await.unwrap();
+    assert!(matches!(&unlisted[..], [one] if one.problem.starts_with("does not list web")), "{unlisted:?}");
+    assert!(fixture.store.repair(&unlisted[0]).await.unwrap());
+    assert_eq!(fixture.store.check().await.unwrap(), []);
+    // One of which nothing is left but its slots and pods.
+    let _: u64 = fixture.redis.cli(&["SREM", "services", "web"]).await;
+    let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;
+    let vanished = fixture.store.check().await.unwrap();
+    assert!(matches!(&vanished[..], [one] if one.key == "slots:web"), "{vanished:?}");
+    assert!(vanished[0].repair().contains("cluster recover"), "{vanished:?}");
 }
 
 /// Another program has copied the slots of one service over those of another one. The repair drops these

@@ -414,6 +414,19 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
             false => finding("services", problem, remove(service, key)),
         });
     }
+    // Without its entry and its record nothing else names a service but its slots and pods.
+    let vanished = copy.slots.iter().filter(|(service, slots)| {
+        !copy.services.contains(*service)
+            && !copy.service_specs.contains_key(*service)
+            && slots
+                .iter()
+                .any(|(slot, id)| copy.pods.get(id).is_some_and(|pod| names_slot(pod, service, slot)))
+    });
+    found.extend(vanished.map(|(service, slots)| {
+        let problem = format!("has {} pods, but there is no service:{service}", slots.len());
+        let what = "`kubeleet cluster recover` records it again, or stop its pods with `kubeleet pod stop`";
+        finding(format!("slots:{service}"), problem, Repair::Decide { what })
+    }));
     for service in copy.service_specs.keys().filter(|name| !copy.services.contains(*name)) {
         found.push(finding(
             "services",
@@ -633,7 +646,7 @@ mod tests {
     #[test]
     fn each_fault_is_found_with_its_key_and_its_repair() {
         type Fault = fn(&mut KeyCopy);
-        let cases: [(&str, Fault, &[&str]); 20] = [
+        let cases: [(&str, Fault, &[&str]); 21] = [
             (
                 "wrong type",
                 |c| c.wrong_types.push(("sq".into(), "list", "string".into())),
@@ -681,6 +694,14 @@ mod tests {
                 "lost service",
                 |c| c.service_specs.clear(),
                 &["services: lists web, but there is no service:web; nothing: create the service again"],
+            ),
+            (
+                "vanished",
+                |c| {
+                    c.services.clear();
+                    c.service_specs.clear();
+                },
+                &["slots:web: has 1 pods, but there is no service:web; nothing: `kubeleet cluster recover`"],
             ),
             (
                 "unlisted",
