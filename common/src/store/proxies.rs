@@ -74,9 +74,16 @@ impl Store {
         if nodes.is_empty() {
             return Ok(());
         }
-        let mut forget = cmd("HDEL");
-        forget.arg(keys::PROXIES).arg(nodes.iter().map(NodeName::as_str).collect::<Vec<_>>());
-        self.link.query(&forget).await
+        let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+        let lines: Vec<Option<Vec<u8>>> =
+            self.link.query(cmd("HMGET").arg(keys::PROXIES).arg(&names)).await?;
+        // Mostly all are forgotten: then nothing is written.
+        let known = names.iter().zip(&lines).filter(|(_, line)| line.is_some());
+        let known: Vec<&str> = known.map(|(name, _)| *name).collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        self.link.query(cmd("HDEL").arg(keys::PROXIES).arg(&known)).await
     }
 }
 

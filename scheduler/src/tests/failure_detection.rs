@@ -85,6 +85,11 @@ async fn the_proxy_of_a_node_that_has_been_dead_for_long_is_forgotten() {
         if known.iter().eq(["w2"]) { Ok(()) } else { Err(format!("{known:?}")) }
     })
     .await;
+    // As the scheduler does every few seconds.
+    let () = cluster.server.cli(&["CONFIG", "RESETSTAT"]).await;
+    cluster.store.forget_proxies(&names[..1]).await.unwrap();
+    let calls: String = cluster.server.cli(&["INFO", "commandstats"]).await;
+    assert!(!calls.contains("cmdstat_hdel:"), "what is forgotten is not deleted again: {calls}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
