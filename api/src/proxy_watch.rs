@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use common::ids::NodeName;
-use common::store::{ObservedCondition, Store, StoreError};
+use common::store::{ObservedCondition, ProxySign, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 /// How often the background task looks. A sign of life lasts for longer.
@@ -22,6 +22,8 @@ pub(crate) struct ProxyWatch {
 pub(crate) struct ProxySigns {
     pub(crate) alive: BTreeSet<NodeName>,
     pub(crate) away: BTreeSet<NodeName>,
+    /// The id of the key for secrets that each of those that live has.
+    pub(crate) secret_keys: BTreeMap<NodeName, String>,
 }
 
 impl ProxyWatch {
@@ -48,16 +50,17 @@ impl ProxyWatch {
         Ok(self.judge(store.proxy_signs().await?))
     }
 
-    fn judge(&self, signs: Vec<(NodeName, bool)>) -> ProxySigns {
+    fn judge(&self, signs: Vec<ProxySign>) -> ProxySigns {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (alive, silent): (Vec<_>, Vec<_>) = signs.into_iter().partition(|(_, is_alive)| *is_alive);
-        let nodes =
-            |signs: Vec<(NodeName, bool)>| signs.into_iter().map(|(node, _)| node).collect::<BTreeSet<_>>();
+        let key = |sign: &ProxySign| Some((sign.node.clone(), sign.secret_key.clone()?));
+        let secret_keys = signs.iter().filter_map(key).collect();
+        let (alive, silent): (Vec<_>, Vec<_>) = signs.into_iter().partition(|sign| sign.is_alive);
+        let nodes = |signs: Vec<ProxySign>| signs.into_iter().map(|sign| sign.node).collect::<BTreeSet<_>>();
         let (alive, silent) = (nodes(alive), nodes(silent));
         // What is not announced any more was removed by an operator.
         seen.retain(|node| silent.contains(node));
         seen.extend(alive.iter().cloned());
-        ProxySigns { away: silent.intersection(&seen).cloned().collect(), alive }
+        ProxySigns { away: silent.intersection(&seen).cloned().collect(), alive, secret_keys }
     }
 }
 
@@ -110,7 +113,12 @@ mod tests {
         let watch = ProxyWatch::default();
         let name = |text: &str| NodeName::new(text).unwrap();
         let away = |signs: &[(&str, bool)]| {
-            let signs = signs.iter().map(|(node, is_alive)| (name(node), *is_alive)).collect();
+            let sign = |(node, is_alive): &(&str, bool)| ProxySign {
+                node: name(node),
+                is_alive: *is_alive,
+                secret_key: None,
+            };
+            let signs = signs.iter().map(sign).collect();
             watch.judge(signs).away.into_iter().map(|node| node.to_string()).collect::<Vec<_>>()
         };
         assert!(away(&[("w1", true), ("old", false)]).is_empty(), "that of a version before says nothing");

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use common::ids::NodeName;
 use common::node::{Node, NodeState};
 use common::secret_key::SecretKey;
 
@@ -47,12 +48,10 @@ impl WorkerKeys {
     pub(crate) fn problems(&self, own: Option<&SecretKey>) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let others = self.keys.iter().skip(1).map(|(key, nodes)| {
-            let more = nodes.len().saturating_sub(MAX_NAMES);
-            let shown = nodes[..nodes.len() - more].join(", ");
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            let (noun, have) = if nodes.len() == 1 { ("node", "has") } else { ("nodes", "have") };
+            let have = if nodes.len() == 1 { "has" } else { "have" };
+            let nodes = named(nodes);
             format!(
-                "{noun} {shown}{more} {have} the secret key {key}, and the others {most}: pods that need a secret wait \
+                "{nodes} {have} the secret key {key}, and the others {most}: pods that need a secret wait \
                  there; give all APIs, workers and proxies the same KUBELEET_SECRET_KEY_FILE, and start them again"
             )
         });
@@ -64,6 +63,26 @@ impl WorkerKeys {
             )
         });
         others.chain(of_api).collect()
+    }
+
+    /// Returns a sentence for each key of proxies that is not the one of most workers.
+    pub(crate) fn problems_of_proxies(&self, proxies: &BTreeMap<NodeName, String>) -> Vec<String> {
+        let Some(most) = self.most() else { return Vec::new() };
+        let mut others: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (node, key) in proxies.iter().filter(|(_, key)| *key != most) {
+            others.entry(key).or_default().push(node.to_string());
+        }
+        let sentence = |(key, nodes): (&str, Vec<String>)| {
+            let (proxies, have) =
+                if nodes.len() == 1 { ("the proxy", "has") } else { ("the proxies", "have") };
+            let nodes = named(&nodes);
+            format!(
+                "{proxies} of {nodes} {have} the secret key {key}, and the workers {most}: certificates of `tls: auto` \
+                 that others have stored are not served there; give it the workers' KUBELEET_SECRET_KEY_FILE, and start \
+                 it again"
+            )
+        };
+        others.into_iter().map(sentence).collect()
     }
 
     /// Refuses to encrypt with a key that the workers do not have: pods would wait for the secret.
@@ -97,6 +116,14 @@ impl WorkerKeys {
         };
         counts.into_iter().map(sentence).collect()
     }
+}
+
+/// Returns "node a", or "nodes a, b, c and 2 more".
+fn named(nodes: &[String]) -> String {
+    let more = nodes.len().saturating_sub(MAX_NAMES);
+    let shown = nodes[..nodes.len() - more].join(", ");
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{} {shown}{more}", if nodes.len() == 1 { "node" } else { "nodes" })
 }
 
 #[cfg(test)]
@@ -164,6 +191,26 @@ mod tests {
         let refused = WorkerKeys::of(&nodes("aa"), None).check(&key('b')).unwrap_err();
         let both = [key('a').id().to_owned(), key('b').id().to_owned()];
         assert!(both.iter().all(|id| refused.detail.contains(id)), "{}", refused.detail);
+    }
+
+    #[test]
+    fn a_proxy_whose_key_differs_from_that_of_most_workers_is_a_problem() {
+        let proxies = |keys: &str| -> BTreeMap<NodeName, String> {
+            let proxy = |(index, digit): (usize, char)| {
+                (NodeName::new(format!("n{index}")).unwrap(), key(digit).id().to_owned())
+            };
+            keys.chars().enumerate().map(proxy).collect()
+        };
+        for (workers, of_proxies, problems) in [
+            ("aab", "aa", &[][..]),
+            ("", "b", &[]),
+            ("aa", "ab", &["the proxy of node n1 has the secret key"]),
+            ("aa", "bbbb", &["the proxies of nodes n0, n1, n2 and 1 more have the secret key"]),
+        ] {
+            let found = WorkerKeys::of(&nodes(workers), None).problems_of_proxies(&proxies(of_proxies));
+            assert_eq!(found.len(), problems.len(), "{workers} {of_proxies}: {found:?}");
+            assert!(found.iter().zip(problems).all(|(line, start)| line.starts_with(start)), "{found:?}");
+        }
     }
 
     #[test]

@@ -200,7 +200,9 @@ fn problems(
     }));
     problems.extend(differing_times::sentences(&overview.nodes, &overview.scheduler_times));
     let own_key = config.secret_key.as_ref();
-    problems.extend(WorkerKeys::of(&overview.nodes, own_key).problems(own_key));
+    let keys = WorkerKeys::of(&overview.nodes, own_key);
+    problems.extend(keys.problems(own_key));
+    problems.extend(keys.problems_of_proxies(&overview.proxies.secret_keys));
     problems.extend(overview.without_record.iter().map(|(name, pods)| {
         let pods = counted(*pods as u64, "pod");
         format!(

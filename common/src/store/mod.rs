@@ -99,6 +99,7 @@ pub use logs::{
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use prepared::{PrepareRequest, PreparedImages};
+pub use proxies::ProxySign;
 pub use queues::{Peeked, PeekedPayload, QueueLengths, QueueName, UnschedulablePod};
 pub use reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;

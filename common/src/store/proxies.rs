@@ -9,6 +9,17 @@ use super::reply::RawFields;
 use super::{Store, StoreError};
 use crate::ids::NodeName;
 
+/// What a proxy has last said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxySign {
+    /// Its node.
+    pub node: NodeName,
+    /// Whether it shows that it lives. Proxies of a version before never do.
+    pub is_alive: bool,
+    /// The id of its key for secrets, if it lives and has one.
+    pub secret_key: Option<String>,
+}
+
 impl Store {
     /// Returns what the proxy of each node has announced.
     ///
@@ -35,25 +46,32 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Says that the proxy of these nodes lives. It counts as gone if it does not say so again within
-    /// `lasts`.
+    /// Says that the proxy of these nodes lives, and the id of its key for secrets. It counts as gone if it
+    /// does not say so again within `lasts`.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn proxy_lives(&self, nodes: &[NodeName], lasts: Duration) -> Result<(), StoreError> {
+    pub async fn proxy_lives(
+        &self,
+        nodes: &[NodeName],
+        secret_key: Option<&str>,
+        lasts: Duration,
+    ) -> Result<(), StoreError> {
         for node in nodes {
             // The holder is the same for every process: the next one of the host goes on.
             self.lease(&sign_of_life(node), &"proxy", lasts).await?;
+            if let Some(secret_key) = secret_key {
+                self.lease(&key_of_proxy(node), &secret_key, lasts).await?;
+            }
         }
         Ok(())
     }
 
-    /// Returns the nodes whose proxies have announced themselves, and whether each shows that it lives.
-    /// Proxies of a version before never do.
+    /// Returns what the proxies that have announced themselves say.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn proxy_signs(&self) -> Result<Vec<(NodeName, bool)>, StoreError> {
+    pub async fn proxy_signs(&self) -> Result<Vec<ProxySign>, StoreError> {
         let nodes: Vec<NodeName> = self.proxies().await?.into_iter().map(|(node, _)| node).collect();
         if nodes.is_empty() {
             return Ok(Vec::new());
@@ -61,9 +79,15 @@ impl Store {
         let mut pipe = redis::pipe();
         for node in &nodes {
             pipe.cmd("EXISTS").arg(keys::lease(&sign_of_life(node)));
+            pipe.cmd("GET").arg(keys::lease(&key_of_proxy(node)));
         }
-        let signs: Vec<u8> = self.link.pipeline(&pipe).await?;
-        Ok(nodes.into_iter().zip(signs.into_iter().map(|sign| sign == 1)).collect())
+        let signs: Vec<(bool, Option<Vec<u8>>)> = self.link.pipeline(&pipe).await?;
+        let sign = |(node, (is_alive, key)): (NodeName, (bool, Option<Vec<u8>>))| ProxySign {
+            node,
+            is_alive,
+            secret_key: key.and_then(|key| String::from_utf8(key).ok()).filter(|_| is_alive),
+        };
+        Ok(nodes.into_iter().zip(signs).map(sign).collect())
     }
 
     /// Forgets the proxies of these nodes: the others take no connections from them any more.
@@ -90,4 +114,9 @@ impl Store {
 /// The lease by which the proxy of a node shows that it lives.
 fn sign_of_life(node: &NodeName) -> String {
     format!("proxy:{node}")
+}
+
+/// The lease by which the proxy of a node shows which key for secrets it has.
+fn key_of_proxy(node: &NodeName) -> String {
+    format!("proxy_key:{node}")
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::backoff::Backoff;
 use common::config::{Config, TunnelListen};
 use common::ids::NodeName;
+use common::secret_key::SecretKey;
 use common::store::{Store, StoreError, channel};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -147,7 +148,8 @@ impl HostTunnel {
             self.peers.set(others(announced, own));
         }
         // Last: while Redis takes no writes, the others are followed all the same.
-        self.store.proxy_lives(&nodes, SIGN_OF_LIFE).await
+        let secret_key = self.config.secret_key.as_ref().map(SecretKey::id);
+        self.store.proxy_lives(&nodes, secret_key, SIGN_OF_LIFE).await
     }
 }
 

@@ -495,6 +495,19 @@ async fn a_pod_is_restored_to_its_slot_unless_another_has_it_or_it_is_not_desire
     }
 }
 
+#[tokio::test]
+async fn proxies_show_that_they_live_and_which_key_for_secrets_they_have() {
+    let fixture = Fixture::new().await;
+    let (store, nodes, lasts) = (&fixture.store, ["w1", "w2", "w3"].map(node), Duration::from_secs(60));
+    store.announce_proxy(&nodes, "10.0.0.1:7079 ab").await.unwrap();
+    store.proxy_lives(&nodes[..1], Some("k1"), lasts).await.unwrap();
+    store.proxy_lives(&nodes[1..2], None, lasts).await.unwrap();
+    let mut signs = store.proxy_signs().await.unwrap();
+    signs.sort_by(|a, b| a.node.cmp(&b.node));
+    let signs: Vec<_> = signs.iter().map(|sign| (sign.is_alive, sign.secret_key.as_deref())).collect();
+    assert_eq!(signs, [(true, Some("k1")), (true, None), (false, None)]);
+}
+
 /// Faults written into a cluster that works: each is found, and after the repair nothing is.
 #[tokio::test]
 async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
