@@ -14,7 +14,7 @@ const PARTS: usize = 10;
 const ALWAYS_ALLOWED: u64 = 10;
 
 /// Why a pod gave no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoAnswer {
     /// Its gate, or its closed port, refused: nothing was sent, and a refusal costs the pod nothing.
     Refused,

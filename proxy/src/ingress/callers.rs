@@ -22,9 +22,13 @@ impl IngressShared {
         }
         let from = self.service_at(client).await;
         let may = table.routes.may_reach(from.as_ref(), service);
-        if !may {
+        let due = (!may).then(|| self.warnings.unwanted.due((service.clone(), client))).flatten();
+        if let Some(left_out) = due {
             let from = from.as_ref().map_or("no pod of a service", ServiceName::as_str);
-            tracing::info!(%client, from, %service, "Connection refused: the `allow_from` of the service does not name it");
+            tracing::info!(
+                %client, from, %service,
+                "Connection refused: the `allow_from` of the service does not name it{left_out}"
+            );
         }
         may
     }

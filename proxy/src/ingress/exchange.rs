@@ -137,7 +137,7 @@ pub(super) async fn exchange(
             })
         };
         if !retry::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
-            return Err(failure.problem(route, &pod));
+            return Err(failure.problem(shared, route, &pod));
         }
         if let Some(service) = search.service() {
             service.metrics.repeats.increment(1);
@@ -160,12 +160,14 @@ impl Failure {
         Self { why, detail, is_timeout: false, at: FailedAt::Pod }
     }
 
-    fn problem(self, route: &HttpRoute, pod: &Pod) -> OwnAnswer {
+    fn problem(self, shared: &IngressShared, route: &HttpRoute, pod: &Pod) -> OwnAnswer {
         let (service, id) = (&route.service, &pod.endpoint.pod);
-        tracing::warn!(
-            %service, pod = %id, node = %pod.endpoint.node,
-            "Request failed and is not sent again: {}", self.detail
-        );
+        if let Some(left_out) = shared.warnings.failed.due((id.clone(), self.why)) {
+            tracing::warn!(
+                %service, pod = %id, node = %pod.endpoint.node,
+                "Request failed and is not sent again: {}{left_out}", self.detail
+            );
+        }
         let detail = format!("Service {service}: {}.", self.detail);
         if self.is_timeout { OwnAnswer::timeout(detail) } else { OwnAnswer::bad_gateway(detail) }
     }

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::address_range::AddressRange;
+use common::ids::{PodId, ServiceName};
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use tokio::net::TcpListener;
@@ -44,6 +45,8 @@ use crate::acme::Challenges;
 use crate::follow::Doubts;
 use crate::gate::Gates;
 use crate::listening::{self, Listening};
+use crate::rarely::RarelyEach;
+use crate::retry::NoAnswer;
 use crate::shares::TakenPlace;
 use crate::snapshot::RoutingSnapshot;
 use crate::tunnel::TunnelDialer;
@@ -52,6 +55,7 @@ use clients::Clients;
 use https::Https;
 pub use https::HttpsConfig;
 use pods::RoutingTable;
+use search::NoPod;
 pub(crate) use search::RequestTarget;
 use serve::ClientScheme;
 pub(crate) use tcp::pass_on;
@@ -150,9 +154,18 @@ pub(crate) struct IngressShared {
     gates: Arc<Gates>,
     tunnel: Option<Arc<TunnelDialer>>,
     doubts: Option<Doubts>,
+    warnings: Warnings,
     table: watch::Receiver<Arc<RoutingTable>>,
     #[cfg(test)]
     ablation: Option<tests::Ablation>,
+}
+
+/// What is logged of single requests and connections: a client may send thousands in a second.
+#[derive(Default)]
+struct Warnings {
+    failed: RarelyEach<(PodId, NoAnswer)>,
+    unserved: RarelyEach<(ServiceName, u16, NoPod)>,
+    unwanted: RarelyEach<(ServiceName, IpAddr)>,
 }
 
 impl Ingress {
@@ -188,6 +201,7 @@ impl Ingress {
             gates: self.gates,
             tunnel: self.tunnel,
             doubts: self.doubts,
+            warnings: Warnings::default(),
             table,
             #[cfg(test)]
             ablation: tests::ablation(),

@@ -67,7 +67,7 @@ enum NoWay {
 }
 
 /// Why there is no pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum NoPod {
     /// None was ready.
     NotReady,
