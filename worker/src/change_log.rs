@@ -1,7 +1,14 @@
 //! Log on change: one line when something starts to fail and one when it works again, not one for each retry.
 
 use std::fmt::Display;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::store::StoreError;
+use tokio::time::Instant;
+
+/// A Redis that refuses some commands and allows others works again once none was refused for this time.
+const NO_REFUSAL_FOR: Duration = Duration::from_secs(30);
 
 /// Remembers whether the last try of something failed, and logs only changes.
 #[derive(Debug)]
@@ -36,5 +43,75 @@ impl ChangeLog {
         let before = *current;
         *current = is_failing;
         before
+    }
+}
+
+/// As [`ChangeLog`] for the connection to Redis: also one line when it fails for another cause.
+#[derive(Debug, Default)]
+pub(crate) struct RedisLog {
+    failure: Mutex<Option<RedisFailure>>,
+}
+
+#[derive(Debug)]
+struct RedisFailure {
+    cause: &'static str,
+    /// Whether the reply to one command says nothing about the next.
+    is_refusal: bool,
+    last: Instant,
+}
+
+impl RedisLog {
+    fn failure(&self) -> MutexGuard<'_, Option<RedisFailure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a failure; logs it unless the last one had the same cause.
+    pub(crate) fn failed(&self, error: &StoreError) {
+        if self.begins(error) {
+            tracing::warn!("the connection to Redis failed: {error}; retrying");
+        }
+    }
+
+    /// Notes a success; logs it if it ends a failure.
+    pub(crate) fn succeeded(&self) {
+        if self.ends() {
+            tracing::info!("the connection to Redis works again");
+        }
+    }
+
+    fn begins(&self, error: &StoreError) -> bool {
+        let is_refusal = !matches!(error, StoreError::Unreachable { .. } | StoreError::Timeout { .. });
+        let cause = error.cause().unwrap_or("command");
+        let before = self.failure().replace(RedisFailure { cause, is_refusal, last: Instant::now() });
+        before.is_none_or(|before| before.cause != cause)
+    }
+
+    fn ends(&self) -> bool {
+        let has_ended =
+            |failure: &mut RedisFailure| !failure.is_refusal || failure.last.elapsed() >= NO_REFUSAL_FOR;
+        self.failure().take_if(has_ended).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_redis_that_refuses_some_commands_and_allows_others_is_logged_once() {
+        let log = RedisLog::default();
+        let refused = StoreError::Refused("NOPERM this user has no permissions".to_owned());
+        let cut_off =
+            StoreError::Unreachable { what: "EVALSHA".to_owned(), why: "connection refused".to_owned() };
+        assert!(!log.ends() && log.begins(&refused));
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert!(!log.ends() && !log.begins(&refused));
+        }
+        assert!(log.begins(&cut_off) && !log.begins(&cut_off), "another cause");
+        assert!(log.ends() && !log.ends(), "a connection that works is seen at once");
+        assert!(log.begins(&refused));
+        tokio::time::sleep(NO_REFUSAL_FOR).await;
+        assert!(log.ends() && !log.ends());
     }
 }

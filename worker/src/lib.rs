@@ -113,7 +113,7 @@ use common::store::{LinkOptions, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::change_log::ChangeLog;
+use crate::change_log::RedisLog;
 use crate::identity::IdentityFiles;
 use crate::runtime::Runtime;
 use crate::worker::Worker;
@@ -164,7 +164,7 @@ pub async fn run_supervised(
             "this kernel reports no pressure (psi=1 on its command line): placement counts pods and reservations here"
         );
     }
-    let worker = Worker::new(config, store, env, WorkerTimings::default(), redis_log());
+    let worker = Worker::new(config, store, env, WorkerTimings::default(), Arc::default());
     session::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
 }
 
@@ -194,7 +194,7 @@ pub async fn run_in_env(
     timings: WorkerTimings,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
-    session::run(Arc::new(Worker::new(config, store, env, timings, redis_log())), shutdown).await
+    session::run(Arc::new(Worker::new(config, store, env, timings, Arc::default())), shutdown).await
 }
 
 /// Runs the workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first that
@@ -205,7 +205,7 @@ async fn run_many(
     runtime: Arc<dyn Runtime>,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
-    let redis_log = redis_log();
+    let redis_log = Arc::<RedisLog>::default();
     let stop_all = shutdown.child_token();
     let mut workers = JoinSet::new();
     for number in 1..=config.sim_workers {
@@ -224,10 +224,6 @@ async fn run_many(
         }
     }
     result
-}
-
-fn redis_log() -> Arc<ChangeLog> {
-    Arc::new(ChangeLog::new("the connection to Redis"))
 }
 
 /// Describes the metrics of the workers of this process: units and help texts for the installed recorder.

@@ -9,7 +9,7 @@ use common::node::Psi;
 use common::spec::Memory;
 use common::store::{RedisProcess, Store};
 
-use crate::change_log::ChangeLog;
+use crate::change_log::RedisLog;
 use crate::cluster_logins::ClusterLogins;
 use crate::engine_health::EngineHealth;
 use crate::env::WorkerEnv;
@@ -71,7 +71,7 @@ pub(crate) struct Worker {
     /// The logs of containers that were removed.
     pub(crate) kept_logs: KeptLogs,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
-    pub(crate) redis_log: Arc<ChangeLog>,
+    pub(crate) redis_log: Arc<RedisLog>,
 }
 
 impl Worker {
@@ -80,7 +80,7 @@ impl Worker {
         store: Store,
         env: WorkerEnv,
         timings: WorkerTimings,
-        redis_log: Arc<ChangeLog>,
+        redis_log: Arc<RedisLog>,
     ) -> Self {
         let node = config.node.clone();
         let capacity = config.capacity(machine::resources(&config.data_dir));

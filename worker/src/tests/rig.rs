@@ -17,7 +17,7 @@ use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::change_log::ChangeLog;
+use crate::change_log::RedisLog;
 use crate::runtime::sim::{SimOptions, SimRuntime};
 use crate::runtime::{Container, Runtime};
 use crate::worker::Worker;
@@ -113,7 +113,7 @@ impl Rig {
     fn worker_of(&self, config: Config, engine: Arc<dyn Runtime>) -> RunningWorker {
         let store = Store::new(self.config.redis.clone(), LinkOptions::default());
         let shutdown = CancellationToken::new();
-        let redis_log = Arc::new(ChangeLog::new("the connection to Redis"));
+        let redis_log = Arc::new(RedisLog::default());
         let config = Arc::new(config);
         let env = WorkerEnv::real(&config, engine).unwrap();
         let worker = Worker::new(config, store, env, self.timings.clone(), redis_log);
