@@ -163,12 +163,11 @@ impl<'de> Deserialize<'de> for FileReference {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FileReference, A::Error> {
                 let Long { source, target, uid, gid, mode, on_change, signal } =
                     Long::deserialize(MapAccessDeserializer::new(map))?;
-                let number = |id: Option<OwnerId>| id.map(|OwnerId(number)| number);
                 Ok(FileReference {
                     source,
                     target,
-                    uid: number(uid),
-                    gid: number(gid),
+                    uid: uid.map(u32::from),
+                    gid: gid.map(u32::from),
                     mode,
                     on_change,
                     signal,
@@ -180,7 +179,13 @@ impl<'de> Deserialize<'de> for FileReference {
 }
 
 /// The number of a user or group, which Compose writes as a text.
-struct OwnerId(u32);
+pub(super) struct OwnerId(u32);
+
+impl From<OwnerId> for u32 {
+    fn from(OwnerId(number): OwnerId) -> Self {
+        number
+    }
+}
 
 impl<'de> Deserialize<'de> for OwnerId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -7,6 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use super::file_reference::OwnerId;
 use super::{ContainerSpec, FileMode, Memory, OnDisconnect, PodSpec, Violation, checks};
 use crate::ids::AppName;
 use crate::value::ValueKind;
@@ -366,9 +367,9 @@ struct LongForm {
     #[serde(default)]
     space: Option<Memory>,
     #[serde(default)]
-    uid: Option<u32>,
+    uid: Option<OwnerId>,
     #[serde(default)]
-    gid: Option<u32>,
+    gid: Option<OwnerId>,
     #[serde(default)]
     mode: Option<FileMode>,
     #[serde(default)]
@@ -418,6 +419,7 @@ impl LongForm {
             return Err(no_relative_bind(path));
         }
         let space = space.or(tmpfs.and_then(|options| options.size));
+        let (uid, gid) = (uid.map(u32::from), gid.map(u32::from));
         Ok(VolumeMount { kind, source, target, read_only, space, uid, gid, mode, app, contradiction })
     }
 }
@@ -524,6 +526,8 @@ mod tests {
             (r#"{"type":"tmpfs","target":"/x","uid":1}"#, "persistent or local"),
             (r#"{"source":"a","target":"/x","kind":"shared","mode":"0770"}"#, "persistent or local"),
             (r#"{"source":"a","target":"/x","mode":"rwx"}"#, "mode"),
+            (r#"{"source":"a","target":"/x","uid":"root"}"#, "not the number of a user"),
+            (r#"{"source":"a","target":"/x","gid":4294967295}"#, "not the number of a user or group"),
             (r#"{"source":"a","target":"/x","volume":{"nocopy":true}}"#, "unknown field"),
             (r#"{"source":"a"}"#, "target"),
         ] {
@@ -539,6 +543,7 @@ mod tests {
             (r#","uid":999"#, Some((999, 0, 0o755))),
             (r#","gid":999"#, Some((0, 999, 0o775))),
             (r#","uid":999,"gid":998,"mode":"0700""#, Some((999, 998, 0o700))),
+            (r#","uid":"999","gid":"0998""#, Some((999, 998, 0o775))),
         ] {
             let volume = read(&format!(r#"{{"source":"d","target":"/d"{fields}}}"#)).unwrap();
             let again: VolumeMount = serde_json::from_str(&serde_json::to_string(&volume).unwrap()).unwrap();
