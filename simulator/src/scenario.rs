@@ -28,8 +28,9 @@ pub enum Scenario {
     /// A failover loses that a pod was assigned to a worker. That worker is paused until just before its
     /// lease expires, renews the lease, and is paused again before it has removed the pod.
     StaleRenewal,
-    /// A worker is paused until it is declared dead and its pod runs elsewhere. Then a failover loses all of
-    /// that, and the worker goes on while the other one is paused.
+    /// A worker is paused until it is declared dead and its pod runs elsewhere, or it dies and leaves its
+    /// container behind. Then a failover loses all of that, and the worker goes on or is started again while
+    /// the other one is paused.
     LeaseRevival,
     /// An engine takes long to start a pod. Meanwhile its worker is partitioned and declared dead, and the
     /// pod runs elsewhere. A failover loses all of that while the other worker is paused. When the first
@@ -220,10 +221,15 @@ impl Director {
         if self.stage == Stage::Pod {
             let Some(host) = leased_host_of_pod(world) else { return };
             self.victim = host;
-            world.pause(self.victim(), now + 10 * world.timing.dead);
+            let until = now + 10 * world.timing.dead;
+            match world.random.per_mille(500) {
+                true => world.pause(self.victim(), until),
+                false => world.crash(self.victim(), until),
+            }
             self.stage = Stage::Death;
         } else if self.loses_move(world) {
             world.pause(self.victim(), now);
+            world.cluster.slot_mut(self.victim()).down_until = now;
         }
     }
 

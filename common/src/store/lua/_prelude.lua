@@ -224,9 +224,11 @@ local function candidate_copies(given_up, name, of_volume, holder, epoch)
   return candidates
 end
 
--- Returns for how many more milliseconds actions must pause after a change of the master.
-local function pause_left(pause_ms)
-  local left = master_changed_at() + pause_ms - NOW
+-- Returns for how many more milliseconds actions must pause after a change of the master. `meta` is as for
+-- `read_master`.
+local function pause_left(pause_ms, meta)
+  local changed_at = read_master(meta)
+  local left = changed_at + pause_ms - NOW
   return left > 0 and left or 0
 end
 
@@ -241,8 +243,8 @@ local function registered_times(times, incarnation)
   end
 end
 
--- Reads the longest fence of all nodes, in ms, and when a node with it was heard last, from `meta`. A pod may
--- run until then after a change of the master although this Redis has lost which node it was given to.
+-- Reads the longest fence of all nodes, in ms, and when a node with it was heard last, from `meta`. A new
+-- master may have lost which node a pod was given to: the pod runs there until that node's lease has ended.
 local function read_longest_fence(text)
   local fence, heard_at = string.match(text or '', '^(%d+) (%d+)$')
   if not fence then return 0, 0 end

@@ -18,8 +18,8 @@ local waiting = redis.call('LRANGE', rq, 0, -1)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 -- Its own fence, or that of a node whose fence is longer.
 local meta = read_meta('run_id', 'changed_at', 'longest_fence')
-local fence = math.max(tonumber(pause_ms), (read_longest_fence(meta[3])))
-local left = (read_master(meta)) + fence - NOW
+local longest_fence = read_longest_fence(meta[3])
+local left = pause_left(math.max(tonumber(pause_ms), longest_fence), meta)
 if left > 0 then return { 'PAUSED', left } end
 -- Keys that most pods do not need are read only if one pod needs them.
 local any_unknown, any_stopping = false, false
