@@ -297,7 +297,7 @@ mod tests {
     async fn plain_services_and_the_app_of_compose_files_are_read_together() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        std::fs::write(path("compose.yaml"), "name: shop\nservices:\n  web: {image: a, tty: true}\n")
+        std::fs::write(path("compose.yaml"), "name: shop\nservices:\n  web: {image: a, platform: x}\n")
             .unwrap();
         std::fs::write(path("more.yaml"), "services:\n  web: {user: x}\n  db: {image: b}\n").unwrap();
         std::fs::write(path("plain.yaml"), "name: other\nimage: x\n").unwrap();
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(desired.notes.len(), 1);
         let strict = ComposeArgs { strict: true, ..ComposeArgs::default() };
         let error = read_files(&files, &strict, None).await.err().unwrap().to_string();
-        assert!(error.contains("compose.yaml:3:19: web: tty is not honoured"), "{error}");
+        assert!(error.contains("compose.yaml:3:19: web: platform is not honoured"), "{error}");
     }
 
     #[tokio::test]
