@@ -197,7 +197,6 @@ pub(crate) fn run(world: &mut World) -> Result<(), Vec<String>> {
         if steps % STEPS_PER_CONVERGENCE_CHECK != 0 || !world.clients.lock().is_idle() {
             continue;
         }
-        world.remove_containers_that_stay_held();
         if not_ended(world).is_empty() {
             world.stats.convergence_millis = world.clock.now - begin;
             world.reread_all();
