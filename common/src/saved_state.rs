@@ -12,6 +12,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
@@ -20,6 +21,7 @@ use crate::ids::{
 };
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
+use crate::payload::{InvalidPayload, Payload};
 use crate::pod::EndedRun;
 use crate::secret_key::SecretKey;
 use crate::value::ValueKind;
@@ -284,6 +286,14 @@ impl SavedPod {
             uuid: PodId,
         }
         serde_json::from_str::<Id>(&self.payload).ok().map(|payload| payload.uuid)
+    }
+
+    /// Returns its payload.
+    ///
+    /// # Errors
+    /// It is broken.
+    pub fn parsed(&self) -> Result<Payload, InvalidPayload> {
+        Payload::parse(Bytes::copy_from_slice(self.payload.as_bytes()))
     }
 }
 

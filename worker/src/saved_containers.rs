@@ -36,14 +36,14 @@ pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(saved_pods::file_of(data_dir, node)) else { return Vec::new() };
     let Ok(file) = SavedFile::read(text.lines()) else { return Vec::new() };
     let running = file.state.pods.into_iter().filter(|pod| pod.phase == Phase::Running);
-    let payloads = running.filter_map(|pod| Payload::parse(pod.payload.into()).ok());
+    let payloads = running.filter_map(|pod| pod.parsed().ok());
     payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
 }
 
 /// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it
 /// alone.
 fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
-    let Ok(payload) = Payload::parse(pod.payload.clone().into()) else { return Vec::new() };
+    let Ok(payload) = pod.parsed() else { return Vec::new() };
     let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.as_ref()) else {
         return Vec::new();
     };

@@ -110,7 +110,7 @@ async fn drained(socket: &dyn ProxySocket, containers: &[&Container], within: Du
     let mut waiting: HashSet<AssignmentId> = HashSet::new();
     let within_ms = within.saturating_sub(ANSWER_TIME).as_millis() as u64;
     for container in containers {
-        let (pod, assignment) = (container.pod.clone(), container.assignment.clone());
+        let (pod, assignment) = container.key();
         if waiting.insert(assignment.clone()) {
             let close = to_line(&FromWorker::Close { pod, assignment, within_ms });
             if lines.feed(close).await.is_err() {

@@ -168,7 +168,15 @@ pub struct Container {
     pub network: Option<ContainerNetwork>,
 }
 
+/// A pod under one assignment.
+pub(crate) type PodKey = (PodId, AssignmentId);
+
 impl Container {
+    /// Returns its pod under its assignment.
+    pub(crate) fn key(&self) -> PodKey {
+        (self.pod.clone(), self.assignment.clone())
+    }
+
     /// Returns the container that was created for this identity, without its network.
     pub fn new(handle: String, identity: &Identity, state: ContainerState) -> Self {
         Self {

@@ -35,6 +35,7 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+pub(crate) use self::container::PodKey;
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;

@@ -384,7 +384,7 @@ async fn stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests() {
         Container::new(name, &identity, ContainerState::Running)
     });
     let passes = containers.each_ref().map(|container| {
-        let (pod, assignment) = (container.pod.clone(), container.assignment.clone());
+        let (pod, assignment) = container.key();
         let address = IpAddr::from([127, 0, 0, 1]);
         let (start, service, replica, open, ready) = (1, None, 0, true, true);
         host.gates.set(LocalPod {
