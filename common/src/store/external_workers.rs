@@ -63,12 +63,45 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Reads the heartbeat key of a worker that may be an external one. It registers as a node with the first
-    /// change.
+    /// Returns the values of the heartbeat keys of those of these workers that have no record, empty where there
+    /// is none; `None` for the others.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn external_beat(&self, name: &NodeName, max_pods: u64) -> Result<ExternalBeat, StoreError> {
+    pub async fn heartbeat_values(&self, workers: &[NodeName]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        if workers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        // A worker of kubeleet's own whose record is lost writes no heartbeat any more: its value is read after
+        // that.
+        for name in workers {
+            pipe.cmd("EXISTS").arg(keys::node(name));
+            pipe.cmd("GET").arg(keys::hb(name));
+        }
+        let mut replies = self.link.pipeline_each(pipe).await?.into_iter();
+        let mut values = Vec::with_capacity(workers.len());
+        while let (Some(exists), Some(value)) = (replies.next(), replies.next()) {
+            let has_record = read::<bool>("looking for a node", exists?)?;
+            // A key of another type is no heartbeat.
+            let value = value.ok().and_then(|value| read::<Vec<u8>>("reading a heartbeat", value).ok());
+            values.push((!has_record).then(|| value.unwrap_or_default()));
+        }
+        Ok(values)
+    }
+
+    /// Reads the heartbeat key of a worker that may be an external one. It registers as a node if it has no record
+    /// and its value is another one than `seen`, which [`Store::heartbeat_values`] has returned; or if it was dead
+    /// and its value has changed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn external_beat(
+        &self,
+        name: &NodeName,
+        max_pods: u64,
+        seen: &[u8],
+    ) -> Result<ExternalBeat, StoreError> {
         let what = "reading the heartbeat of an external worker";
         let beat = external_beat::Head {
             node_key: keys::node(name),
@@ -81,6 +114,7 @@ impl Store {
             node: name,
             new_incarnation: Incarnation::random(),
             max_pods,
+            seen,
         };
         match word(what, self.link.script(&beat.call()).await?)?.as_str() {
             "OURS" => Ok(ExternalBeat::Ours),

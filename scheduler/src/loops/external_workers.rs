@@ -3,8 +3,12 @@
 //! Restores: every program that writes `hb:<worker>` and serves the queues of that worker is a node, alive as
 //! long as the value changes, and every payload in its container set is a running pod. A lease lets one
 //! scheduler at a time do this, to save work.
+//!
+//! A heartbeat key alone makes no node: it may have been left by a worker that is gone, or be that of one of
+//! kubeleet's own whose record was lost. Those write no heartbeat before they have registered again, so a
+//! worker without a record is an external one once its value changes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use common::control_loop::{Loop, Next};
@@ -35,6 +39,9 @@ pub(crate) struct ExternalWorkerLoop {
     /// The nodes with a kubeleet worker, as of the start of the scan.
     kubeleet_workers: HashSet<NodeName>,
     external_workers: HashSet<NodeName>,
+    /// Workers that have a heartbeat key and are not known, with the value at the first look at which they had
+    /// no record; empty before that.
+    candidates: HashMap<NodeName, Vec<u8>>,
     /// Names about which a problem was logged.
     logged: HashSet<NodeName>,
 }
@@ -51,8 +58,9 @@ impl Loop for ExternalWorkerLoop {
         }
         if self.last_served_at.is_none_or(|at| at.elapsed() >= self.serve_interval) {
             self.last_served_at = Some(Instant::now());
+            self.look_for_beats().await?;
             for name in self.external_workers.clone() {
-                self.serve(&name).await?;
+                self.serve(&name, &[]).await?;
             }
         }
         Ok(Next::Rest)
@@ -77,6 +85,7 @@ impl ExternalWorkerLoop {
             last_served_at: None,
             kubeleet_workers: HashSet::new(),
             external_workers: HashSet::new(),
+            candidates: HashMap::new(),
             logged: HashSet::new(),
         }
     }
@@ -88,10 +97,13 @@ impl ExternalWorkerLoop {
         let (next, signs) = self.store.scan_for_external_workers(self.scan_cursor, SCAN_PAGE_SIZE).await?;
         for sign in signs {
             match sign {
-                ExternalSign::Heartbeat(name) if !self.kubeleet_workers.contains(&name) => {
-                    self.external_workers.insert(name);
+                ExternalSign::Heartbeat(name) => {
+                    let is_known =
+                        self.kubeleet_workers.contains(&name) || self.external_workers.contains(&name);
+                    if !is_known {
+                        self.candidates.entry(name).or_default();
+                    }
                 }
-                ExternalSign::Heartbeat(_) => {}
                 ExternalSign::Queue(name) => self.check_queue(name).await?,
             }
         }
@@ -108,6 +120,25 @@ impl ExternalWorkerLoop {
             nodes.into_iter().partition(|node| node.kind == NodeKind::External);
         self.external_workers = external.into_iter().map(|node| node.name).collect();
         self.kubeleet_workers = kubeleet.into_iter().map(|node| node.name).collect();
+        Ok(())
+    }
+
+    /// Lets the candidates join whose heartbeats have changed.
+    async fn look_for_beats(&mut self) -> Result<(), StoreError> {
+        let names: Vec<NodeName> = self.candidates.keys().cloned().collect();
+        let values = self.store.heartbeat_values(&names).await?;
+        for (name, value) in names.into_iter().zip(values) {
+            let Some(seen) = self.candidates.remove(&name) else { continue };
+            match value {
+                // It has a record by now.
+                None => drop(self.external_workers.insert(name)),
+                Some(value) if value.is_empty() => {}
+                Some(value) if seen.is_empty() || seen == value => {
+                    self.candidates.insert(name, value);
+                }
+                Some(_) => self.serve(&name, &seen).await?,
+            }
+        }
         Ok(())
     }
 
@@ -137,8 +168,8 @@ impl ExternalWorkerLoop {
         Ok(())
     }
 
-    async fn serve(&mut self, name: &NodeName) -> Result<(), StoreError> {
-        match self.try_serve(name).await {
+    async fn serve(&mut self, name: &NodeName, seen: &[u8]) -> Result<(), StoreError> {
+        match self.try_serve(name, seen).await {
             Err(error) if !error.is_transient() => {
                 // Concerns this worker only: logged once, and the others are served.
                 if self.logged.insert(name.clone()) {
@@ -154,17 +185,20 @@ impl ExternalWorkerLoop {
         }
     }
 
-    async fn try_serve(&mut self, name: &NodeName) -> Result<(), StoreError> {
-        match self.store.external_beat(name, self.max_pods).await? {
+    async fn try_serve(&mut self, name: &NodeName, seen: &[u8]) -> Result<(), StoreError> {
+        match self.store.external_beat(name, self.max_pods, seen).await? {
             ExternalBeat::Ours => {
                 self.external_workers.remove(name);
                 self.kubeleet_workers.insert(name.clone());
                 return Ok(());
             }
-            ExternalBeat::Joined => tracing::info!(
-                node = %name,
-                "an external worker joined; it can be neither fenced nor told to stop a pod"
-            ),
+            ExternalBeat::Joined => {
+                self.external_workers.insert(name.clone());
+                tracing::info!(
+                    node = %name,
+                    "an external worker joined; it can be neither fenced nor told to stop a pod"
+                );
+            }
             ExternalBeat::Beat | ExternalBeat::Silent => {}
             ExternalBeat::Draining => return Ok(()),
         }

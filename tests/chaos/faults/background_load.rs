@@ -151,9 +151,13 @@ impl StackClients {
             self.push(node, &format!("{node}-{round}")).await;
         }
         self.serve_queue(node).await;
-        if round % 20 == 5 {
-            let dying = format!("{node}-{round}");
-            self.redis(&["SET", &format!("hb:{dying}"), "1"]).await;
+        // A worker is one with the first change of its value.
+        let (nth, phase) = (round / 20, round % 20);
+        let dying = format!("{node}-{nth}");
+        if (5..15).contains(&phase) {
+            self.redis(&["SET", &format!("hb:{dying}"), &phase.to_string()]).await;
+        }
+        if phase == 15 {
             self.push(&dying, &format!("{dying}-pod")).await;
         }
     }

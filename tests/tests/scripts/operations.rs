@@ -606,7 +606,7 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "external_beat" => {
             let () = fixture.redis.cli(&["SET", &format!("hb:{EXTERNAL_NODE}"), "1"]).await;
             let name = node(EXTERNAL_NODE);
-            operation!(None, [store, name] store.external_beat(&name, 10))
+            operation!(None, [store, name] store.external_beat(&name, 10, b"0"))
         }
         "external_ack" => {
             let () = fixture.redis.cli(&["HSET", "node:w1", "kind", "guest"]).await;

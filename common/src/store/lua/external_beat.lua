@@ -3,7 +3,9 @@
 -- alone.
 -- Reply: 'OURS' | 'SILENT' (no change) | 'BEAT' | 'JOINED' | 'DRAINING'
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs = head_keys()
-local node, new_incarnation, max_pods = head_args()
+-- seen is a value that was read while the worker had no record, or ''. Without it a worker that has none does not
+-- join: one of kubeleet's own, whose record was lost, writes no heartbeat before it has registered again.
+local node, new_incarnation, max_pods, seen = head_args()
 local kind, state, last_value = unpack(redis.call('HMGET', node_key, 'kind', 'state', 'guest_value'), 1, 3)
 local value = redis.call('GET', heartbeat_key)
 redis.call('SCARD', nodes)
@@ -11,6 +13,7 @@ redis.call('ZCARD', beats)
 local left_behind = redis.call('LLEN', pq) + redis.call('LLEN', rq) + redis.call('SCARD', cs)
 if kind == 'kubeleet' then return 'OURS' end
 if not value or value == last_value then return 'SILENT' end
+if not kind and (seen == '' or seen == value) then return 'SILENT' end
 if state == 'dead' and left_behind > 0 then return 'DRAINING' end
 
 redis.call('HSET', node_key, 'beat', NOW, 'guest_value', value)

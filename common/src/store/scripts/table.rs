@@ -278,7 +278,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs],
-        args: [node, new_incarnation, max_pods],
+        args: [node, new_incarnation, max_pods, seen],
     }
     finish {
         run_by: [Worker],
