@@ -7,6 +7,7 @@
 //! Reconciles a service at once after a hint that it changed, and everything in regular full passes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -86,6 +87,8 @@ pub(crate) struct ReconcileLoop {
     replacements: Replacements,
     /// The pods that Redis has lost.
     lost: LostPods,
+    /// The time of Redis at the first full pass.
+    first_pass_at: Option<RedisMillis>,
     /// Replicas that live nodes held at the last full pass.
     held: HeldReplicas,
     /// The services that cannot be reconciled. Each is logged once.
@@ -209,6 +212,7 @@ impl ReconcileLoop {
             replacements: Replacements::default(),
             held: HeldReplicas::new(),
             lost: LostPods::new(context.timings.lost_record_wait),
+            first_pass_at: None,
             broken: HashSet::new(),
             unknown_services: BTreeSet::new(),
             drifts: HashMap::new(),
@@ -307,6 +311,7 @@ impl ReconcileLoop {
         let usage = self.store.node_usage(&nodes).await?;
         let observed = self.observe(queue_length < SHORT_QUEUE_LENGTH).await?;
         self.held = observed.held.clone();
+        self.first_pass_at.get_or_insert(observed.now);
         let mut sums = PassSums::default();
         let services = self.store.service_names().await;
         sums.is_incomplete |= services.is_err();
@@ -412,25 +417,17 @@ impl ReconcileLoop {
         }
     }
 
-    /// Returns whether a service lacks pods that this scheduler may just not know, because it has never
-    /// looked at the service. Nodes tell which pods run although another program has removed their slots.
-    async fn may_lack_slots_of_running_pods(&self, name: &ServiceName) -> Result<bool, StoreError> {
-        if self.lost.knows(name) {
-            return Ok(false);
+    /// Returns whether a service lacks pods that this scheduler may just not know, because it has not looked at
+    /// the service before. Nodes tell which pods run although another program has removed their slots.
+    fn may_lack_slots_of_running_pods(&self, service: &Service, slots: &[ReplicaSlot]) -> bool {
+        // The pods of a job are created step by step: it always lacks some.
+        let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;
+        let is_older = self.first_pass_at.is_none_or(|at| service.created_at < at);
+        if !is_concerned || !is_older || self.lost.knows(&service.name) {
+            return false;
         }
-        let read = async {
-            let Some(service) = self.store.service(name).await? else { return Ok::<_, StoreError>(false) };
-            // The pods of a job are created step by step: it always lacks some.
-            let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;
-            let slots = if is_concerned { self.store.slots(name).await? } else { return Ok(false) };
-            let taken: HashSet<u32> = slots.iter().map(|(slot, _)| slot.replica).collect();
-            Ok((0..service.replicas).any(|replica| !taken.contains(&replica)))
-        };
-        match read.await {
-            // Reconciling it reports the error.
-            Err(error) if !error.is_transient() => Ok(false),
-            read => read,
-        }
+        let taken: HashSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
+        (0..service.replicas).any(|replica| !taken.contains(&replica))
     }
 
     /// Plans and carries out until there is nothing to do now. Counts its pods. None is a suspect
@@ -441,13 +438,9 @@ impl ReconcileLoop {
         observed: Option<&ObservedState>,
         sums: &mut PassSums,
     ) -> Result<SeenService, StoreError> {
-        let own;
-        let observed = match observed {
+        let (only_time, all) = (OnceLock::new(), OnceLock::new());
+        let mut observed = match observed {
             Some(observed) => observed,
-            None if self.may_lack_slots_of_running_pods(name).await? => {
-                own = self.observe(false).await?;
-                &own
-            }
             None => {
                 let (now, settle_time) = (self.store.redis_now().await?, self.settle_time);
                 // A worker that has just been restarted says anew what it holds: until then this stands.
@@ -455,8 +448,7 @@ impl ReconcileLoop {
                 for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
                     held.entry(service).or_default().extend(replicas);
                 }
-                own = ObservedState { now, settle_time, held, ..ObservedState::default() };
-                &own
+                only_time.get_or_init(|| ObservedState { now, settle_time, held, ..ObservedState::default() })
             }
         };
         let mut has_acted = false;
@@ -475,11 +467,21 @@ impl ReconcileLoop {
             if round == 1 && self.list_again(&service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
+            let is_first_look = round == 1 && observed.container_sets.is_none();
+            if is_first_look && self.may_lack_slots_of_running_pods(&service, &slots) {
+                let found = self.observe(false).await?;
+                observed = all.get_or_init(|| found);
+                self.list_again(&service, &slots, observed, sums).await?;
+                (slots, unreadable) = read_slots(&self.store, &service).await?;
+            }
             let mut gone = read_gone(&self.store, &service, self.lost.gone(name, &slots)).await?;
             let needs_pass =
                 !gone.unlisted.is_empty() || slots.iter().any(|slot| slot.holder == SlotHolder::Void);
-            if observed.container_sets.is_some() {
-                // They were listed again, unless their slots are not theirs any more.
+            if observed.container_sets.is_some() && !gone.unlisted.is_empty() {
+                if unlisted::restore_gone(&self.store, &service, &gone.unlisted).await? {
+                    continue;
+                }
+                // Their slots are not theirs any more.
                 gone.unlisted.clear();
             }
             // A service that is being deleted gets no pods, and waits for no container that a node holds.

@@ -34,8 +34,8 @@ pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> He
 pub(crate) struct LostPods {
     /// The time that live nodes have to say what they hold.
     wait: Duration,
-    /// The pods that each service had at the last look.
-    last: HashMap<ServiceName, BTreeMap<u32, PodId>>,
+    /// The pods that each service had at the last look, and the time of that.
+    last: HashMap<ServiceName, (Instant, BTreeMap<u32, PodId>)>,
     /// The time at which each pod was found to be lost.
     since: HashMap<PodId, Instant>,
 }
@@ -74,7 +74,7 @@ impl LostPods {
     /// Returns the pods of the last look of which no slot of the replica is left: their records tell whether
     /// they have ended.
     pub(crate) fn gone(&self, service: &ServiceName, slots: &[ReplicaSlot]) -> Vec<(u32, PodId)> {
-        let Some(last) = self.last.get(service) else { return Vec::new() };
+        let Some((_, last)) = self.last.get(service) else { return Vec::new() };
         let taken: BTreeSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
         let gone = last.iter().filter(|(replica, _)| !taken.contains(replica));
         gone.map(|(replica, pod)| (*replica, pod.clone())).collect()
@@ -118,22 +118,29 @@ impl LostPods {
         let of_nodes: BTreeSet<u32> =
             held.keys().copied().filter(|replica| is_free(slots, *replica)).collect();
         back.why = sentence(service, held, &of_nodes, &waiting);
-        self.remember(service, slots, &kept);
+        self.remember(service, slots, &kept, now);
         back
     }
 
-    fn remember(&mut self, service: &ServiceName, slots: &[ReplicaSlot], kept: &[&(u32, PodId)]) {
+    fn remember(
+        &mut self,
+        service: &ServiceName,
+        slots: &[ReplicaSlot],
+        kept: &[&(u32, PodId)],
+        now: Instant,
+    ) {
         let holders = slots.iter().filter(|slot| slot.pod().is_some() || slot.holder == SlotHolder::Lost);
         let mut pods: BTreeMap<u32, PodId> =
             holders.map(|slot| (slot.slot.replica, slot.id.clone())).collect();
         pods.extend(kept.iter().map(|kept| (*kept).clone()));
-        self.last.insert(service.clone(), pods);
+        self.last.insert(service.clone(), (now, pods));
     }
 
-    /// Forgets services that are gone, and pods that were lost long ago.
+    /// Forgets services that have been gone for long, and pods that were lost long ago. A service may vanish with
+    /// the records of its pods and come back before them.
     pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool, now: Instant) {
-        self.last.retain(|name, _| exists(name));
         let kept = self.wait * 10;
+        self.last.retain(|name, (at, _)| exists(name) || now.saturating_duration_since(*at) < kept);
         self.since.retain(|_, since| now.saturating_duration_since(*since) < kept);
     }
 }
@@ -248,5 +255,11 @@ mod tests {
         let unlisted = GonePods { lost: Vec::new(), unlisted: lost.gone(&web(), &slots) };
         let back = lost.hold_back(&web(), &mut slots, &unlisted, &held(&[]), begun + 9 * wait);
         assert_eq!((back.replicas, lost.gone(&web(), &slots).len()), (BTreeSet::from([1, 2]), 2));
+        // The service itself may be lost for a while, and come back before its pods.
+        let at = begun + 9 * wait;
+        lost.retain(|_| false, at + wait);
+        assert_eq!(lost.gone(&web(), &slots).len(), 2);
+        lost.retain(|_| false, at + 11 * wait);
+        assert!(lost.gone(&web(), &slots).is_empty());
     }
 }

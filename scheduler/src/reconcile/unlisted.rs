@@ -36,9 +36,7 @@ pub(crate) async fn restore(
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
-    let replicas = service.replicas as usize;
-    let has_second = service.replacing_policy(false).max_surge(replicas) > 0;
-    let outcomes = store.restore_pods(name.as_ref(), has_second, &ids).await?;
+    let outcomes = list(store, service, &ids).await?;
     let is_surplus = |outcome: &RestoreOutcome| *outcome == RestoreOutcome::Surplus;
     let surplus = pods.iter().zip(&outcomes).filter(|(_, outcome)| is_surplus(outcome));
     let stops: Vec<_> = surplus
@@ -49,6 +47,22 @@ pub(crate) async fn restore(
         .collect();
     store.stop_pods(name.as_ref(), &stops, "Surplus", SURPLUS).await?;
     Ok(outcomes.contains(&RestoreOutcome::Restored))
+}
+
+/// Restores pods of a service whose records say that they run, and whose slots are gone. The sets of what runs
+/// on the nodes may have been lost as well. Returns whether slots have changed.
+pub(crate) async fn restore_gone(
+    store: &Store,
+    service: &Service,
+    gone: &[(u32, PodId)],
+) -> Result<bool, StoreError> {
+    let ids: Vec<PodId> = gone.iter().map(|(_, pod)| pod.clone()).collect();
+    Ok(list(store, service, &ids).await?.contains(&RestoreOutcome::Restored))
+}
+
+async fn list(store: &Store, service: &Service, pods: &[PodId]) -> Result<Vec<RestoreOutcome>, StoreError> {
+    let has_second = service.replacing_policy(false).max_surge(service.replicas as usize) > 0;
+    store.restore_pods(Some(&service.name), has_second, pods).await
 }
 
 /// Restores pushed pods that run and are not `listed`.
