@@ -7,8 +7,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-
 use crate::RedisMillis;
 use crate::api::rfc3339;
 use crate::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
@@ -30,7 +28,7 @@ const MAX_PROBLEMS: usize = 50;
 pub struct KnownState {
     /// The services.
     pub services: BTreeMap<ServiceName, KnownService>,
-    /// The pods with a record.
+    /// The pods with a record, of those that were saved and of those that have a slot of the same replica.
     pub records: BTreeSet<PodId>,
     /// The nodes on which pods can be; `None` if each saved pod is known to run on its node.
     pub nodes: Option<BTreeSet<NodeName>>,
@@ -147,6 +145,30 @@ impl ServiceRecovery {
     }
 }
 
+/// Returns the saved pods without a record that are not wanted any more: another pod has the slot, fewer
+/// replicas are desired, or the service was deleted. An older state of a service, as after a restore, says
+/// nothing.
+pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
+    let is_unwanted = |service: &ServiceName, payload: &Payload| {
+        if known.deletion_of(service, saved).is_some() {
+            return true;
+        }
+        let revision = saved.services.get(service).map_or(0, SavedService::revision);
+        let Some(found) = known.services.get(service) else { return false };
+        let Some(record) = found.record.filter(|record| record.revision >= revision) else { return false };
+        let slots =
+            [Slot::first(payload.replica), Slot::second(payload.replica)].map(|slot| found.slots.get(&slot));
+        let is_replaced = slots[0].is_some_and(|holder| known.records.contains(holder));
+        !slots.contains(&Some(&payload.id)) && (is_replaced || payload.replica >= record.replicas)
+    };
+    let pods = saved.pods.iter().filter_map(|pod| {
+        let payload = pod.parsed().ok()?;
+        let service = pod.service.as_ref()?;
+        (!known.records.contains(&payload.id) && is_unwanted(service, &payload)).then_some(payload.id)
+    });
+    pods.collect()
+}
+
 /// Plans what to write so that Redis has what was saved.
 pub fn plan(known: &KnownState, saved: &SavedState) -> RecoveryPlan {
     let mut planner = Planner { known, saved, plan: RecoveryPlan::default(), pods: BTreeMap::new() };
@@ -194,7 +216,7 @@ impl<'a> Planner<'a> {
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
-            match Payload::parse(Bytes::copy_from_slice(pod.payload.as_bytes())) {
+            match pod.parsed() {
                 Ok(payload) => pods.push((payload, pod)),
                 Err(invalid) => problems.add(format!("a saved pod on {} is broken: {invalid}", place(pod))),
             }

@@ -1,9 +1,12 @@
 //! The pods of this session that are held: their containers run here and Redis has no record of them.
 //!
 //! A pod that has moved or ended has a record that says so, for an hour at least. Without one, an older state
-//! of Redis was restored, or records were lost. A few such containers among many are removed like any other
-//! that is not this node's. When they are most of what runs here, be it one, they are left alone until all
-//! their records are back or a person has removed them.
+//! of Redis was restored, or records were lost. Its container is left alone until the record is back or a
+//! person has removed it, unless it is known that no one wants it, it is so young that a failover may have
+//! lost its record, or the pod must not run twice. When most of what runs here has no record, be it one, not
+//! even that is believed.
+//!
+//! Held by `tests::holding` and, over whole clusters, by `mistakes::lost_keys`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::ids::{AssignmentId, PodId};
 use common::node::HeldPod;
 
-use crate::runtime::{Container, ContainerState};
+use crate::runtime::{Container, ContainerState, PodKey};
 
 /// See the module.
 #[derive(Default)]
@@ -22,9 +25,9 @@ pub(crate) struct HeldPods {
 #[derive(Default)]
 struct HeldInner {
     /// With the slot of each, if it is known that it is of a service.
-    pods: HashMap<(PodId, AssignmentId), Option<HeldPod>>,
+    pods: HashMap<PodKey, Option<HeldPod>>,
     /// Managed pods without a record: to be held, or not.
-    undecided: HashSet<(PodId, AssignmentId)>,
+    undecided: HashSet<PodKey>,
 }
 
 impl HeldPods {
@@ -45,17 +48,17 @@ impl HeldPods {
     }
 
     /// Asks for a check of managed pods that have no record: the next pass has to look at all containers.
-    pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = (PodId, AssignmentId)>) {
+    pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = PodKey>) {
         self.lock().undecided.extend(pods);
     }
 
     /// Returns the pods for which a check was requested, and consumes the request.
-    pub(crate) fn take_check(&self) -> HashSet<(PodId, AssignmentId)> {
+    pub(crate) fn take_check(&self) -> HashSet<PodKey> {
         std::mem::take(&mut self.lock().undecided)
     }
 
     /// Replaces the held pods. A slot that was known stays known. Returns whether they have changed.
-    pub(crate) fn set(&self, mut pods: HashMap<(PodId, AssignmentId), Option<HeldPod>>) -> bool {
+    pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
         let mut inner = self.lock();
         for (key, slot) in &mut pods {
             if slot.is_none() {
@@ -65,6 +68,11 @@ impl HeldPods {
         let is_changed = inner.pods != pods;
         inner.pods = pods;
         is_changed
+    }
+
+    /// Returns which of these pods are held.
+    pub(crate) fn among(&self, pods: &HashSet<PodKey>) -> HashSet<PodKey> {
+        self.lock().pods.keys().filter(|key| pods.contains(key)).cloned().collect()
     }
 
     /// Returns the held pods of services, sorted.

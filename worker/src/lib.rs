@@ -96,6 +96,7 @@ mod throttle;
 mod timings;
 mod unknown_pods;
 mod unlabelled;
+mod unrecorded;
 mod usage;
 mod volume_claims;
 mod volume_sizes;

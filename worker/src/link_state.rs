@@ -76,6 +76,13 @@ impl LinkState {
         BootInstant { millis: since.millis.saturating_sub(timings.record_lag.as_millis() as u64) }
     }
 
+    /// As [`Self::doubtful_since`], as a time of Redis, where it is `now`.
+    pub(crate) fn doubtful_time(&self, now: RedisMillis, timings: &WorkerTimings) -> RedisMillis {
+        let lately = now.saturating_sub(timings.failover_memory.as_millis() as RedisMillis);
+        let since = self.master().filter(|changed| *changed >= lately).unwrap_or(now);
+        since.saturating_sub(timings.record_lag.as_millis() as RedisMillis)
+    }
+
     /// The master may have lost what was reported.
     pub(crate) fn doubt(&self) {
         self.masters().is_doubted = true;

@@ -4,13 +4,12 @@
 //! The decision about each managed pod is [`step`]'s. A pod is left alone while an action on it is under way,
 //! and when it changed after the pass began.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
-use common::node::HeldPod;
 use common::spec::OnDisconnect;
 use common::store::StoreError;
 
@@ -21,7 +20,6 @@ use crate::dependencies;
 use crate::ended_pods;
 use crate::engine_health::Probe;
 use crate::health_checks;
-use crate::held_pods;
 use crate::lost_reports;
 use crate::measure;
 use crate::recover;
@@ -29,6 +27,7 @@ use crate::remove::{Why, remove};
 use crate::runtime::{Container, RuntimeError};
 use crate::step::{ContainerFacts, PodFacts, SandboxFacts, step};
 use crate::table::{ManagedPod, ObservedPod};
+use crate::unrecorded;
 
 /// How many pods one heartbeat checks after a listing found unknown containers.
 const MAX_CHECKS: usize = 256;
@@ -206,8 +205,7 @@ fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'
 }
 
 /// Asks Redis which of the containers are not this node's, and removes those. Without a reply nothing is
-/// removed. If some have no record, all are asked about, because most of them may have none: then those are
-/// held.
+/// removed. If some have no record, all are asked about: it counts how many they are.
 async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
     let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
     let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));
@@ -219,25 +217,15 @@ async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container],
     let undecided = context.held.take_check();
     if !undecided.is_empty() || !answer.unknown.is_empty() {
         let all: Vec<&Container> = containers.iter().collect();
-        match ask_about(context, &all).await {
-            Some(answer) => {
-                forget_lost(context, &undecided, containers);
-                hold_or_remove(context, &answer.unknown, containers);
-            }
-            None => context.held.request_check(undecided),
+        let is_decided = match ask_about(context, &all).await {
+            Some(answer) => unrecorded::decide(context, &undecided, &answer.unknown, containers).await,
+            None => false,
+        };
+        if !is_decided {
+            context.held.request_check(undecided);
         }
     } else if full && context.held.set(HashMap::new()) {
         tracing::info!(node = %context.worker.node, "no containers are held any more");
-    }
-}
-
-/// Forgets pods that have neither a record nor a container: nothing of them is left to hold.
-fn forget_lost(context: &SessionContext, pods: &HashSet<(PodId, AssignmentId)>, containers: &[Container]) {
-    let has_container = |pod: &PodId, assignment: &AssignmentId| {
-        containers.iter().any(|c| c.pod == *pod && c.assignment == *assignment)
-    };
-    for (pod, assignment) in pods.iter().filter(|(pod, assignment)| !has_container(pod, assignment)) {
-        context.table.mark_foreign(pod, assignment);
     }
 }
 
@@ -259,8 +247,7 @@ async fn ask_about<'a>(
     let mut remaining: Vec<&Container> = containers.to_vec();
     while !remaining.is_empty() {
         let (now, later) = split_for_check(remaining, |container| (&container.pod, &container.assignment));
-        let mut checked: Vec<(PodId, AssignmentId)> =
-            now.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
+        let mut checked: Vec<(PodId, AssignmentId)> = now.iter().map(|container| container.key()).collect();
         checked.sort_unstable();
         checked.dedup();
         let outcome = beat::beat(context, &checked).await.ok()?;
@@ -275,62 +262,6 @@ async fn ask_about<'a>(
         remaining = later;
     }
     Some(answer)
-}
-
-/// Decides about all containers that have no record: holds them if they are most of what runs here or were
-/// held before, else removes them.
-fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[Container]) {
-    let node = &context.worker.node;
-    let doubtful_since = context.link.doubtful_since(&context.worker.timings);
-    let is_new = |container: &Container| {
-        let managed = context.table.get(&container.pod);
-        let since = managed.and_then(|managed| managed.running_since());
-        since.is_some_and(|since| since >= doubtful_since)
-    };
-    // While records come back one by one, the rest is held although it is not most of what runs here any
-    // more.
-    let is_held = |container: &&Container| context.held.contains_container(container);
-    if unknown.iter().any(is_held) || held_pods::must_hold(unknown, all, is_new) {
-        let key = |container: &&Container| (container.pod.clone(), container.assignment.clone());
-        let pods: HashMap<_, _> =
-            unknown.iter().map(|container| (key(container), slot_of(context, container))).collect();
-        let count = pods.len();
-        // Held before they are managed no more: what is saved of them stays.
-        let is_changed = context.held.set(pods.clone());
-        for (pod, assignment) in pods.keys() {
-            // Nothing restarts or stops a held pod; if its record comes back it is found in `cs` again.
-            context.table.remove(pod, assignment);
-        }
-        if is_changed {
-            tracing::error!(
-                %node, count,
-                "Redis has no records of most pods that run here, as if an older state had been restored: \
-                 holding their containers. They go on, those with `on_disconnect: stop` until the lease ends, and nothing \
-                 looks after them; `kubeleet status` says so"
-            );
-            context.wakeups.request_heartbeat();
-        }
-        return;
-    }
-    context.held.set(HashMap::new());
-    for container in unknown {
-        let Container { handle, pod, assignment, .. } = container;
-        let is_managed = context.table.mark_foreign(pod, assignment);
-        if !is_managed && !context.table.accounts_for(handle, pod, assignment) {
-            remove(context, (*container).clone(), Why::NoRecord);
-        }
-    }
-    context.wakeups.request_reconcile();
-}
-
-/// Returns the slot of a container's pod, if it is known that it is of a service.
-fn slot_of(context: &SessionContext, container: &Container) -> Option<HeldPod> {
-    let managed = context.table.get(&container.pod).filter(|pod| pod.assignment == container.assignment);
-    let Some(managed) = managed else {
-        return context.worker.saved.slot_of(&container.pod, &container.assignment);
-    };
-    let replica = managed.payload.replica;
-    managed.service.map(|service| HeldPod { service, replica, pod: container.pod.clone() })
 }
 
 /// Splits off as many items as one heartbeat checks, each pod under one assignment.
@@ -357,7 +288,7 @@ async fn confirm(context: &SessionContext, containers: &[Container]) {
     let is_exclusive = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;
     let is_claimed = |container: &&Container| !context.unlabelled.contains(container);
     let exclusive = containers.iter().filter(may_run).filter(is_exclusive).filter(is_claimed);
-    let exclusive = exclusive.map(|container| (container.pod.clone(), container.assignment.clone()));
+    let exclusive = exclusive.map(Container::key);
     let mut remaining: Vec<(PodId, AssignmentId)> =
         exclusive.chain(context.table.exclusive_assignments()).collect();
     remaining.sort_unstable();
@@ -391,7 +322,7 @@ fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
         return;
     }
     for container in containers {
-        if expired.contains(&(container.pod.clone(), container.assignment.clone())) {
+        if expired.contains(&container.key()) {
             remove(context, container.clone(), Why::EndedLongAgo);
         }
     }

@@ -17,12 +17,11 @@ use common::config::Config;
 use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::HeldPod;
-use common::payload::Payload;
 use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
 
 use tokio::time::Instant;
 
-use crate::runtime::Container;
+use crate::runtime::{Container, PodKey};
 use crate::table::EndedPod;
 
 /// How long what is saved of a pod stays after the fence has stopped it.
@@ -50,9 +49,6 @@ impl PodStore {
 pub(crate) fn file_of(data_dir: &Path, node: &NodeName) -> PathBuf {
     data_dir.join(format!("{node}.pods"))
 }
-
-/// A pod under one assignment.
-type PodKey = (PodId, AssignmentId);
 
 /// See the module.
 pub(crate) struct SavedPods {
@@ -104,17 +100,17 @@ impl SavedPods {
     /// The engine has listed these containers and no others.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
-            let keys = containers.iter().map(|c| (c.pod.clone(), c.assignment.clone()));
+            let keys = containers.iter().map(Container::key);
             self.lock().listed = keys.collect();
         }
     }
 
-    /// The fence has stopped these containers. Their pods are still what Redis should have: what is saved of
-    /// them stays for [`FENCED_RETENTION`], because Redis may have lost them by then.
-    pub(crate) fn note_fenced(&self, containers: &[Container]) {
+    /// These containers were stopped because their pods may run elsewhere. They are still what Redis should
+    /// have: what is saved of them stays for [`FENCED_RETENTION`], because Redis may have lost them.
+    pub(crate) fn note_fenced<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) {
         let (mut inner, now) = (self.lock(), Instant::now());
         for container in containers {
-            let key = (container.pod.clone(), container.assignment.clone());
+            let key = container.key();
             if inner.pods.contains_key(&key) {
                 inner.fenced.insert(key, now);
             }
@@ -151,8 +147,15 @@ impl SavedPods {
     pub(crate) fn slot_of(&self, pod: &PodId, assignment: &AssignmentId) -> Option<HeldPod> {
         let inner = self.lock();
         let saved = inner.pods.get(&(pod.clone(), assignment.clone()))?;
-        let payload = Payload::parse(saved.payload.clone().into()).ok()?;
+        let payload = saved.parsed().ok()?;
         Some(HeldPod { service: saved.service.clone()?, replica: payload.replica, pod: pod.clone() })
+    }
+
+    /// Returns what is saved of these pods, of those that were assigned before this time of Redis.
+    pub(crate) fn older(&self, pods: &HashSet<PodKey>, before: RedisMillis) -> SavedState {
+        let inner = self.lock();
+        let is_older = |key: &PodKey| inner.pods.get(key).is_some_and(|pod| (1..before).contains(&pod.since));
+        inner.state(|key| pods.contains(key) && is_older(key))
     }
 
     /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
@@ -254,8 +257,7 @@ impl SavedPods {
         let inner = self.lock();
         let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
         for container in containers {
-            let first =
-                by_key.entry((container.pod.clone(), container.assignment.clone())).or_insert(container);
+            let first = by_key.entry(container.key()).or_insert(container);
             // Of several containers only the sandbox has the pod's address.
             if container.name.is_none() {
                 *first = container;
@@ -349,7 +351,7 @@ impl SavedInner {
 }
 
 fn spec_of(pod: &SavedPod) -> Option<SpecId> {
-    Payload::parse(pod.payload.clone().into()).ok()?.spec
+    pod.parsed().ok()?.spec
 }
 
 /// Reads the file. A broken one is set aside: what it had cannot be recovered from this worker any more.

@@ -21,6 +21,10 @@ fn service(text: &str, generation: u64, revision: u64, replicas: u32) -> SavedSe
     SavedService::new(name(text), fields)
 }
 
+fn id(text: &str) -> PodId {
+    PodId::new(text).unwrap()
+}
+
 fn spec_text(service: &str) -> String {
     format!(r#"{{"service":"{service}","pod":{{"containers":[{{"image":"i","memory":100,"cpus":0.5}}]}}}}"#)
 }
@@ -280,5 +284,34 @@ proptest! {
         let reversed = plan(&KnownState::default(), &saved);
         prop_assert_eq!(reversed.services.len(), expected.services.len());
         prop_assert_eq!(reversed.pod_count(), expected.pod_count());
+    }
+}
+
+#[test]
+fn a_pod_is_not_wanted_where_another_has_its_slot_or_fewer_are_desired_or_its_service_was_deleted() {
+    let saved = saved();
+    let web = |revision, replicas, slots: &[(u32, &str)]| KnownService {
+        record: (replicas < 9).then_some(KnownRecord { revision, generation: 1, replicas }),
+        slots: slots.iter().map(|(replica, pod)| (Slot::first(*replica), id(pod))).collect(),
+        deleted_at: None,
+    };
+    let deleted = KnownService { deleted_at: Some(1), ..web(1, 9, &[]) };
+    // What Redis has of `web`, which pods have records, and which of a and b are not wanted.
+    for (known, records, expected) in [
+        (web(1, 3, &[(0, "a"), (1, "b")]), "", ""),
+        (web(1, 3, &[]), "", ""),
+        (web(1, 9, &[]), "", ""),
+        (web(1, 1, &[]), "", "b"),
+        (web(1, 1, &[(1, "b")]), "", ""),
+        (web(0, 1, &[]), "", ""),
+        (web(1, 3, &[(0, "x"), (1, "y")]), "x", "a"),
+        (web(1, 3, &[(0, "x")]), "ax", ""),
+        (deleted, "", "ab"),
+    ] {
+        let services = BTreeMap::from([(name("web"), known.clone())]);
+        let records = records.chars().map(|one| id(&one.to_string())).collect();
+        let known = KnownState { services, records, ..KnownState::default() };
+        let expected: BTreeSet<PodId> = expected.chars().map(|one| id(&one.to_string())).collect();
+        assert_eq!(unwanted(&known, &saved), expected, "{known:?}");
     }
 }

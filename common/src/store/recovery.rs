@@ -4,6 +4,8 @@
 //! of its own. Both expire. A worker that holds looks for a request with each of its tries; one with a
 //! session is told by a message.
 
+use std::collections::BTreeSet;
+
 use redis::cmd;
 
 use super::keys::channel;
@@ -16,7 +18,8 @@ use crate::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
 use crate::lifecycle::Phase;
 use crate::network::published_field;
 use crate::recovery::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
-use crate::saved_state::{InvalidState, SavedFile, SavedPod, SavedService, SavedState};
+use crate::saved_state::{InvalidState, SavedFile, SavedService, SavedState};
+use crate::slot::Slot;
 
 /// A request and its answers expire this number of seconds after they were written.
 const EXPIRE_SECONDS: u64 = 120;
@@ -188,7 +191,15 @@ impl Store {
             let slots = self.slots(name).await?.into_iter().collect();
             known.services.insert(name.clone(), KnownService { record, slots, deleted_at });
         }
-        let ids: Vec<PodId> = saved.pods.iter().filter_map(SavedPod::id).collect();
+        let payloads = saved.pods.iter().filter_map(|pod| Some((pod.service.as_ref(), pod.parsed().ok()?)));
+        let mut ids = BTreeSet::new();
+        for (service, payload) in payloads {
+            let service = service.and_then(|name| known.services.get(name));
+            let first = Slot::first(payload.replica);
+            ids.extend(service.and_then(|service| service.slots.get(&first)).cloned());
+            ids.insert(payload.id);
+        }
+        let ids: Vec<PodId> = ids.into_iter().collect();
         for chunk in ids.chunks(RECORDS_PER_READ) {
             let mut pipe = redis::pipe();
             for id in chunk {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use common::clock::{BootClock, Clock};
 use common::ids::{ClusterId, NodeName};
 use common::lifecycle::Phase;
+use common::saved_state::{SavedFile, SavedState};
 use common::spec::{ContainerSpec, OnDisconnect};
 use common::store::HoldReason;
 
@@ -296,13 +297,52 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     worker.end().await.unwrap();
 }
 
+/// Waits until so many pods are saved, with the times of their assignments.
+async fn until_dated(rig: &Rig, count: usize) {
+    eventually(&format!("{count} pods are saved"), || async {
+        saved(rig)
+            .is_some_and(|state| state.pods.len() == count && state.pods.iter().all(|pod| pod.since > 0))
+    })
+    .await;
+}
+
+fn saved(rig: &Rig) -> Option<SavedState> {
+    let text = std::fs::read_to_string(rig.config.data_dir.join("w.pods")).ok()?;
+    SavedFile::read(text.lines()).ok().map(|file| file.state)
+}
+
 #[tokio::test]
-async fn a_few_pods_without_a_record_are_removed() {
-    let Some(rig) = Rig::new("a_few_pods_without_a_record_are_removed") else { return };
+async fn a_few_pods_whose_records_are_lost_are_held_and_those_that_must_not_run_twice_are_stopped() {
+    let Some(rig) = Rig::new("a_few_pods_whose_records_are_lost_are_held") else { return };
     let worker = rig.worker();
     run_keepers(&rig, &["a", "b", "c", "d"]).await;
-    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "pod:a", "pod:b"]);
-    eventually("both are gone", || async { rig.engine.running() == 2 }).await;
+    rig.push(&payload_with("s", "alpine", STOP));
+    rig.until("s", Phase::Running).await;
+    until_dated(&rig, 5).await;
+    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "pod:a", "pod:s"]);
+    rig.until_containers("s", 0).await;
+    eventually("one is held", || async {
+        rig.store.held_nodes().await.unwrap().first().is_some_and(|held| held.containers == 1)
+    })
+    .await;
+    assert_eq!(rig.engine.running(), 4);
+    assert_eq!(saved(&rig).unwrap().pods.len(), 5, "both can be recovered");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_without_a_record_is_removed_where_its_service_desires_fewer() {
+    let Some(rig) = Rig::new("a_container_without_a_record_is_removed_where_its_service") else { return };
+    let worker = rig.worker();
+    run_keepers(&rig, &["a", "b"]).await;
+    let pods = rig.assign_service(r#"{"name":"web","image":"alpine","replicas":1}"#).await;
+    rig.until(pods[0].as_str(), Phase::Running).await;
+    until_dated(&rig, 3).await;
+    let key = format!("pod:{}", pods[0]);
+    let forget =
+        "redis.call('DEL', KEYS[1], 'slots:web'); return redis.call('HSET', 'service:web', 'replicas', 0)";
+    let _set: u64 = rig.redis.blocking_cli(&["EVAL", forget, "1", &key]);
+    rig.until_containers(pods[0].as_str(), 0).await;
     assert_eq!(rig.store.held_nodes().await.unwrap(), []);
     worker.end().await.unwrap();
 }

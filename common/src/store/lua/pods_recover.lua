@@ -49,6 +49,7 @@ for p = 1, pod_count do
     end
     if phase == 'running' then
       redis.call('SADD', cs, payload)
+      redis.call('PERSIST', cs)
       reserve(node_key, 1, pod_resources(p))
       add(running, uuid, name, node, 'recorded again: it runs on ' .. node)
     elseif phase == 'pending' then
@@ -59,6 +60,8 @@ for p = 1, pod_count do
     replies[p] = 'recovered'
   end
 end
+-- What a person has recovered does not expire with what was left of it.
+redis.call('PERSIST', wanted_key)
 emit_batch(running)
 emit_batch(waiting)
 publish_endpoints()

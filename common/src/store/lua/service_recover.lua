@@ -22,6 +22,9 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
 redis.call('SADD', services, service)
+-- What a person has recovered does not expire with what was left of it.
+redis.call('PERSIST', service_key)
+redis.call('PERSIST', services)
 -- From now on it is wanted, although it was deleted.
 redis.pcall('ZREM', deleted, service)
 -- In the step with which a job goes on: an index that is complete is not run a second time. Those of another
