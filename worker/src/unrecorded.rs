@@ -24,7 +24,7 @@ pub(crate) async fn decide(
     unknown: &[&Container],
     all: &[Container],
 ) -> bool {
-    let Ok(Decision { held, fenced }) = sort(context, unknown, all).await else { return false };
+    let Ok(Sorted { held, fenced }) = sort(context, unknown, all).await else { return false };
     forget(context, managed, all);
     hold(context, unknown, &held);
     context.worker.saved.note_fenced(unknown.iter().copied().filter(|c| fenced.contains(&c.key())));
@@ -50,7 +50,7 @@ fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Contai
     }
 }
 
-struct Decision {
+struct Sorted {
     held: HashSet<PodKey>,
     /// Pods that are not held because they must not run twice. What is saved of them stays.
     fenced: HashSet<PodKey>,
@@ -60,7 +60,7 @@ async fn sort(
     context: &SessionContext,
     unknown: &[&Container],
     all: &[Container],
-) -> Result<Decision, StoreError> {
+) -> Result<Sorted, StoreError> {
     let doubtful_since = context.link.doubtful_since(&context.worker.timings);
     let is_new = |container: &Container| {
         let managed = context.table.get(&container.pod);
@@ -69,7 +69,7 @@ async fn sort(
     };
     let pods: HashSet<PodKey> = unknown.iter().map(|container| container.key()).collect();
     if held_pods::must_hold(unknown, all, is_new) {
-        return Ok(Decision { held: pods, fenced: HashSet::new() });
+        return Ok(Sorted { held: pods, fenced: HashSet::new() });
     }
     // While records come back one by one, the rest is held although it is not most of what runs here any
     // more.
@@ -81,7 +81,7 @@ async fn sort(
     let exclusive: HashSet<PodKey> = unknown.iter().filter(must_stop).map(|c| c.key()).collect();
     let (fenced, kept): (_, HashSet<PodKey>) = wanted.into_iter().partition(|pod| exclusive.contains(pod));
     held.extend(kept);
-    Ok(Decision { held, fenced })
+    Ok(Sorted { held, fenced })
 }
 
 /// Returns those of these pods that are old enough that no failover has lost their records, and of which Redis

@@ -297,7 +297,7 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     worker.end().await.unwrap();
 }
 
-/// Waits until so many pods are saved, with the times of their assignments.
+/// Waits until this number of pods is saved, with the times of their assignments.
 async fn until_dated(rig: &Rig, count: usize) {
     eventually(&format!("{count} pods are saved"), || async {
         saved(rig)
