@@ -1,5 +1,5 @@
-//! Containers whose pods have no record in Redis: which of them are held ([`crate::held_pods`]), and which are
-//! removed.
+//! Containers whose pods have no record in Redis: which of them are held ([`crate::held_pods`]), and which
+//! are removed.
 //!
 //! Held by `tests::holding`, and over whole clusters by `mistakes::lost_keys`.
 
@@ -84,8 +84,8 @@ async fn sort(
     Ok(Sorted { held, fenced })
 }
 
-/// Returns those of these pods that are old enough that no failover has lost their records, and of which Redis
-/// does not say that they are not wanted.
+/// Returns those of these pods that are old enough that no failover has lost their records, and of which
+/// Redis does not say that they are not wanted.
 async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashSet<PodKey>, StoreError> {
     if pods.is_empty() {
         return Ok(pods);

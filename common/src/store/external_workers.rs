@@ -63,8 +63,8 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Returns the values of the heartbeat keys of those of these workers that have no record, empty where there
-    /// is none; `None` for the others.
+    /// Returns the values of the heartbeat keys of those of these workers that have no record, empty where
+    /// there is none; `None` for the others.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -73,8 +73,8 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut pipe = redis::pipe();
-        // A worker of kubeleet's own whose record is lost writes no heartbeat any more: its value is read after
-        // that.
+        // A worker of kubeleet's own whose record is lost writes no heartbeat any more: its value is read
+        // after that.
         for name in workers {
             pipe.cmd("EXISTS").arg(keys::node(name));
             pipe.cmd("GET").arg(keys::hb(name));
@@ -90,9 +90,9 @@ impl Store {
         Ok(values)
     }
 
-    /// Reads the heartbeat key of a worker that may be an external one. It registers as a node if it has no record
-    /// and its value is another one than `seen`, which [`Store::heartbeat_values`] has returned; or if it was dead
-    /// and its value has changed.
+    /// Reads the heartbeat key of a worker that may be an external one. It registers as a node if it has no
+    /// record and its value is another one than `seen`, which [`Store::heartbeat_values`] has returned; or
+    /// if it was dead and its value has changed.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -39,8 +39,8 @@ pub(crate) struct ExternalWorkerLoop {
     /// The nodes with a kubeleet worker, as of the start of the scan.
     kubeleet_workers: HashSet<NodeName>,
     external_workers: HashSet<NodeName>,
-    /// Workers that have a heartbeat key and are not known, with the value at the first look at which they had
-    /// no record; empty before that.
+    /// Workers that have a heartbeat key and are not known, with the value at the first look at which they
+    /// had no record; empty before that.
     candidates: HashMap<NodeName, Vec<u8>>,
     /// Names about which a problem was logged.
     logged: HashSet<NodeName>,

@@ -417,8 +417,9 @@ impl ReconcileLoop {
         }
     }
 
-    /// Returns whether a service lacks pods that this scheduler may just not know, because it has not looked at
-    /// the service before. Nodes tell which pods run although another program has removed their slots.
+    /// Returns whether a service lacks pods that this scheduler may just not know, because it has not
+    /// looked at the service before. Nodes tell which pods run although another program has removed their
+    /// slots.
     fn may_lack_slots_of_running_pods(&self, service: &Service, slots: &[ReplicaSlot]) -> bool {
         // The pods of a job are created step by step: it always lacks some.
         let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;

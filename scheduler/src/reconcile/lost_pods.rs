@@ -136,8 +136,8 @@ impl LostPods {
         self.last.insert(service.clone(), (now, pods));
     }
 
-    /// Forgets services that have been gone for long, and pods that were lost long ago. A service may vanish with
-    /// the records of its pods and come back before them.
+    /// Forgets services that have been gone for long, and pods that were lost long ago. A service may
+    /// vanish with the records of its pods and come back before them.
     pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool, now: Instant) {
         let kept = self.wait * 10;
         self.last.retain(|name, (at, _)| exists(name) || now.saturating_duration_since(*at) < kept);

@@ -49,8 +49,8 @@ pub(crate) async fn restore(
     Ok(outcomes.contains(&RestoreOutcome::Restored))
 }
 
-/// Restores pods of a service whose records say that they run, and whose slots are gone. The sets of what runs
-/// on the nodes may have been lost as well. Returns whether slots have changed.
+/// Restores pods of a service whose records say that they run, and whose slots are gone. The sets of what
+/// runs on the nodes may have been lost as well. Returns whether slots have changed.
 pub(crate) async fn restore_gone(
     store: &Store,
     service: &Service,

@@ -3,8 +3,9 @@
 -- alone.
 -- Reply: 'OURS' | 'SILENT' (no change) | 'BEAT' | 'JOINED' | 'DRAINING'
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs = head_keys()
--- seen is a value that was read while the worker had no record, or ''. Without it a worker that has none does not
--- join: one of kubeleet's own, whose record was lost, writes no heartbeat before it has registered again.
+-- seen is a value that was read while the worker had no record, or ''. Without it a worker that has none
+-- does not join: one of kubeleet's own, whose record was lost, writes no heartbeat before it has registered
+-- again.
 local node, new_incarnation, max_pods, seen = head_args()
 local kind, state, last_value = unpack(redis.call('HMGET', node_key, 'kind', 'state', 'guest_value'), 1, 3)
 local value = redis.call('GET', heartbeat_key)
