@@ -1,22 +1,10 @@
 //! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All
 //! mistakes of the file are found at once, each at its line.
 
+use common::api::ServiceView;
 use common::document::{self, DocumentNode, Mistake};
 use common::spec::ServiceInput;
 
-/// What only the API sets. `get -o yaml` prints it, and files may contain it.
-const SERVER_FIELDS: [&str; 10] = [
-    "state",
-    "generation",
-    "revision",
-    "created_at",
-    "updated_at",
-    "scaled_at",
-    "held",
-    "rollout",
-    "status",
-    "durability",
-];
 /// The field of a list, as `get -o yaml` prints one.
 const LIST_FIELD: &str = "items";
 
@@ -48,7 +36,8 @@ fn services_of(mut document: DocumentNode) -> Vec<DocumentNode> {
     match document.take_list(LIST_FIELD) {
         Some(items) => items.into_iter().flat_map(services_of).collect(),
         None => {
-            SERVER_FIELDS.iter().for_each(|field| document.remove_field(field));
+            // `get -o yaml` prints them, and files may contain them.
+            ServiceView::server_fields().iter().for_each(|field| document.remove_field(field));
             vec![document]
         }
     }
@@ -106,6 +95,25 @@ mod tests {
         assert_eq!(parse("-", "items: []\n").unwrap(), []);
         let found = parse("x", "items:\n- name: web\n  image: nginx\n- name: db\n  imgae: x\n").unwrap_err();
         assert!(found[0].starts_with("x:4:3: image") && found[1].starts_with("x:5:3: unknown"), "{found:?}");
+    }
+
+    #[test]
+    fn a_started_service_can_be_applied_as_it_is_printed() {
+        let mut view = serde_json::to_value(fixtures::service("web")).unwrap();
+        view["images"] = serde_json::json!([{"image": "nginx:1.27", "digest": "sha256:abc"}]);
+        let service = parse("-", &view.to_string()).unwrap().remove(0);
+        assert_eq!(service.name().as_str(), "web");
+        for field in ServiceView::server_fields() {
+            let text = format!("name: web\nimage: nginx\n{field}: null\n");
+            assert!(parse("-", &text).is_ok(), "{field}");
+        }
+        let server = ServiceView::server_fields();
+        for field in ["images", "job_status", "cron_status", "status", "revision", "durability"] {
+            assert!(server.contains(&field), "{field}");
+        }
+        for field in ["name", "replicas", "kind", "job", "cron", "update", "containers", "labels"] {
+            assert!(!server.contains(&field), "{field}");
+        }
     }
 
     #[test]

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{CronStatus, JobStatus, rfc3339};
+use crate::document;
 use crate::ids::{AppName, ServiceName};
 use crate::image::ImageContent;
 use crate::ingress::IngressRule;
 use crate::service::{RolloutMarks, Service, ServiceState};
 use crate::spec::{
     Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, OnDisconnect,
-    PodSpec, Seconds, ServiceFields, UpdatePolicy,
+    PodSpec, Seconds, ServiceFields, ServiceInput, UpdatePolicy,
 };
 
 /// A service: its desired state and the current state of its pods.
@@ -99,6 +100,15 @@ pub struct ServiceView {
 }
 
 impl ServiceView {
+    /// Returns the names of the fields that only the API sets, and no document of a user has.
+    pub fn server_fields() -> Vec<&'static str> {
+        let groups = ServiceInput::field_groups();
+        let is_of_user = |name: &&str| groups.iter().any(|(_, names)| names.contains(name));
+        let mut fields = document::field_names::<Self>();
+        fields.retain(|name| !is_of_user(name));
+        fields
+    }
+
     /// Returns a service with this status, without the status of a job or cron.
     pub fn new(service: Service, status: ServiceStatus) -> Self {
         let ServiceFields { labels, app, depends_on, ingress, allow_from, aliases, update, job, cron } =
