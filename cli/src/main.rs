@@ -43,7 +43,8 @@ fn main() -> ExitCode {
         return Exit::Ok.into();
     }
     let matches = habits::parse(std::env::args_os().collect()).unwrap_or_else(|refusal| refusal.exit());
-    let Cli { command, globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let Cli { command, mut globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    globals.prefer_flags(&matches).unwrap_or_else(|error| error.exit());
     let token = globals.token_settings();
     let result = match command {
         CliCommand::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),

@@ -101,7 +101,11 @@ impl SettingFlags {
         let file = self.read_config_file()?;
         let sources = Sources {
             flags: self.flags(),
-            environment: &|name| std::env::var(name).ok(),
+            // The token of the environment does not count beside a file that a flag names.
+            environment: &|name| match (name, &self.token, &self.token_file) {
+                ("KUBELEET_TOKEN", None, Some(_)) => None,
+                _ => std::env::var(name).ok(),
+            },
             file,
             read_file: &|path| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}")),
             host_name: host_name(),

@@ -4,7 +4,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use common::config::Secret;
 
 use super::error::CommandError;
@@ -12,7 +14,10 @@ use super::values;
 use crate::client::{ApiUrl, Client, ClientError};
 use crate::dev_token;
 use crate::output::{OutputFormat, humanize};
-use crate::stderr;
+use crate::{help, stderr};
+
+/// The address of an API on this machine.
+const DEFAULT_API: &str = "http://127.0.0.1:7070";
 
 /// Options of all commands.
 #[derive(Debug, Clone, Args)]
@@ -24,7 +29,7 @@ pub(crate) struct Globals {
         global = true,
         value_name = "URL",
         env = "KUBELEET_API",
-        default_value = "http://127.0.0.1:7070"
+        default_value = DEFAULT_API
     )]
     api: String,
     /// Bearer token. Other users of this machine can see it in the process list: prefer --token-file.
@@ -49,6 +54,25 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
+    /// Forgets a token of the environment if a flag names a token file.
+    ///
+    /// # Errors
+    /// Both are flags.
+    pub(crate) fn prefer_flags(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        match (is_flag("token"), is_flag("token_file")) {
+            (true, true) => Err(help::command_line().error(
+                ErrorKind::ArgumentConflict,
+                "--token and --token-file exclude each other: give one of them",
+            )),
+            (false, true) => {
+                self.token = None;
+                Ok(())
+            }
+            (_, false) => Ok(()),
+        }
+    }
+
     /// Returns the token and the token file, from flags or environment. Daemons use the same options.
     pub(crate) fn token_settings(&self) -> (Option<&Secret>, Option<&Path>) {
         (self.token.as_ref(), self.token_file.as_deref())
@@ -56,7 +80,9 @@ impl Globals {
 
     /// Returns a client for this API with this token. Without one, a `dev` of this user may have saved it.
     pub(crate) fn client(&self) -> Result<Client, CommandError> {
-        let endpoint = ApiUrl::parse(&self.api)?;
+        // As for the token, an empty variable counts as unset.
+        let api = if self.api.is_empty() { DEFAULT_API } else { &self.api };
+        let endpoint = ApiUrl::parse(api)?;
         let token = self.read_token()?.or_else(|| dev_token::saved_for(&endpoint));
         // Only a person reads it; in the output of a script it would stand each time.
         if token.is_some() && !endpoint.is_loopback() && std::io::stderr().is_terminal() {
@@ -65,7 +91,7 @@ impl Globals {
                  7070:127.0.0.1:7070 HOST"
             ));
         }
-        Ok(Client::new(&self.api, token)?)
+        Ok(Client::new(api, token)?)
     }
 
     fn read_token(&self) -> Result<Option<Secret>, ClientError> {
@@ -89,4 +115,38 @@ impl Globals {
 
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::FromArgMatches;
+    use clap::builder::Resettable;
+
+    use super::*;
+
+    /// Reads a line; `variable` has the value that KUBELEET_TOKEN has.
+    fn globals(line: &str, variable: Option<&'static str>) -> Result<Globals, clap::Error> {
+        let command = help::command_line().mut_arg("token", |arg| match variable {
+            Some(token) => arg.env(Resettable::Reset).default_value(token),
+            None => arg.env(Resettable::Reset),
+        });
+        let matches = command.try_get_matches_from(line.split(' '))?;
+        let mut globals = Globals::from_arg_matches(&matches)?;
+        globals.prefer_flags(&matches)?;
+        Ok(globals)
+    }
+
+    #[test]
+    fn a_token_file_that_is_typed_wins_over_the_token_of_the_environment() {
+        for line in ["kubeleet --token-file f status", "kubeleet status --token-file f"] {
+            let found = globals(line, Some("of-the-environment")).unwrap();
+            let (token, file) = found.token_settings();
+            assert_eq!((token.is_none(), file), (true, Some(Path::new("f"))), "{line}");
+        }
+        let found = globals("kubeleet --token typed status", Some("of-the-environment")).unwrap();
+        assert_eq!(found.token_settings().0.unwrap().expose(), "typed");
+        let error = globals("kubeleet --token a --token-file f status", None).unwrap_err().to_string();
+        assert!(error.contains("exclude each other"), "{error}");
+    }
 }
