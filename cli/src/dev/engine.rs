@@ -113,10 +113,18 @@ impl Engine {
         Ok(names)
     }
 
-    /// Stops and removes all containers that these nodes have created for `cluster`, and the image if this
-    /// cluster created it.
+    /// Stops and removes all containers that these nodes have created for `cluster`, then their volumes, and
+    /// the image if this cluster created it.
     pub(super) async fn clean_up(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         self.remove_containers(nodes, cluster).await;
+        for result in join_all(nodes.iter().map(|node| self.remove_volumes(node, cluster))).await {
+            if let Err(error) = result {
+                tracing::warn!(
+                    "cannot remove all volumes: {error}; \
+                     `docker volume ls --filter label=orchestrator=kubeleet` lists those that are left"
+                );
+            }
+        }
         if let (Some(docker), Some(cluster)) = (&self.docker, cluster)
             && let Err(error) = docker.remove_pod_network(cluster).await
         {
@@ -144,6 +152,18 @@ impl Engine {
                 );
             }
         }
+    }
+
+    /// Removes the volumes of a node. Those of another cluster stay, and those without the label of one.
+    async fn remove_volumes(
+        &self,
+        node: &NodeName,
+        cluster: Option<&ClusterId>,
+    ) -> Result<(), worker::runtime::RuntimeError> {
+        let mut volumes = self.runtime.volumes(node).await?;
+        volumes.retain(|volume| cluster.is_some() && volume.cluster.as_ref() == cluster);
+        let removals = volumes.iter().map(|volume| self.runtime.remove_volume(&volume.handle));
+        join_all(removals).await.into_iter().try_for_each(|removed| removed.map(drop))
     }
 
     async fn stop_all(

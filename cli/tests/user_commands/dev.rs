@@ -20,17 +20,21 @@ impl Dev {
     /// Starts it and waits until it has printed what to try next. One at a time runs on a machine: waits for
     /// those of other tests.
     fn start(home: &Path, runtime: &str) -> Self {
-        let data = home.join("data");
+        Self::start_with(home, Some(&home.join("data")), runtime)
+    }
+
+    /// Without a directory for data nothing of it is kept.
+    fn start_with(home: &Path, data: Option<&Path>, runtime: &str) -> Self {
         let (out, err) = (home.join("out"), home.join("err"));
         let api = format!("http://127.0.0.1:{}", free_port());
-        let mut process = spawn(&data, runtime, &api, &out, &err);
+        let mut process = spawn(data, runtime, &api, &out, &err);
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         blocking_eventually("dev runs", || {
             if process.ended().is_some() {
                 let why = read(&err);
                 assert!(why.contains("another `kubeleet dev` runs containers on this machine"), "{why}");
                 std::thread::sleep(Duration::from_millis(500));
-                process = spawn(&data, runtime, &api, &out, &err);
+                process = spawn(data, runtime, &api, &out, &err);
             }
             if read(&out).contains("Ctrl-C stops") { Ok(()) } else { Err(read(&out) + &read(&err)) }
         });
@@ -66,16 +70,19 @@ impl Dev {
     }
 }
 
-fn spawn(data: &Path, runtime: &str, api: &str, out: &Path, err: &Path) -> ChildGuard {
+fn spawn(data: Option<&Path>, runtime: &str, api: &str, out: &Path, err: &Path) -> ChildGuard {
     let create = |path| std::fs::File::create(path).unwrap();
     let mut command = command(data, runtime);
     command.env("KUBELEET_LISTEN", api.trim_start_matches("http://"));
     ChildGuard::spawn(command.stdout(create(out)).stderr(create(err))).unwrap()
 }
 
-fn command(data: &Path, runtime: &str) -> Command {
+fn command(data: Option<&Path>, runtime: &str) -> Command {
     let mut command = Command::new(BINARY);
-    command.args(["dev", "--no-hello", "--runtime", runtime, "--data"]).arg(data);
+    command.args(["dev", "--no-hello", "--runtime", runtime]);
+    if let Some(data) = data {
+        command.arg("--data").arg(data);
+    }
     // Short, because a Redis that was started again lets everything wait for the fence.
     let timing = [("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "4s")];
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -103,7 +110,7 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
         if shown.contains("web") { Ok(()) } else { Err(shown) }
     });
 
-    let second = command(&data, "process").output().unwrap();
+    let second = command(Some(&data), "process").output().unwrap();
     let refusal = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && refusal.contains("another `kubeleet dev` uses"), "{refusal}");
     assert!(refusal.contains(&data.display().to_string()), "{refusal}");
@@ -123,7 +130,7 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     dev.run("service rm web --wait --timeout 60s");
     dev.end();
 
-    let other = command(&data, "sim").output().unwrap();
+    let other = command(Some(&data), "sim").output().unwrap();
     let refusal = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(
         !other.status.success() && refusal.contains("a cluster on the runtime process, not sim"),
@@ -187,5 +194,31 @@ fn containers_of_a_kept_cluster_run_on_between_two_devs() {
     );
     dev.run(&format!("service rm {name} --wait --timeout 60s"));
     dev.end();
+    let _best_effort = Command::new("docker").args(["rmi", &image]).output();
+}
+
+#[test]
+fn a_cluster_that_is_not_kept_leaves_no_volume() {
+    testkit::need_redis!();
+    let engine = Command::new("docker").arg("version").output();
+    if !engine.is_ok_and(|answer| answer.status.success()) {
+        return testkit::require::skipped("docker", "no Docker engine answers");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let name = format!("private-{}", std::process::id());
+    let _cleanup = Cleanup(name.clone());
+    let image = format!("kubeleet-test/{name}:1");
+    let volumes = || {
+        let filter = format!("label=kubeleet.service={name}");
+        let names =
+            Command::new("docker").args(["volume", "ls", "-q", "--filter", &filter]).output().unwrap();
+        String::from_utf8(names.stdout).unwrap().lines().count()
+    };
+    let dev = Dev::start_with(home.path(), None, "docker");
+    dev.run(&format!("sample-image {image}"));
+    dev.run(&format!("run --name {name} -v data:/data --wait --timeout 60s {image}"));
+    assert_eq!(volumes(), 1);
+    dev.end();
+    assert_eq!(volumes(), 0);
     let _best_effort = Command::new("docker").args(["rmi", &image]).output();
 }
