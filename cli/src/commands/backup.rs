@@ -138,7 +138,8 @@ pub(super) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Re
     context.output.print_document(&view, || recovery::describe(&view))?;
     if !view.applied && recovery::has_work(&view) {
         let file = args.file.display();
-        stderr::note(&format!("nothing was changed; `kubeleet restore {file} --yes` does this"));
+        let deleted = if args.deleted { " --deleted" } else { "" };
+        stderr::note(&format!("nothing was changed; `kubeleet restore {file} --yes{deleted}` does this"));
     }
     Ok(Exit::Ok)
 }

@@ -56,7 +56,8 @@ async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> Result<Exit, 
     let view = context.client.recover_cluster(args.yes, wait, cluster, args.deleted).await?;
     context.output.print_document(&view, || recovery::describe(&view))?;
     if !view.applied && recovery::has_work(&view) {
-        stderr::note("nothing was changed; `kubeleet cluster recover --yes` does this");
+        let deleted = if args.deleted { " --deleted" } else { "" };
+        stderr::note(&format!("nothing was changed; `kubeleet cluster recover --yes{deleted}` does this"));
     }
     Ok(Exit::Ok)
 }

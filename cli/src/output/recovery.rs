@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use common::api::RecoveryView;
 
-use super::table;
+use super::{humanize, table};
 
 /// Returns whether anything is missing in Redis.
 pub(crate) fn has_work(view: &RecoveryView) -> bool {
@@ -25,33 +25,42 @@ pub(crate) fn describe(view: &RecoveryView) -> String {
         text += &table::render(&["SERVICE", "RECORD", "DESIRED", "RECOVERED", "NEW"], rows.collect());
         text.push('\n');
     }
-    let (services, pods) = (view.services.len(), view.services.iter().map(|s| s.recovered).sum::<u64>());
+    let (services, pods) =
+        (view.services.len() as u64, view.services.iter().map(|s| s.recovered).sum::<u64>());
     let pods = pods + view.pushed_pods;
     let new: u64 = view.services.iter().map(|service| u64::from(service.new)).sum();
     let state = if view.applied { "recovered" } else { "to be recovered" };
     // Writing to a string does not fail.
     let _ = match has_work(view) {
-        true => writeln!(text, "cluster {}: {services} services and {pods} pods {state}", view.cluster),
-        false => writeln!(text, "cluster {}: Redis has everything that was saved", view.cluster),
+        true => {
+            let (services, pods) = (humanize::count(services, "service"), humanize::count(pods, "pod"));
+            writeln!(text, "cluster {}: {services} and {pods} {state}", view.cluster)
+        }
+        false if view.problems.is_empty() => {
+            writeln!(text, "cluster {}: Redis has everything that was saved", view.cluster)
+        }
+        false => writeln!(text, "cluster {}: Redis has everything else that was saved", view.cluster),
     };
     if view.volumes > 0 {
         let _ = writeln!(
             text,
-            "{} volumes {state}: pods wait until their nodes have said what they have",
-            view.volumes
+            "{} {state}: pods wait until their nodes have said what they have",
+            humanize::count(view.volumes, "volume")
         );
     }
     if view.values > 0 {
-        let _ = writeln!(text, "{} secrets, configs and logins for registries {state}", view.values);
+        let _ = writeln!(text, "{} {state}", values_of(view.values));
     }
     if new > 0 {
-        let _ = writeln!(text, "{new} desired pods run nowhere: they are created anew");
+        let _ =
+            writeln!(text, "{} to be created anew: nowhere to be found", humanize::count(new, "desired pod"));
     }
     if view.present_pods > 0 {
-        let _ = writeln!(text, "{} saved pods are recorded already, and stay as they are", view.present_pods);
+        let pods = humanize::count(view.present_pods, "saved pod");
+        let _ = writeln!(text, "{pods}: recorded already, and left as recorded");
     }
     if view.present_values > 0 {
-        let _ = writeln!(text, "{} saved secrets, configs and logins are there already", view.present_values);
+        let _ = writeln!(text, "{}: there already", values_of(view.present_values));
     }
     let answered = view.nodes.iter().filter(|node| node.answered).count();
     if !view.nodes.is_empty() {
@@ -61,6 +70,11 @@ pub(crate) fn describe(view: &RecoveryView) -> String {
         let _ = writeln!(text, "! {problem}");
     }
     text
+}
+
+fn values_of(count: u64) -> String {
+    let what = if count == 1 { "secret, config or login" } else { "secrets, configs and logins" };
+    format!("{count} {what} for registries")
 }
 
 #[cfg(test)]
@@ -89,18 +103,21 @@ mod tests {
         for part in [
             "SERVICE",
             "web",
-            "cluster c: 1 services and 3 pods to be recovered\n",
+            "cluster c: 1 service and 3 pods to be recovered\n",
             "2 volumes to be recovered: pods wait",
-            "1 desired pods run nowhere: they are created anew\n",
-            "4 saved pods are recorded already",
+            "1 desired pod to be created anew: nowhere to be found\n",
+            "4 saved pods: recorded already, and left as recorded\n",
             "2 secrets, configs and logins for registries to be recovered\n",
-            "5 saved secrets, configs and logins are there already\n",
+            "5 secrets, configs and logins for registries: there already\n",
             "1 of 1 nodes have answered\n",
             "! node w2 has not answered\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(describe(&RecoveryView { applied: true, ..view }).contains("3 pods recovered\n"));
-        assert!(describe(&RecoveryView::default()).contains("has everything"));
+        let mut view = RecoveryView::default();
+        assert!(describe(&view).contains("has everything that was saved"));
+        view.problems.push("service web was deleted after the backup: it is not recovered".into());
+        assert!(describe(&view).contains("has everything else that was saved"));
     }
 }
