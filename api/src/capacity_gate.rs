@@ -1,5 +1,6 @@
 //! Refuses services that do not fit the cluster, with a view of the nodes that is about a second old.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,12 +27,20 @@ struct NodesView {
     took: Duration,
 }
 
+/// How long what was just admitted has to get its nodes before something else is refused. Longer than a view
+/// that may refuse is kept.
+const ASSIGNMENT_TIME: Duration = Duration::from_millis(250);
+/// Admitted requests that are remembered.
+const MAX_ADMITTED: usize = 64;
+
 /// Decides about requests that need resources of nodes.
 #[derive(Default)]
 pub(crate) struct CapacityGate {
     view: Mutex<Option<NodesView>>,
     /// Held by the request that reads the nodes.
     reading: tokio::sync::Mutex<()>,
+    /// What was admitted within the last [`MAX_AGE`]; it may not be in the view yet.
+    admitted: Mutex<VecDeque<(Instant, Demand)>>,
 }
 
 impl CapacityGate {
@@ -41,8 +50,36 @@ impl CapacityGate {
         if demand.is_covered() {
             return None;
         }
-        demand.shortage(&self.recent_nodes(store).await)?;
-        demand.shortage(&self.nodes_now(store).await)
+        let nodes = self.recent_nodes(store).await;
+        if demand.shortage(&nodes).is_none() {
+            if !demand.may_lack_after(&self.recently_admitted(), &nodes) {
+                self.admit(demand);
+                return None;
+            }
+            // The pods of the request before get their nodes within milliseconds.
+            tokio::time::sleep(ASSIGNMENT_TIME).await;
+        }
+        let shortage = demand.shortage(&self.nodes_now(store).await);
+        if shortage.is_none() {
+            self.admit(demand);
+        }
+        shortage
+    }
+
+    fn admit(&self, demand: &Demand) {
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        admitted.push_back((Instant::now(), demand.clone()));
+        if admitted.len() > MAX_ADMITTED {
+            admitted.pop_front();
+        }
+    }
+
+    fn recently_admitted(&self) -> Vec<Demand> {
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        while admitted.front().is_some_and(|(at, _)| at.elapsed() > MAX_AGE) {
+            admitted.pop_front();
+        }
+        admitted.iter().map(|(_, demand)| demand.clone()).collect()
     }
 
     /// Returns all nodes, with what has just changed; none if they cannot be read.
