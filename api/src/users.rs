@@ -53,10 +53,13 @@ impl UsedObject<'_> {
                 "the {kind} {name} is used by {word} {users}, whose next pods would wait for it: take it out of them \
                  first, or delete it nevertheless with `--force` (?force=true); nothing was changed"
             ),
-            Self::Login(host) => format!(
-                "{word} {users} pull from {host}, and the next pods might not be able to: delete the login \
-                 nevertheless with `--force` (?force=true); nothing was changed"
-            ),
+            Self::Login(host) => {
+                let pulls = if count == 1 { "pulls" } else { "pull" };
+                format!(
+                    "{word} {users} {pulls} from {host}, and the next pods might not be able to: delete the login \
+                     nevertheless with `--force` (?force=true); nothing was changed"
+                )
+            }
         };
         ApiProblem::new(ProblemKind::ObjectInUse, detail)
     }

@@ -99,6 +99,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("rollout promote", &["kubeleet rollout promote web"]),
     ("rollout restart", &["kubeleet rollout restart web"]),
     ("set image", &["kubeleet set image web nginx:1.27 --wait"]),
+    ("set env", &["kubeleet set env web MODE=demo OLD-  # sets MODE, removes OLD"]),
     ("cordon", &["kubeleet cordon worker1"]),
     ("uncordon", &["kubeleet uncordon worker1"]),
     ("drain", &["kubeleet drain worker1 --timeout 10m"]),

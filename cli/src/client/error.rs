@@ -109,9 +109,15 @@ fn warning(may_have_changed: bool) -> &'static str {
 
 fn describe(operation: &str, problem: &Problem) -> String {
     let mut text = match advice(&problem.kind) {
-        Some(advice) => format!("{operation}: {}; {advice}", without_http_advice(&problem.detail)),
+        Some(advice) => {
+            format!("{operation}: {}; {advice}", for_terminals(without_http_advice(&problem.detail)))
+        }
         None if problem.detail.is_empty() => format!("{operation}: {}", problem.title),
-        None => format!("{operation}: {}: {}", problem.title, problem.detail),
+        // A detail that begins with the title says it all.
+        None if repeats(&problem.title, &problem.detail) => {
+            format!("{operation}: {}", for_terminals(&problem.detail))
+        }
+        None => format!("{operation}: {}: {}", problem.title, for_terminals(&problem.detail)),
     };
     // The detail often repeats a single violation.
     for error in problem.errors.iter().filter(|error| !problem.detail.contains(&error.detail)) {
@@ -151,14 +157,25 @@ fn advice(kind: &str) -> Option<&'static str> {
         "service-exists" => {
             Some("choose another --name, or change it with `kubeleet apply` or `kubeleet service scale`")
         }
-        "value-exists" => {
-            Some("`kubeleet secret rotate` or `kubeleet config rotate` stores its next version")
-        }
+        "value-exists" => Some("`rotate` with the same name stores its next version"),
+        "value-not-found" => Some("`kubeleet secret ls` and `kubeleet config ls` list them"),
+        "volume-not-found" => Some("`kubeleet volume ls` lists them"),
         kind if kind.starts_with("insufficient-") => {
             Some("with --allow-partial what fits is started and the rest waits; nothing was changed")
         }
         _ => None,
     }
+}
+
+/// Leaves out the parameter of a request, which is named beside the option of the command.
+fn for_terminals(detail: &str) -> String {
+    detail.replace(" (?force=true)", "")
+}
+
+/// Returns whether a detail has all that a title says: the title's last words are in it.
+fn repeats(title: &str, detail: &str) -> bool {
+    let end = title.split_once(' ').map_or("", |(_, end)| end);
+    end.split(' ').count() > 2 && detail.contains(end)
 }
 
 /// Returns the part of a problem's detail before the first HTTP request that it recommends.
@@ -194,6 +211,11 @@ mod tests {
                  with --allow-partial what fits is started and the rest waits; nothing was changed",
             ),
             ("about:blank", "", "x: Title"),
+            (
+                "/problems/object-in-use",
+                "delete it nevertheless with `--force` (?force=true)",
+                "x: Title: delete it nevertheless with `--force`",
+            ),
         ] {
             let problem = Problem {
                 kind: kind.to_owned(),
@@ -204,5 +226,7 @@ mod tests {
             };
             assert_eq!(describe("x", &problem), shown);
         }
+        assert!(repeats("Service is being deleted", "service web is being deleted; try again"));
+        assert!(!repeats("Invalid service", "the service has no image"));
     }
 }

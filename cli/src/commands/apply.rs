@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use common::api::ServiceView;
 use common::ids::ServiceName;
+use common::service::ServiceState;
 use common::spec::ServiceInput;
 use futures_util::StreamExt;
 use jiff::Timestamp;
@@ -265,10 +266,13 @@ async fn put_over_stored(
             Err(error) => return Err(error.into()),
         },
     };
+    // It is refused: what the change would do is not said.
+    let is_going = before.as_ref().is_some_and(|before| before.state == ServiceState::Deleting);
     let stored = before.as_ref().map(service_form::stored);
     let input = desired.over(input, stored.as_ref());
     if let (Some(stored), Ok(after)) = (&stored, service_form::normal(&input))
         && *stored != after
+        && !is_going
     {
         if !desired.leaves_volumes {
             lost_volumes::check(client, stored, &after).await?;

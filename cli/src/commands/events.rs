@@ -25,6 +25,13 @@ pub(crate) struct EventArgs {
     tail: Option<usize>,
 }
 
+impl EventArgs {
+    /// The usual number of events.
+    pub(super) fn of(watch: bool) -> Self {
+        Self { watch, tail: None }
+    }
+}
+
 /// Prints recent events, and with `--watch` new ones until the process is stopped.
 pub(super) async fn run(args: &EventArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if args.watch {

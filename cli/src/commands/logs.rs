@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use clap::Args;
 use common::api::{PodView, ServiceView};
 use common::ids::AppName;
+use common::lifecycle::Phase;
 use common::pod::EndedRun;
 use common::spec::Kind;
 
@@ -14,9 +15,10 @@ use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
 use super::resolve;
 use super::selector_args::SelectorArgs;
-use crate::client::{Client, LogQuery, PodLogQuery};
+use crate::client::{Client, LogQuery, PodFilter, PodLogQuery};
 use crate::exit::Exit;
 use crate::output::log_lines::{LineStyle, shows_colors};
+use crate::output::pods;
 use crate::stderr;
 
 /// Lines of each container that are printed unless the user says otherwise.
@@ -65,6 +67,9 @@ pub(crate) struct LogArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// Pods of a service without output of which is said why they have not started.
+const MAX_WAITING: usize = 5;
 
 /// What is read.
 #[derive(Debug, Default)]
@@ -282,10 +287,27 @@ async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> 
         container: args.container.clone(),
     };
     let mut log = context.client.logs(pod.uuid.as_str(), &query).await?;
+    let mut has_output = false;
     while let Some(bytes) = log.next().await? {
+        has_output = true;
         context.output.print_bytes(&bytes)?;
     }
+    if !has_output {
+        note_waiting(std::slice::from_ref(pod));
+    }
     Ok(Exit::Ok)
+}
+
+/// Says of pods without output why they have none, if they have not started.
+fn note_waiting(pods: &[PodView]) {
+    pods.iter().filter_map(why_waiting).for_each(|why| stderr::note(&why));
+}
+
+fn why_waiting(pod: &PodView) -> Option<String> {
+    let is_waiting = matches!(pod.phase, Phase::Pending | Phase::Assigned);
+    let why: Vec<&str> = [&*pod.reason, &*pod.message].into_iter().filter(|text| !text.is_empty()).collect();
+    let why = if why.is_empty() { pod.phase.to_string() } else { why.join(": ") };
+    is_waiting.then(|| format!("{} has not started: {why}", pods::indexed_name(pod)))
 }
 
 /// Prints merged lines. What is missing is told on standard error, and the command ends with an error then.
@@ -311,6 +333,13 @@ async fn print_lines(
         }
         context.output.print_bytes(text.as_bytes())?;
     }
+    if !has_lines && !query.previous {
+        for service in &query.services {
+            let filter = PodFilter { service: Some(service.clone()), ..PodFilter::default() };
+            let (pods, _) = context.client.some_pods(&filter, MAX_WAITING).await?;
+            note_waiting(&pods);
+        }
+    }
     if query.previous && !has_lines {
         return Err(CommandError::NotFound(
             "no run has ended that a node has the log of: no container was started again, and nothing is kept of removed \
@@ -319,4 +348,20 @@ async fn print_lines(
         ));
     }
     Ok(if is_complete { Exit::Ok } else { Exit::Error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fixtures;
+
+    #[test]
+    fn a_pod_that_has_not_started_has_no_output_and_the_reason_is_said() {
+        let mut pod = fixtures::pod("u", Phase::Assigned);
+        (pod.reason, pod.message) = ("StartFailed".into(), "no such command: x".into());
+        let expected = "web-0 has not started: StartFailed: no such command: x";
+        assert_eq!(why_waiting(&pod).as_deref(), Some(expected));
+        pod.phase = Phase::Running;
+        assert_eq!(why_waiting(&pod), None);
+    }
 }

@@ -14,6 +14,7 @@ use super::cron::{self, CronCommand};
 use super::desired;
 use super::edit::EditArgs as ServiceEditArgs;
 use super::error::CommandError;
+use super::events::{self, EventArgs};
 use super::jobs::{self, JobCommand};
 use super::node::{self, NodeCommand};
 use super::object::{self, ObjectName, ObjectType};
@@ -98,6 +99,9 @@ pub(super) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit
         && let Some(types) = several_types(words)
     {
         return list_several(types, &args, context).await;
+    }
+    if matches!(args.object.iter().map(String::as_str).collect::<Vec<_>>()[..], ["event" | "events" | "ev"]) {
+        return events::run(&EventArgs::of(args.style.watch), context).await;
     }
     match object::parse_words(&args.object).map_err(CommandError::Usage)? {
         (Some(object_type), names) if names.is_empty() => list(object_type, args, context).await,
@@ -340,12 +344,17 @@ async fn by_type(
     words: &[String],
     context: &Context<'_>,
 ) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
-    let (_, objects) = object::parse_words(words).map_err(CommandError::Usage)?;
-    if let Some(open) = objects.iter().find(|object| object.object_type.is_none()) {
+    let (_, mut objects) = object::parse_words(words).map_err(CommandError::Usage)?;
+    for open in objects.iter_mut().filter(|object| object.object_type.is_none()) {
         let (of, name) = untyped::find(&open.name, context).await?;
-        let of = of.as_str();
-        let detail = format!("{name} is a {of}: to delete it, write its type, `kubeleet delete {of}/{name}`");
-        return Err(CommandError::Usage(detail));
+        // A service can be applied again; anything else is not deleted by its name alone.
+        if of != ObjectType::Service {
+            let of = of.as_str();
+            let detail =
+                format!("{name} is a {of}: to delete it, write its type, `kubeleet delete {of}/{name}`");
+            return Err(CommandError::Usage(detail));
+        }
+        *open = ObjectName { object_type: Some(of), name };
     }
     grouped(objects)
 }

@@ -203,15 +203,20 @@ fn nothing_to_undo(service: &ServiceView, views: &[GenerationView], to: Option<u
             CommandError::Other(format!("generation {to} of service {name} is the current one"))
         }
         None if views.len() > 1 => {
+            let current = service.generation;
             let bad = views.iter().find(|view| view.until.is_some() && !view.message.is_empty());
             let why = bad.map_or_else(
-                || "none of them differs from the current one".to_owned(),
-                |view| format!("generation {} was bad: {}", view.generation, view.message),
+                || format!("service {name} has no former generation that differs from generation {current}"),
+                |view| {
+                    let (former, message) = (view.generation, &view.message);
+                    format!(
+                        "service {name} has no former generation that was good: generation {former} was bad: {message}"
+                    )
+                },
             );
             CommandError::Other(format!(
-                "generation {} of service {name} is the last one that is known to be good; nothing was changed; {why}; \
-                 `kubeleet rollout undo {name} --to N` goes to another one of `kubeleet rollout history {name}`",
-                service.generation
+                "{why}; nothing was changed; `kubeleet rollout undo {name} --to N` goes to another one of \
+                 `kubeleet rollout history {name}`"
             ))
         }
         Some(to) if views.len() > 1 => CommandError::NotFound(format!(

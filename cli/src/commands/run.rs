@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use clap::Args;
 use common::api::ServiceView;
 use common::ids::{ServiceName, SpecId};
-use common::ingress::IngressRule;
 use common::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
     RestartPolicy, ServiceFields, ServiceInput,
@@ -16,6 +15,7 @@ use super::container_args::ContainerArgs;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
+use super::values::IngressArgument;
 use super::wait::Goal;
 use super::{env_file, run_to_end, service_name, terminal, values};
 use crate::client::Client;
@@ -59,8 +59,9 @@ pub(crate) struct RunArgs {
     /// web.example/api:80, :80 for any host, or tcp:5432:5432; the last number is the port of the pods;
     /// `,tls` after it, as in web.example:80,tls, redirects plain HTTP to HTTPS, and `,tls=auto` has the
     /// certificate ordered; repeatable.
-    #[arg(long, value_name = "HOST[/PATH]:PORT[,tls[=auto]]", value_parser = values::ingress_rule)]
-    ingress: Vec<IngressRule>,
+    /// Without that number it is the port that -p publishes, or 80.
+    #[arg(long, value_name = "HOST[/PATH]:PORT[,tls[=auto]]", value_parser = IngressArgument::parse)]
+    ingress: Vec<IngressArgument>,
     #[command(flatten)]
     container: ContainerArgs,
     /// When to restart a container that exited.
@@ -119,6 +120,17 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
         return attached::run(&service, args.is_interactive().then_some(args.tty), context).await;
     }
     context.output.print_result(&service, "created")?;
+    for argument in &args.ingress {
+        if let IngressArgument::Host(host) = argument {
+            let port = args.ingress_port();
+            stderr::note(&format!(
+                "{host} leads to port {port} of the pods; for another one write {host}:PORT"
+            ));
+        }
+    }
+    if args.ports.iter().any(|port| port.host_ip.is_none()) {
+        stderr::note("the ports are published on loopback only; 0.0.0.0:8080:80 opens one to other machines");
+    }
     if !args.wait {
         return Ok(Exit::Ok);
     }
@@ -183,6 +195,14 @@ impl RunArgs {
         Ok(())
     }
 
+    /// Returns the port of the pods to which a host without one leads.
+    fn ingress_port(&self) -> u16 {
+        match &*self.ports {
+            [only] => only.container,
+            _ => IngressArgument::DEFAULT_PORT,
+        }
+    }
+
     fn service(&self, name: ServiceName) -> Result<ServiceInput, CommandError> {
         let mut environment = Environment::default();
         let mut variables = BTreeMap::new();
@@ -211,10 +231,13 @@ impl RunArgs {
         };
         let mut pod = PodSpec { containers: vec![container], ..PodSpec::default() };
         pod.on_disconnect = self.on_disconnect.unwrap_or_else(|| pod.default_on_disconnect());
+        let ingress: Result<Vec<_>, String> =
+            self.ingress.iter().map(|argument| argument.rule(self.ingress_port())).collect();
+        let ingress = ingress.map_err(CommandError::Usage)?;
         Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,
-            fields: ServiceFields { labels, ingress: self.ingress.clone(), ..ServiceFields::default() },
+            fields: ServiceFields { labels, ingress, ..ServiceFields::default() },
             pod,
         }))
     }

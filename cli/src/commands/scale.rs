@@ -12,6 +12,7 @@ use super::object::{self, ObjectType};
 use super::values;
 use super::wait::Goal;
 use crate::exit::Exit;
+use crate::stderr;
 
 /// Arguments of `scale` and `service scale`.
 #[derive(Debug, Args)]
@@ -41,10 +42,19 @@ pub(super) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<E
     let mut goals = Vec::new();
     for (typed, replicas) in targets {
         let service = context.service_name(&typed).await?;
+        let before = match replicas {
+            0 => client.service(&service).await.map_or(0, |view| view.replicas),
+            _ => 0,
+        };
         let scaled = client.scale(&service, replicas).await.map_err(CommandError::from);
         let Some(view) = batch.accept(scaled)? else { continue };
         warn_if_unconfirmed(&view);
         context.output.print_result(&view, &format!("scaled to {replicas}"))?;
+        if before > 0 {
+            stderr::note(&format!(
+                "its pods stop, and it stays: `kubeleet scale {service} {before}` starts them again"
+            ));
+        }
         goals.push(Goal::Ready { service, generation: view.generation });
     }
     if args.wait {

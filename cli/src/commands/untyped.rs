@@ -6,6 +6,7 @@ use super::context::Context;
 use super::error::CommandError;
 use super::object::ObjectType;
 use crate::client::{ClientError, PodFilter};
+use crate::habits;
 
 /// The words for types, for a name that several have.
 const TYPES: &str = "service, job, cron, app, pod, node, volume, secret, config, registry, route or queue";
@@ -35,6 +36,9 @@ pub(super) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectTyp
     }
     match <[_; 1]>::try_from(found) {
         Ok([only]) => Ok(only),
+        Err(none) if none.is_empty() && ["ns", "namespace", "namespaces"].contains(&name) => {
+            Err(CommandError::NotFound(habits::NO_NAMESPACES.to_owned()))
+        }
         Err(none) if none.is_empty() => Err(CommandError::NotFound(format!(
             "nothing is called {name}; types are {TYPES}, and `kubeleet get service` lists those of one"
         ))),

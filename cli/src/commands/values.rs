@@ -62,6 +62,45 @@ pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     }))
 }
 
+/// A rule of `run --ingress`.
+#[derive(Debug, Clone)]
+pub(super) enum IngressArgument {
+    Rule(IngressRule),
+    /// A host without the port of the pods.
+    Host(String),
+}
+
+impl IngressArgument {
+    /// The port that a host without one leads to, unless the pods publish exactly one.
+    pub(super) const DEFAULT_PORT: u16 = 80;
+
+    /// Parses [`ingress_rule`], also without a port.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let host = text.split(',').next().unwrap_or_default();
+        if host.is_empty() || host.contains(':') {
+            return ingress_rule(text).map(Self::Rule);
+        }
+        ingress_rule(&with_port(text, Self::DEFAULT_PORT))?;
+        Ok(Self::Host(text.to_owned()))
+    }
+
+    /// Returns the rule; a host without a port leads to this one.
+    pub(super) fn rule(&self, port: u16) -> Result<IngressRule, String> {
+        match self {
+            Self::Rule(rule) => Ok(rule.clone()),
+            Self::Host(text) => ingress_rule(&with_port(text, port)),
+        }
+    }
+}
+
+/// Writes the port of the pods before the options of a rule.
+fn with_port(text: &str, port: u16) -> String {
+    match text.split_once(',') {
+        Some((host, options)) => format!("{host}:{port},{options}"),
+        None => format!("{text}:{port}"),
+    }
+}
+
 /// Parses a number of pods.
 pub(super) fn replica_count(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number of pods: write 0, 1, 2 …"))
@@ -120,6 +159,21 @@ mod tests {
         ] {
             assert!(ingress_rule(wrong).unwrap_err().contains("tcp:5432:5432"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_host_without_a_port_leads_to_the_port_of_the_pods() {
+        let web = common::ids::ServiceName::new("web").unwrap();
+        for (text, expected) in [
+            ("shop.local", "web 8080"),
+            ("shop.local/api,tls", "web 8080 tls"),
+            ("shop.local:81", "web 81"),
+            (":81", "web 81"),
+        ] {
+            let rule = IngressArgument::parse(text).unwrap().rule(8080).unwrap();
+            assert_eq!(rule.target(&web), expected, "{text}");
+        }
+        assert!(IngressArgument::parse("").is_err() && IngressArgument::parse("shop.local,x").is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use self::line::TypedLine;
+pub(crate) use self::options::NO_NAMESPACES;
 use crate::exit::Exit;
 use crate::{help, stderr};
 
@@ -113,7 +114,8 @@ fn plain(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
             .into_iter()
             .filter(|name| !is_hidden(name) && line::distance(name, &typed) <= 2)
             .collect();
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(kept));
+        let kept = if kept.is_empty() { ContextValue::None } else { ContextValue::Strings(kept) };
+        error.insert(ContextKind::SuggestedSubcommand, kept);
     }
     if error.kind() == ErrorKind::UnknownArgument || error.kind() == ErrorKind::InvalidSubcommand {
         error.insert(ContextKind::Suggested, ContextValue::None);

@@ -18,7 +18,7 @@ enum OptionHabit {
 /// The options of some commands.
 type OptionRow = (&'static [&'static str], &'static [&'static str], OptionHabit);
 
-const NO_NAMESPACES: &str = "there are no namespaces: leave this option out. The names of an app's services begin with \
+pub(crate) const NO_NAMESPACES: &str = "there are no namespaces: leave that out. The names of an app's services begin with \
                              the name of the app, and labels select: `kubeleet get svc -l team=a`";
 
 /// The commands, the options, and what becomes of these. Without a command it holds for all.
@@ -46,12 +46,12 @@ const TABLE: &[OptionRow] = &[
     (&["logs", "pod logs"], &["-p"], OptionHabit::Is("--previous")),
     (&["logs", "pod logs"], &["--since-time"], OptionHabit::Is("--since")),
     (&["logs", "pod logs"], &["--all-containers", "--prefix", "--all-pods"], OptionHabit::Drop),
+    (&["run"], &["--host", "--domain"], OptionHabit::Is("--ingress")),
     (
         &["run"],
-        &["--host", "--domain"],
+        &["--node", "--constraint", "--placement-pref", "--mode", "--node-selector"],
         OptionHabit::Say(
-            "`--ingress HOST:PORT` leads requests for a host to the pods; `--hostname` is the name that a container has \
-             for itself",
+            "a service cannot choose its nodes yet: `kubeleet cordon NODE` keeps new pods off a node",
         ),
     ),
     (&["run"], &["--publish"], OptionHabit::Is("--port")),
@@ -108,6 +108,18 @@ const TABLE: &[OptionRow] = &[
     ),
     (&["apply"], &["--remove-orphans"], OptionHabit::Is("--prune")),
     (&["apply"], &["-d", "--detach"], OptionHabit::Drop),
+    (&["top"], &["--no-stream"], OptionHabit::Is("--once")),
+    (&["version"], &["--client", "--short"], OptionHabit::Drop),
+    (
+        &["delete", "app rm"],
+        &["--volumes"],
+        OptionHabit::Say("`kubeleet service rm NAME --volumes --yes` removes a service with its data"),
+    ),
+    (
+        &["delete", "service rm", "pod stop"],
+        &["--grace-period"],
+        OptionHabit::Say("a pod has the `stop_grace_period` of its service to end: `kubeleet edit SERVICE`"),
+    ),
     (
         &["delete", "service rm", "app rm", "pod stop"],
         &["--force", "--now", "--ignore-not-found"],

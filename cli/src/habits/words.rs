@@ -1,6 +1,7 @@
 //! Commands of other programs, and what they are here.
 
 use clap::Command;
+use common::ids::ServiceName;
 
 use super::Habit;
 use super::line::TypedLine;
@@ -38,8 +39,8 @@ impl WordRow {
 
 const DELETES: &str = "`kubeleet service rm NAME` deletes a service, `kubeleet app rm APP` an app, \
                        `kubeleet pod stop POD` stops one pod";
-const STOPS: &str = "`kubeleet scale NAME 0` stops the pods of a service, which stays; `kubeleet pod stop POD` stops \
-                     one pod, which its service replaces";
+const STOPS: &str = "`kubeleet stop SERVICE` and `kubeleet scale SERVICE 0` stop the pods of a service, which stays; \
+                     `kubeleet pod stop POD` stops one pod, which its service replaces; `kubeleet down` deletes an app";
 const STARTS: &str = "`kubeleet scale NAME 1` starts a pod of a service that was scaled to 0, `kubeleet run IMAGE` a new \
                       service";
 const LISTS: &str =
@@ -64,6 +65,8 @@ const SIGNALS: &str =
     "`kubeleet pod stop POD` stops a pod; `kubeleet exec POD kill -HUP 1` sends its program a signal";
 const UNDOES: &str = "`kubeleet rollout undo SERVICE` goes back with one service, and `kubeleet rollout history SERVICE` shows \
                       to what";
+const PORTS: &str = "`kubeleet describe service NAME` shows the published ports, `kubeleet route ls` what is reached from outside, \
+                     `kubeleet port-forward NAME 8080:80` reaches a port from here";
 const NETWORKS: &str =
     "pods reach the services of the cluster by name; `kubeleet route ls` lists what is reached from outside";
 const SCHEDULES: &str =
@@ -76,8 +79,8 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["down", "compose down"], Meaning::Read(down)),
     (&["compose"], Meaning::Read(compose)),
     // Docker.
-    (&["rm", "remove", "destroy", "del", "purge", "uninstall", "unapply"], Meaning::Say(DELETES)),
-    (&["stop", "halt", "quit"], Meaning::Say(STOPS)),
+    (&["rm", "remove", "destroy", "del", "purge", "uninstall", "unapply"], Meaning::Read(remove)),
+    (&["stop", "halt", "quit"], Meaning::Read(stop)),
     (&["start", "unpause"], Meaning::Say(STARTS)),
     (
         &["pause"],
@@ -90,21 +93,19 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["stats"], Meaning::Is("top")),
     (&["info", "cluster-info", "system info", "system status"], Meaning::Is("status")),
     (&["inspect", "show"], Meaning::Is("describe")),
-    (&["kill"], Meaning::Say(SIGNALS)),
-    (
-        &["port", "ports"],
-        Meaning::Say(
-            "`kubeleet describe service NAME` shows the published ports, `kubeleet route ls` what is reached from outside, \
-             `kubeleet port-forward NAME 8080:80` reaches a port from here",
-        ),
-    ),
+    (&["kill"], Meaning::Read(kill)),
+    (&["port", "ports"], Meaning::Read(|rest| of_names("describe", rest, PORTS))),
     (&["images", "image", "pull", "rmi"], Meaning::Say(IMAGES)),
     (&["build", "push", "tag", "commit", "save", "load", "import"], Meaning::Say(BUILDS)),
     (&["network", "networks"], Meaning::Say(NETWORKS)),
     (&["container ls", "container list", "container ps"], Meaning::Is("ps")),
     (&["container logs", "alloc logs", "allocation logs"], Meaning::Is("logs")),
     (&["container exec", "alloc exec", "pod exec", "service exec", "app exec"], Meaning::Is("exec")),
-    (&["container inspect", "alloc status", "pod inspect", "pod status"], Meaning::Is("pod describe")),
+    (&["container inspect", "pod inspect", "pod status"], Meaning::Is("pod describe")),
+    (
+        &["alloc status", "alloc ls", "alloc list"],
+        Meaning::Read(|rest| Ok(one_or_all("pod describe", "ps", rest))),
+    ),
     (
         &["container stop", "container rm", "container kill", "alloc stop", "pod kill"],
         Meaning::Is("pod stop"),
@@ -144,20 +145,16 @@ const TABLE: &[(&[&str], Meaning)] = &[
         its data",
         ),
     ),
-    (
-        &["secret inspect", "config inspect"],
-        Meaning::Say(
-            "`kubeleet secret describe NAME` and `kubeleet config describe NAME` \
-        show one without its content",
-        ),
-    ),
+    (&["secret inspect"], Meaning::Is("secret describe")),
+    (&["config inspect"], Meaning::Is("config describe")),
     (&["history"], Meaning::Is("rollout history")),
     (&["rollback", "undo", "revert"], Meaning::Is("rollout undo")),
     (&["promote"], Meaning::Is("rollout promote")),
     (&["tail"], Meaning::Is("logs -f")),
     (&["sh", "shell", "bash", "ssh", "console"], Meaning::Read(shell)),
     // Swarm.
-    (&["deploy", "deployment", "rollforward"], Meaning::Say(DEPLOYS)),
+    (&["deploy"], Meaning::Read(deploy)),
+    (&["deployment", "rollforward"], Meaning::Say(DEPLOYS)),
     (&["stack deploy", "stack up"], Meaning::Read(stack_deploy)),
     (&["stack ls", "stack list", "stack"], Meaning::Is("app")),
     (
@@ -185,10 +182,14 @@ const TABLE: &[(&[&str], Meaning)] = &[
     ),
     (&["service rollback", "service undo", "job revert"], Meaning::Is("rollout undo")),
     (&["service history", "job history"], Meaning::Is("rollout history")),
-    (&["service stop", "app stop"], Meaning::Say(STOPS)),
+    (&["service stop"], Meaning::Read(stop)),
+    (&["app stop"], Meaning::Say(STOPS)),
     (&["service start", "app start"], Meaning::Say(STARTS)),
     (&["service label", "node label", "label"], Meaning::Say(LABELS)),
-    (&["node inspect", "node status"], Meaning::Read(node_status)),
+    (
+        &["node inspect", "node status"],
+        Meaning::Read(|rest| Ok(one_or_all("node describe", "node ls", rest))),
+    ),
     (&["node drain"], Meaning::Is("drain")),
     (&["node ps"], Meaning::Is("ps --node")),
     (&["node update"], Meaning::Read(node_update)),
@@ -204,9 +205,12 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["app undo", "app rollback"], Meaning::Say(UNDOES)),
     (&["app scale"], Meaning::Say("`kubeleet scale APP-SERVICE 3` scales a service of an app")),
     // Nomad.
-    (&["job run", "job plan", "plan", "validate", "job validate"], Meaning::Read(job_run)),
-    (&["job status"], Meaning::Read(job_status)),
-    (&["job stop", "job rm", "job delete", "cron rm", "cron delete", "cron stop"], Meaning::Is("service rm")),
+    (&["job run"], Meaning::Read(|rest| of_file("apply -f", "", rest))),
+    (&["job plan", "plan"], Meaning::Read(|rest| of_file("diff -f", "", rest))),
+    (&["validate", "job validate"], Meaning::Read(|rest| of_file("apply -f", "--dry-run", rest))),
+    (&["job status"], Meaning::Read(|rest| Ok(one_or_all("service describe", "job ls", rest)))),
+    (&["job stop", "job rm", "job delete"], Meaning::Is("delete job")),
+    (&["cron rm", "cron delete", "cron stop"], Meaning::Is("delete cron")),
     (&["job create", "cron create"], Meaning::Say(SCHEDULES)),
     (&["job scale"], Meaning::Is("scale")),
     (&["cron trigger", "cron start"], Meaning::Is("cron run")),
@@ -230,7 +234,7 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["replace"], Meaning::Is("apply")),
     (&["patch", "update"], Meaning::Say(CHANGES)),
     (
-        &["set env", "set resources", "set label"],
+        &["set resources", "set label"],
         Meaning::Say(
             "`kubeleet edit NAME` changes any field of a service; or \
         change its file, and `kubeleet apply -f FILE`",
@@ -244,6 +248,12 @@ const TABLE: &[(&[&str], Meaning)] = &[
         &["taint"],
         Meaning::Say(
             "`kubeleet cordon NODE` keeps new pods off a node, `kubeleet drain NODE` moves its pods as well",
+        ),
+    ),
+    (
+        &["rebalance"],
+        Meaning::Say(
+            "pods stay where they run: `kubeleet restart NAME` places those of a service anew, one after the other",
         ),
     ),
     (&["autoscale"], Meaning::Say("nothing scales by itself: `kubeleet scale NAME 3`")),
@@ -366,12 +376,13 @@ fn down(rest: &[String]) -> Result<Vec<String>, String> {
     let mut words_left = rest.iter();
     while let Some(word) = words_left.next() {
         match word.as_str() {
-            "--remove-orphans" => {}
-            "-t" => drop(words_left.next()),
+            // Docker waits as well, and `up` after it needs the names.
+            "--remove-orphans" | "--wait" => {}
+            "-t" | "--timeout" => drop(words_left.next()),
             "-p" | "--project-name" => apps.extend(words_left.next().cloned()),
             "-f" | "--file" => {
                 let file = words_left.next().cloned().unwrap_or_default();
-                return Ok(words("delete -f", std::iter::once(file).chain(words_left.cloned())));
+                return Ok(words("delete --wait -f", std::iter::once(file).chain(words_left.cloned())));
             }
             "-v" | "--volumes" => {
                 return Err(
@@ -387,7 +398,7 @@ fn down(rest: &[String]) -> Result<Vec<String>, String> {
     if apps.is_empty() {
         options.push("--here".to_owned());
     }
-    Ok(words("app rm", apps.into_iter().chain(options)))
+    Ok(words("app rm --wait", apps.into_iter().chain(options)))
 }
 
 /// `docker stack deploy -c FILE NAME`
@@ -413,6 +424,11 @@ fn service_update(rest: &[String]) -> Result<Vec<String>, String> {
     let rest = split_values(rest);
     let value = |name: &str| rest.iter().position(|word| word == name).and_then(|at| rest.get(at + 1));
     let name = rest.last().filter(|word| !word.starts_with('-'));
+    if let Some(name) = name
+        && let Some(changes) = environment_changes(&rest[..rest.len() - 1])
+    {
+        return Ok(words("set env", std::iter::once(name.clone()).chain(changes)));
+    }
     match (value("--image"), value("--replicas"), name) {
         (Some(image), None, Some(name)) if rest.len() == 3 => {
             Ok(words("set image", [name.clone(), image.clone()]))
@@ -423,6 +439,17 @@ fn service_update(rest: &[String]) -> Result<Vec<String>, String> {
         (None, None, Some(name)) if rest == ["--force", name] => Ok(words("restart", [name.clone()])),
         _ => Err(CHANGES.to_owned()),
     }
+}
+
+/// `--env-add A=b --env-rm C` is `A=b C-`. Returns `None` if there are other options, or none.
+fn environment_changes(options: &[String]) -> Option<Vec<String>> {
+    let change = |pair: &[String]| match pair {
+        [option, value] if option == "--env-add" => Some(value.clone()),
+        [option, value] if option == "--env-rm" => Some(format!("{value}-")),
+        _ => None,
+    };
+    let changes: Option<Vec<String>> = options.chunks(2).map(change).collect();
+    changes.filter(|changes| !changes.is_empty())
 }
 
 /// `docker node update --availability drain NODE`
@@ -436,28 +463,87 @@ fn node_update(rest: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// Nomad's `node status [NODE]`
-fn node_status(rest: &[String]) -> Result<Vec<String>, String> {
+/// Nomad's `job status [JOB]`, `node status [NODE]` and the like.
+fn one_or_all(one: &str, all: &str, rest: &[String]) -> Vec<String> {
     let is_named = rest.iter().any(|word| !word.starts_with('-'));
-    Ok(words(if is_named { "node describe" } else { "node ls" }, rest.iter().cloned()))
+    words(if is_named { one } else { all }, rest.iter().cloned())
 }
 
-/// Nomad's `job status [JOB]`
-fn job_status(rest: &[String]) -> Result<Vec<String>, String> {
-    let is_named = rest.iter().any(|word| !word.starts_with('-'));
-    Ok(words(if is_named { "service describe" } else { "job ls" }, rest.iter().cloned()))
+/// A command that takes names.
+fn of_names(command: &str, rest: &[String], without: &str) -> Result<Vec<String>, String> {
+    match rest.iter().any(|word| !word.starts_with('-')) {
+        true => Ok(words(command, rest.iter().cloned())),
+        false => Err(without.to_owned()),
+    }
 }
 
 /// Nomad's `job run FILE` and `plan FILE`
-fn job_run(rest: &[String]) -> Result<Vec<String>, String> {
-    let files: Vec<&String> = rest.iter().filter(|word| !word.starts_with('-')).collect();
-    Err(match files[..] {
-        [file] => format!(
-            "`kubeleet apply -f {file}` applies a file, `kubeleet diff -f {file}` shows what it would change"
-        ),
-        _ => "`kubeleet apply -f FILE` applies a file, `kubeleet diff -f FILE` shows what it would change"
-            .to_owned(),
-    })
+fn of_file(command: &str, after: &str, rest: &[String]) -> Result<Vec<String>, String> {
+    match rest {
+        [file] if !file.starts_with('-') || file == "-" => {
+            let after = Some(after.to_owned()).filter(|word| !word.is_empty());
+            Ok(words(command, std::iter::once(file.clone()).chain(after)))
+        }
+        _ => {
+            Err("`kubeleet apply -f FILE` applies a file, `kubeleet diff -f FILE` shows what it would change"
+                .to_owned())
+        }
+    }
+}
+
+/// `docker compose stop SERVICE`; of a pod, `docker stop`.
+fn stop(rest: &[String]) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut words_left = rest.iter();
+    while let Some(word) = words_left.next() {
+        match word.as_str() {
+            "-t" | "--time" | "--timeout" => drop(words_left.next()),
+            option if option.starts_with('-') => return Err(STOPS.to_owned()),
+            name => names.push(name.to_owned()),
+        }
+    }
+    let is_pod = |name: &String| name.starts_with("pod/") || name.starts_with("po/");
+    match names.is_empty() {
+        true => Err(STOPS.to_owned()),
+        false if names.iter().any(is_pod) => Ok(words("pod stop", names)),
+        false => Ok(words("scale --replicas 0", names)),
+    }
+}
+
+/// `docker rm -f NAME`
+fn remove(rest: &[String]) -> Result<Vec<String>, String> {
+    let is_dropped =
+        |word: &&String| ["-f", "--force", "-s", "--stop", "-fs", "-sf"].contains(&word.as_str());
+    let kept: Vec<String> = rest.iter().filter(|word| !is_dropped(word)).cloned().collect();
+    match kept.iter().any(|word| word == "-v" || word == "--volumes") {
+        true => {
+            Err(format!("{DELETES}; `kubeleet service rm NAME --volumes --yes` removes its data as well"))
+        }
+        false => of_names("delete", &kept, DELETES),
+    }
+}
+
+/// `docker kill POD`: signals other than the usual ones are for `exec`.
+fn kill(rest: &[String]) -> Result<Vec<String>, String> {
+    match rest.iter().any(|word| word.starts_with('-')) {
+        true => Err(SIGNALS.to_owned()),
+        false => of_names("pod stop", rest, SIGNALS),
+    }
+}
+
+/// `deploy NAME IMAGE`, `deploy NAME --image=IMAGE`, `deploy -f FILE`
+fn deploy(rest: &[String]) -> Result<Vec<String>, String> {
+    match rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Ok(words("apply", [])),
+        ["-f" | "--file", ..] => Ok(words("apply", rest.iter().cloned())),
+        _ if rest.iter().any(|word| word.starts_with("--image")) => deployment(rest),
+        [name, image, ..] if ServiceName::new(name).is_ok() && !image.starts_with('-') => {
+            let options = rest[2..].iter().cloned();
+            let image = std::iter::once(image.to_owned());
+            Ok(words("run --name", std::iter::once(name.to_owned()).chain(options).chain(image)))
+        }
+        _ => Err(DEPLOYS.to_owned()),
+    }
 }
 
 /// `app logs APP` is `logs app/APP`; without a name, of the app of this folder.
@@ -496,6 +582,10 @@ fn create(rest: &[String]) -> Result<Vec<String>, String> {
         ),
         ["configmap" | "cm" | "config", ..] => {
             Err("`kubeleet config create NAME FILE` stores a config".to_owned())
+        }
+        ["job", name, from] | ["job", from, name] if from.starts_with("--from=") => {
+            let cron = from.trim_start_matches("--from=").rsplit('/').next().unwrap_or_default();
+            Ok(words("cron run", [cron.to_owned(), "--job".to_owned(), name.to_owned()]))
         }
         ["job" | "cronjob" | "cron", ..] => Err(SCHEDULES.to_owned()),
         ["ingress" | "ing", ..] => Err(EXPOSES.to_owned()),

@@ -69,7 +69,7 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
 
 /// Fields that people know from elsewhere, and why they are missing here.
 const NOT_SUPPORTED: [(&str, &str); 14] = [
-    ("schedule", "it belongs into `cron`: {schedule: …}"),
+    ("schedule", "it belongs in `cron`: {schedule: …}"),
     ("networks", "kubeleet has no networks"),
     ("network_mode", "kubeleet has no networks"),
     ("build", "kubeleet runs images that exist, and builds none"),

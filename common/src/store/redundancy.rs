@@ -137,8 +137,12 @@ fn sentinel_concerns(sentinels: &[SentinelReport], facts: &Facts<'_>, attached: 
             true => "",
             false => ": more than half must answer, so no failover is possible",
         };
+        let (answer, start) = match away.len() {
+            1 => ("does not answer", "start it"),
+            _ => ("do not answer", "start them"),
+        };
         concerns.push(format!(
-            "{} of {} Sentinels do not answer{enough}: {}; start them",
+            "{} of {} Sentinels {answer}{enough}: {}; {start}",
             away.len(),
             sentinels.len(),
             away.join(", ")
