@@ -556,17 +556,19 @@ async fn exec_takes_a_pod_of_a_service() {
 }
 
 #[tokio::test]
-async fn a_name_without_a_type_is_found_and_never_deleted() {
+async fn a_name_without_a_type_is_found_and_deletes_nothing_but_a_service() {
     let (exit, ..) = run_in(FolderApp::default(), "describe nowhere").await;
     let error = exit.unwrap_err();
     assert!(
         error.exit() == Exit::NotFound && error.to_string().contains("nothing is called nowhere"),
         "{error}"
     );
-    let (exit, _, requests) = run_in(FolderApp::default(), "delete lone").await;
+    let (exit, _, requests) = run_in(FolderApp::default(), "delete shop").await;
     let error = exit.unwrap_err();
-    assert!(error.to_string().contains("kubeleet delete service/lone"), "{error}");
+    assert!(error.to_string().contains("kubeleet delete app/shop"), "{error}");
     assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    let (_, _, requests) = run_in(FolderApp::default(), "delete lone").await;
+    assert!(requests.iter().any(|line| line == "DELETE /service/lone"), "{requests:?}");
 }
 
 /// An API with one pod of a service that was just created, which has ended with an exit code.

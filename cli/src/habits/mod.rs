@@ -114,8 +114,10 @@ fn plain(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
             .into_iter()
             .filter(|name| !is_hidden(name) && line::distance(name, &typed) <= 2)
             .collect();
-        let kept = if kept.is_empty() { ContextValue::None } else { ContextValue::Strings(kept) };
-        error.insert(ContextKind::SuggestedSubcommand, kept);
+        match kept.is_empty() {
+            true => error.remove(ContextKind::SuggestedSubcommand),
+            false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(kept)),
+        };
     }
     if error.kind() == ErrorKind::UnknownArgument || error.kind() == ErrorKind::InvalidSubcommand {
         error.insert(ContextKind::Suggested, ContextValue::None);

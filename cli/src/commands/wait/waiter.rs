@@ -92,23 +92,13 @@ impl Waiter {
         if matches!(exit, Exit::Error | Exit::TimedOut | Exit::Unschedulable) {
             stderr::note(&format!("For details: kubeleet {}", goal.describe_command()));
             if let Goal::Ready { service, generation } = goal
-                && *generation > 1
-                && self.can_be_undone(service).await
+                && let Ok(Ok(view)) = timeout(LAST_POLL_TIMEOUT, self.client.service(service)).await
+                && let Some(advice) = next_step(&view, *generation)
             {
-                stderr::note(&format!("To go back: kubeleet rollout undo {service}"));
+                stderr::note(&advice);
             }
         }
         exit
-    }
-
-    /// Returns whether an undo is worth a line: the change was not taken back already.
-    async fn can_be_undone(&self, service: &str) -> bool {
-        let service = timeout(LAST_POLL_TIMEOUT, self.client.service(service)).await;
-        let is_rolled_back = |view: &ServiceView| {
-            let state = view.rollout.as_ref().map(|rollout| rollout.state);
-            state == Some(RolloutState::RolledBack)
-        };
-        matches!(service, Ok(Ok(view)) if !is_rolled_back(&view))
     }
 
     async fn wait(&self, goal: &Goal) -> Exit {
@@ -230,5 +220,36 @@ fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.status() == Some(404) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Returns what helps with a change that will not be ready: of one that is paused, to resume it; of one that
+/// was taken back already, nothing.
+fn next_step(service: &ServiceView, generation: u64) -> Option<String> {
+    let name = &service.name;
+    match service.rollout.as_ref().map(|rollout| rollout.state) {
+        Some(RolloutState::RolledBack) => None,
+        Some(RolloutState::Paused) => Some(format!("To go on: kubeleet rollout resume {name}")),
+        _ => (generation > 1).then(|| format!("To go back: kubeleet rollout undo {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::api::RolloutView;
+
+    use super::*;
+    use crate::client::fixtures;
+
+    #[test]
+    fn a_change_that_is_paused_is_resumed_and_one_that_fails_is_undone() {
+        let step = |state: Option<RolloutState>, generation| {
+            let rollout = state.map(|state| RolloutView { state, generation, message: String::new() });
+            next_step(&ServiceView { rollout, ..fixtures::service("web") }, generation)
+        };
+        let resume = Some("To go on: kubeleet rollout resume web".to_owned());
+        assert_eq!(step(Some(RolloutState::Paused), 2), resume);
+        assert_eq!(step(None, 2).as_deref(), Some("To go back: kubeleet rollout undo web"));
+        assert_eq!((step(None, 1), step(Some(RolloutState::RolledBack), 2)), (None, None));
     }
 }
