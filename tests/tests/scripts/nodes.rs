@@ -291,11 +291,14 @@ async fn every_change_of_an_external_heartbeat_value_is_a_beat() {
     // A key alone may be that of one of kubeleet's own workers, whose record was lost.
     let time = "1999-12-31T23:59:59";
     assert_eq!(beat(&fixture, &external, time).await, ExternalBeat::Silent);
-    assert_eq!(fixture.store.heartbeat_values(&[external.clone()]).await.unwrap(), [Some(time.into())]);
+    assert_eq!(
+        fixture.store.heartbeat_values(std::slice::from_ref(&external)).await.unwrap(),
+        [Some(time.into())]
+    );
     for (seen, expected) in [(time, ExternalBeat::Silent), ("1999-12-31T23:59:58", ExternalBeat::Joined)] {
         assert_eq!(fixture.store.external_beat(&external, 10, seen.as_bytes()).await.unwrap(), expected);
     }
-    assert_eq!(fixture.store.heartbeat_values(&[external.clone()]).await.unwrap(), [None]);
+    assert_eq!(fixture.store.heartbeat_values(std::slice::from_ref(&external)).await.unwrap(), [None]);
     let same = changing_nothing(&fixture, fixture.store.external_beat(&external, 10, b"")).await.unwrap();
     assert_eq!(same, ExternalBeat::Silent);
     assert_eq!(beat(&fixture, &external, "1970-01-01").await, ExternalBeat::Beat, "compared with no clock");
