@@ -212,21 +212,19 @@ impl Demand {
     fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
         let fits = |node: &Node, lack: Lack| match lack {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
-            Lack::Ports => u64::from(self.taken_port(node, nodes).is_none()),
+            Lack::Ports if self.taken_port(node).is_none() => 1,
+            Lack::Ports => 0,
             // Nodes that refuse the pods are left out.
             Lack::Permission => u64::MAX,
             Lack::Slots => free(node).pods,
         };
         let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
         let on_node = |node: &Node| lacks.iter().map(|lack| fits(node, *lack)).min().unwrap_or(u64::MAX);
-        let total = self.total(nodes, &on_node);
+        let total = nodes.iter().map(|node| on_node(node)).fold(0, u64::saturating_add);
         if total >= count {
             return None;
         }
-        let of_lack = |lack: &Lack| match lack {
-            Lack::Ports => self.total(nodes, &|node| fits(node, Lack::Ports)),
-            lack => nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add),
-        };
+        let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
         let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
         let (required, allocatable) = match lack {
             Lack::Ports | Lack::Slots | Lack::Permission => (count, total),
@@ -238,10 +236,9 @@ impl Demand {
                 (required, if free < required { free } else { each.saturating_mul(total) })
             }
         };
-        let reason = |node: &Node| match self.taken_port(node, nodes) {
+        let reason = |node: &Node| match self.taken_port(node) {
             _ if lack == Lack::Slots => slots_of(node),
             Some((port, pod)) => format!("port {port} is taken by {pod}"),
-            None if lack == Lack::Ports => self.share_of_ports(node, nodes),
             None => {
                 let free = free(node);
                 let free =
@@ -267,8 +264,8 @@ impl Demand {
         BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).find_map(|lack| {
             let (required, allocatable) = match lack {
                 Lack::Ports => {
-                    let free = |node: &Node| u64::from(self.taken_port(node, nodes).is_none());
-                    (self.wanted.replicas, self.total(nodes, &free))
+                    let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
+                    (self.wanted.replicas, free as u64)
                 }
                 Lack::Slots | Lack::Permission => {
                     let own = present.replicas;
@@ -279,10 +276,10 @@ impl Demand {
                     (self.wanted.request.get(resource).saturating_mul(self.wanted.replicas), sum(resource))
                 }
             };
-            let reason = |node: &Node| match (lack, self.taken_port(node, nodes)) {
+            let reason = |node: &Node| match (lack, self.taken_port(node)) {
                 (Lack::Slots | Lack::Permission, _) => slots_of(node),
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
-                (Lack::Ports, None) => self.share_of_ports(node, nodes),
+                (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {
                     format!("{} free", amount(resource, free(node).get(resource), Rounded::Down))
                 }
@@ -291,36 +288,8 @@ impl Demand {
         })
     }
 
-    /// Returns how many of the pods fit, if this many fit each node. Of pods with host ports there is one for
-    /// each machine.
-    fn total(&self, nodes: &[&Node], on_node: &dyn Fn(&Node) -> u64) -> u64 {
-        if self.wanted.ports.is_empty() {
-            return nodes.iter().map(|node| on_node(node)).fold(0, u64::saturating_add);
-        }
-        let is_first =
-            |index: usize| !nodes[..index].iter().any(|other| are_one_machine(nodes[index], other));
-        let fits = |node: &Node| nodes.iter().any(|other| are_one_machine(node, other) && on_node(other) > 0);
-        (0..nodes.len()).filter(|index| is_first(*index) && fits(nodes[*index])).count() as u64
-    }
-
-    /// Returns what becomes of pods on a node whose ports are free.
-    fn share_of_ports(&self, node: &Node, nodes: &[&Node]) -> String {
-        let first = nodes.iter().find(|other| are_one_machine(node, other));
-        match first.filter(|first| first.name != node.name) {
-            Some(first) => format!("is on the machine of {}, whose ports it has", first.name),
-            None => "takes one of the pods".to_owned(),
-        }
-    }
-
-    /// Returns the first of the ports that another service's pod has on the machine of a node, and the name
-    /// of that pod.
-    fn taken_port<'a>(&'a self, node: &'a Node, nodes: &[&'a Node]) -> Option<(&'a str, &'a str)> {
-        let others = nodes.iter().copied().filter(|other| other.name != node.name);
-        let mut of_machine = others.filter(|other| are_one_machine(node, other));
-        self.taken_on(node).or_else(|| of_machine.find_map(|other| self.taken_on(other)))
-    }
-
-    fn taken_on<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
+    /// Returns the first of the ports that another service's pod has, and the name of that pod.
+    fn taken_port<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
         self.wanted.ports.iter().find_map(|port| {
             let holder = node.host_ports.get(port)?;
             // Pods of a service have its name; a changed service gets its own ports again.
@@ -349,12 +318,6 @@ impl Demand {
             nodes: nodes.collect(),
         }
     }
-}
-
-/// Returns whether two nodes have the same host ports: one node, or workers that use the same engine.
-fn are_one_machine(a: &Node, b: &Node) -> bool {
-    let (one, other) = (&a.facts.engine_id, &b.facts.engine_id);
-    a.name == b.name || !one.is_empty() && one == other
 }
 
 fn slots_of(node: &Node) -> String {

@@ -267,27 +267,6 @@ fn a_change_counts_what_the_service_has_as_free() {
 }
 
 #[test]
-fn workers_on_one_engine_have_its_ports_once() {
-    let on = |name: &str, engine: &str| with(name, |node| node.facts.engine_id = engine.to_owned());
-    let [a, b, c] = [on("a", "E"), on("b", "E"), on("c", "F")];
-    let ports =
-        |replicas: u32| Demand::of(&desired(&json!({"ports": ["80:80"], "replicas": replicas})), None);
-    let two = "requires 2 nodes with port 80/tcp but only 1 can be allocated";
-    assert_eq!(detail(&ports(2), &[a.clone(), b.clone()]), two);
-    assert_eq!(detail(&ports(2), &[a.clone(), b.clone(), c]), "");
-    let reasons = ports(2).shortage(&[a.clone(), b.clone()]).unwrap().nodes;
-    assert_eq!(reasons[0].reason, "takes one of the pods");
-    assert_eq!(reasons[1].reason, "is on the machine of a, whose ports it has");
-    let mut taken = a;
-    taken.host_ports.insert("80/tcp".into(), "db".into());
-    let shortage = ports(1).shortage(&[taken.clone(), b.clone()]).unwrap();
-    assert!(shortage.nodes.iter().all(|node| node.reason == "port 80/tcp is taken by db"), "{shortage:?}");
-    taken.host_ports.insert("80/tcp".into(), "web".into());
-    let scaled = Demand::of_scale(&service(&json!({"ports": ["80:80"]})), 2);
-    assert!(detail(&scaled, &[taken, b]).starts_with("requires 1 node with port 80/tcp"));
-}
-
-#[test]
 fn what_was_admitted_a_moment_ago_may_have_taken_what_is_free() {
     let nodes = [node("a"), node("b")];
     let of = |fields: &Value| Demand::of(&desired(fields), None);

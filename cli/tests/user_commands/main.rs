@@ -136,8 +136,8 @@ fn a_one_off_shows_its_output_and_is_gone_afterwards() {
     assert!(exit == 0 && out.contains("web") && out.contains("\n\n"), "{out}{err}");
     let (exit, out, err) = run("inspect web -o name");
     assert_eq!((exit, out.as_str()), (0, "service/web\n"), "{err}");
-    let (exit, _, err) = run("rm web");
-    assert!(exit == 2 && err.contains("kubeleet service rm NAME"), "{exit} {err}");
+    let (exit, out, err) = run("rm web");
+    assert_eq!((exit, out.as_str()), (0, "service/web deleted\n"), "{err}");
 }
 
 #[test]
@@ -360,11 +360,11 @@ fn a_lost_cluster_is_shown_first_and_recovered_with_yes() {
     });
     cluster.redis.blocking_cli::<()>(&["FLUSHALL"]);
     let (exit, out, err) = run("cluster recover");
-    assert!(exit == 0 && out.contains("1 services and 3 pods to be recovered"), "{out} {err}");
+    assert!(exit == 0 && out.contains("1 service and 3 pods to be recovered"), "{out} {err}");
     assert!(err.contains("`kubeleet cluster recover --yes` does this"), "{err}");
     assert_eq!(run("ps -q").1, "", "nothing was changed");
     let (exit, out, err) = run("cluster recover --yes");
-    assert!(exit == 0 && out.contains("1 services and 3 pods recovered"), "{out} {err}");
+    assert!(exit == 0 && out.contains("1 service and 3 pods recovered"), "{out} {err}");
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort_unstable();
@@ -409,10 +409,10 @@ fn a_backup_is_restored_into_an_emptied_redis_and_a_cut_one_is_refused() {
     let (exit, _, err) = run(&format!("restore {} --yes", cut.display()));
     assert!(exit == 1 && err.contains("nothing was changed"), "{err}");
     let (exit, out, err) = run(&format!("restore {path}"));
-    assert!(exit == 0 && out.contains("1 services and 3 pods to be recovered"), "{out} {err}");
+    assert!(exit == 0 && out.contains("1 service and 3 pods to be recovered"), "{out} {err}");
     assert!(err.contains("--yes` does this") && pods().is_empty(), "{err}");
     let (exit, out, err) = run(&format!("restore {path} --yes"));
-    assert!(exit == 0 && out.contains("1 services and 3 pods recovered"), "{out} {err}");
+    assert!(exit == 0 && out.contains("1 service and 3 pods recovered"), "{out} {err}");
     testkit::eventually::blocking_eventually("the worker serves on", || {
         let (_, out, _) = run("status");
         out.contains("1 of 1 ready").then_some(()).ok_or(out)

@@ -263,7 +263,7 @@ mod tests {
                 &both,
                 None,
                 one_away,
-                &["1 of 3 Sentinels do not answer: s3:1 (no answer)"],
+                &["1 of 3 Sentinels does not answer: s3:1 (no answer)"],
                 true,
             ),
             ("two Sentinels", &both, None, two_away, &["no failover is possible", "s2:1 (refused)"], false),
