@@ -46,6 +46,8 @@ const HINT_WINDOW: Duration = Duration::from_millis(20);
 const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// How soon a job is looked at again of which something is left to do.
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
+/// A service that is younger is being created: that it lacks pods says nothing.
+const CREATION_TIME: Duration = Duration::from_secs(1);
 /// How many plans in a row one reconciliation of a service carries out. What is left waits for a hint or a
 /// pass.
 const MAX_PLANS: usize = 4;
@@ -87,8 +89,6 @@ pub(crate) struct ReconcileLoop {
     replacements: Replacements,
     /// The pods that Redis has lost.
     lost: LostPods,
-    /// The time of Redis at the first full pass.
-    first_pass_at: Option<RedisMillis>,
     /// Replicas that live nodes held at the last full pass.
     held: HeldReplicas,
     /// The services that cannot be reconciled. Each is logged once.
@@ -212,7 +212,6 @@ impl ReconcileLoop {
             replacements: Replacements::default(),
             held: HeldReplicas::new(),
             lost: LostPods::new(context.timings.lost_record_wait),
-            first_pass_at: None,
             broken: HashSet::new(),
             unknown_services: BTreeSet::new(),
             drifts: HashMap::new(),
@@ -311,7 +310,6 @@ impl ReconcileLoop {
         let usage = self.store.node_usage(&nodes).await?;
         let observed = self.observe(queue_length < SHORT_QUEUE_LENGTH).await?;
         self.held = observed.held.clone();
-        self.first_pass_at.get_or_insert(observed.now);
         let mut sums = PassSums::default();
         let services = self.store.service_names().await;
         sums.is_incomplete |= services.is_err();
@@ -420,11 +418,16 @@ impl ReconcileLoop {
     /// Returns whether a service lacks pods that this scheduler may just not know, because it has not
     /// looked at the service before. Nodes tell which pods run although another program has removed their
     /// slots.
-    fn may_lack_slots_of_running_pods(&self, service: &Service, slots: &[ReplicaSlot]) -> bool {
+    fn may_lack_slots_of_running_pods(
+        &self,
+        service: &Service,
+        slots: &[ReplicaSlot],
+        now: RedisMillis,
+    ) -> bool {
         // The pods of a job are created step by step: it always lacks some.
         let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;
-        let is_older = self.first_pass_at.is_none_or(|at| service.created_at < at);
-        if !is_concerned || !is_older || self.lost.knows(&service.name) {
+        let is_new = now.saturating_sub(service.created_at) < CREATION_TIME.as_millis() as RedisMillis;
+        if !is_concerned || is_new || self.lost.knows(&service.name) {
             return false;
         }
         let taken: HashSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
@@ -469,7 +472,7 @@ impl ReconcileLoop {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
             let is_first_look = round == 1 && observed.container_sets.is_none();
-            if is_first_look && self.may_lack_slots_of_running_pods(&service, &slots) {
+            if is_first_look && self.may_lack_slots_of_running_pods(&service, &slots, observed.now) {
                 let found = self.observe(false).await?;
                 observed = all.get_or_init(|| found);
                 self.list_again(&service, &slots, observed, sums).await?;

@@ -321,6 +321,8 @@ async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     cluster.post(r#"{"name":"web","image":"nginx","replicas":3}"#, None).await;
     converge(&cluster, &[&node], "web", 3, 1).await;
     let before = running(&cluster, "web").await;
+    // A younger one is being created: it lacks pods for other reasons.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let _: u64 = cluster.server.cli(&["DEL", "slots:web"]).await;
     eventually("its pods have their slots", async || {
         let _: u64 = cluster.server.cli(&["PUBLISH", "wake:reconcile", "web"]).await;
