@@ -137,7 +137,7 @@ fn a_one_off_shows_its_output_and_is_gone_afterwards() {
     let (exit, out, err) = run("inspect web -o name");
     assert_eq!((exit, out.as_str()), (0, "service/web\n"), "{err}");
     let (exit, out, err) = run("rm web");
-    assert_eq!((exit, out.as_str()), (0, "service/web deleted\n"), "{err}");
+    assert_eq!((exit, out.as_str()), (0, "service/web is being deleted\n"), "{err}");
 }
 
 #[test]

@@ -181,7 +181,7 @@ impl<'a> LineSources<'a> {
             let Some(container) = containers.iter().find(|one| one.handle == handle) else { continue };
             let running_since = match container.state {
                 ContainerState::Exited { .. } => None,
-                _ => match runtime.last_start(&handle).await {
+                _ => match runtime.run_began_at(&handle).await {
                     Ok(Some(since)) => Some(since),
                     Ok(None) | Err(_) => Some(self.wall_clock_of(running_since)),
                 },

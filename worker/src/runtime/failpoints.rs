@@ -78,8 +78,8 @@ impl Runtime for FailpointRuntime {
         self.0.local_image(image)
     }
 
-    fn last_start<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
-        self.0.last_start(handle)
+    fn run_began_at<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
+        self.0.run_began_at(handle)
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

@@ -281,9 +281,9 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns when a container was started last, in nanoseconds since the Unix epoch; `None` if the runtime
+    /// Returns since when lines of a container are of its present run, in nanoseconds since the Unix epoch; `None` if the runtime
     /// does not tell.
-    fn last_start<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
+    fn run_began_at<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 

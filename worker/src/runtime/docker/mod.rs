@@ -607,10 +607,10 @@ impl Runtime for DockerRuntime {
         Box::pin(image::local(&self.client, image))
     }
 
-    fn last_start<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
+    fn run_began_at<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
         Box::pin(async move {
             let found = containers::inspect(&self.client, handle).await?;
-            Ok(found.and_then(|found| found.started_at))
+            Ok(found.and_then(|found| found.run_began_at))
         })
     }
 

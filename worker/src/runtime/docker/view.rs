@@ -56,8 +56,10 @@ pub(super) struct Inspected {
     pub(super) labels: HashMap<String, String>,
     /// `None` while it is being removed, or if its labels are unreadable.
     pub(super) container: Option<Container>,
-    /// When it was started last, in nanoseconds since the Unix epoch.
-    pub(super) started_at: Option<u64>,
+    /// When its present run began, in nanoseconds since the Unix epoch: the middle between the end of the former
+    /// run and the start. A line has the time at which the engine has read it: of a run that ended that may be
+    /// after its end, and of one that begins before the engine has noted its start.
+    pub(super) run_began_at: Option<u64>,
     /// Whether it has a standard input.
     pub(super) has_stdin: bool,
     /// Whether its standard input ends with its first client.
@@ -73,7 +75,12 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let engine_state = answer.state.unwrap_or_default();
     let is_paused = engine_state.status == Some(ContainerStateStatusEnum::PAUSED);
     let state = state_of(&engine_state);
-    let started_at = engine_state.started_at.as_deref().and_then(nanoseconds);
+    let time = |text: &Option<String>| text.as_deref().and_then(nanoseconds);
+    let (started_at, ended_at) = (time(&engine_state.started_at), time(&engine_state.finished_at));
+    let run_began_at = started_at.map(|started| match ended_at {
+        Some(ended) if ended < started => ended + (started - ended) / 2,
+        Some(_) | None => started,
+    });
     let (networks, ports) =
         answer.network_settings.map(|settings| (settings.networks, settings.ports)).unwrap_or_default();
     let network = Some(network(networks, bound_ports(ports.unwrap_or_default())));
@@ -84,7 +91,7 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     Inspected {
         labels,
         container,
-        started_at,
+        run_began_at,
         has_stdin: config.open_stdin.unwrap_or(false),
         is_stdin_once: config.stdin_once.unwrap_or(false),
         has_terminal: config.tty.unwrap_or(false),
