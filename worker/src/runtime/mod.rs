@@ -281,8 +281,8 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns since when lines of a container are of its present run, in nanoseconds since the Unix epoch; `None` if the runtime
-    /// does not tell.
+    /// Returns since when lines of a container are of its present run, in nanoseconds since the Unix epoch;
+    /// `None` if the runtime does not tell.
     fn run_began_at<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }

@@ -56,9 +56,9 @@ pub(super) struct Inspected {
     pub(super) labels: HashMap<String, String>,
     /// `None` while it is being removed, or if its labels are unreadable.
     pub(super) container: Option<Container>,
-    /// When its present run began, in nanoseconds since the Unix epoch: the middle between the end of the former
-    /// run and the start. A line has the time at which the engine has read it: of a run that ended that may be
-    /// after its end, and of one that begins before the engine has noted its start.
+    /// When its present run began, in nanoseconds since the Unix epoch: the middle between the end of the
+    /// former run and the start. A line has the time at which the engine has read it: of a run that ended
+    /// that may be after its end, and of one that begins before the engine has noted its start.
     pub(super) run_began_at: Option<u64>,
     /// Whether it has a standard input.
     pub(super) has_stdin: bool,
