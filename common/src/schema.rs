@@ -295,14 +295,8 @@ schemas! {
                         "description": "How much it is meant to hold: bytes, or a text such as `10G`",
                         "pattern": BYTES,
                     },
-                    "uid": {
-                        "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX,
-                        "description": "The user that owns its folder when it is created; of the kinds persistent and local",
-                    },
-                    "gid": {
-                        "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX,
-                        "description": "The group that owns its folder when it is created, and can write to it",
-                    },
+                    "uid": owner("The user that owns its folder when it is created; of the kinds persistent and local"),
+                    "gid": owner("The group that owns its folder when it is created, and can write to it"),
                     "mode": {
                         "description": "The permissions of its folder when it is created, by default `0755`, or `0775` \
                                         with a `gid`",
