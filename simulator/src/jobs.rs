@@ -25,8 +25,8 @@ pub(crate) struct KnownJobs {
     created: BTreeMap<String, String>,
     /// The same when the replica fell behind.
     in_replica: Option<BTreeMap<String, String>>,
-    /// Whether as many ranges of ticks were kept as can be. From then on the first one may have gaps, also when
-    /// others have grown together since.
+    /// Whether as many ranges of ticks were kept as can be. From then on the first one may have gaps, also
+    /// when others have grown together since.
     were_ranges_joined: bool,
 }
 
