@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use common::ids::{NodeName, SpecId};
+use common::ids::{NodeName, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::{Resource, Resources};
 use common::pod::PodRecord;
@@ -20,6 +20,8 @@ pub(crate) struct PassSums {
     /// For each node, its host ports: uuid and name of the pods that have them according to their records.
     ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
+    /// The services whose pods on nodes were counted. One may be forgotten within the pass.
+    pub(crate) services: HashSet<ServiceName>,
     /// Whether some records could not be read: then the sums are too small.
     pub(crate) is_incomplete: bool,
 }

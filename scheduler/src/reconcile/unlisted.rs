@@ -36,6 +36,7 @@ pub(crate) async fn restore(
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
+    sums.services.insert(service.name.clone());
     let outcomes = list(store, service, &ids).await?;
     let is_surplus = |outcome: &RestoreOutcome| *outcome == RestoreOutcome::Surplus;
     let surplus = pods.iter().zip(&outcomes).filter(|(_, outcome)| is_surplus(outcome));
@@ -88,7 +89,7 @@ pub(crate) async fn of_unknown_services(
     let listed: HashSet<ServiceName> = store.service_names().await?.into_iter().collect();
     let mut unknown = BTreeSet::new();
     for name in observed.on_nodes.keys().flatten() {
-        if listed.contains(name) && has_record(store, name).await? {
+        if sums.services.contains(name) || listed.contains(name) && has_record(store, name).await? {
             continue;
         }
         let pods = unlisted(store, &Some(name.clone()), &HashSet::new(), observed, sums).await?;
