@@ -442,7 +442,8 @@ impl ReconcileLoop {
         observed: Option<&ObservedState>,
         sums: &mut PassSums,
     ) -> Result<SeenService, StoreError> {
-        let (only_time, all) = (OnceLock::new(), OnceLock::new());
+        let only_time;
+        let all = OnceLock::new();
         let mut observed = match observed {
             Some(observed) => observed,
             None => {
@@ -452,7 +453,8 @@ impl ReconcileLoop {
                 for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
                     held.entry(service).or_default().extend(replicas);
                 }
-                only_time.get_or_init(|| ObservedState { now, settle_time, held, ..ObservedState::default() })
+                only_time = ObservedState { now, settle_time, held, ..ObservedState::default() };
+                &only_time
             }
         };
         let mut has_acted = false;
@@ -468,14 +470,12 @@ impl ReconcileLoop {
                 return Ok(SeenService { is_replacing: has_acted, has_acted, ..SeenService::default() });
             }
             let (mut slots, mut unreadable) = read_slots(&self.store, &service).await?;
-            if round == 1 && self.list_again(&service, &slots, observed, sums).await? {
-                (slots, unreadable) = read_slots(&self.store, &service).await?;
-            }
             let is_first_look = round == 1 && observed.container_sets.is_none();
             if is_first_look && self.may_lack_slots_of_running_pods(&service, &slots, observed.now) {
                 let found = self.observe(false).await?;
                 observed = all.get_or_init(|| found);
-                self.list_again(&service, &slots, observed, sums).await?;
+            }
+            if round == 1 && self.list_again(&service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
             let mut gone = read_gone(&self.store, &service, self.lost.gone(name, &slots)).await?;
