@@ -4,8 +4,8 @@
 use anyhow::Context;
 use clap::Args;
 use common::config::Serves;
-use worker::runtime::docker::DockerRuntime;
-use worker::runtime::sample_image::ensure_hello_image;
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::ensure_hello_image;
 
 use crate::settings::SettingFlags;
 

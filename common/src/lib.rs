@@ -44,6 +44,7 @@ pub mod payload;
 pub mod pod;
 pub mod recovery;
 pub mod registry;
+pub mod replace_file;
 pub mod reserve;
 mod resources;
 pub mod saved_state;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ::redis::Value;
 use common::store::{MessageHandler, RedisCommand, Transport, TransportConnection};
+use engine::{ContainerRequest, RuntimeError};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
-use worker::runtime::{ContainerRequest, RuntimeError};
 
 use crate::host::EngineReply;
 use crate::process_id::ProcessId;

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use ::redis::Value;
 use common::ids::{PodId, ServiceName, VolumeName};
 use common::slot::Slot;
-
-use worker::runtime::ContainerState;
+use engine::ContainerState;
 
 use crate::clients::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
 use crate::expected_state::ExpectedState;

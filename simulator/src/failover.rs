@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::ids::{ServiceName, VolumeName};
 use common::store::RedisCommand;
-use worker::runtime::{Container, ContainerState};
+use engine::{Container, ContainerState};
 
 use crate::bus::{EngineRequest, HostCall};
 use crate::host::{SimulatedHost, must_not_run_twice};

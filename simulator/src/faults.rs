@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use worker::runtime::ContainerState;
+use engine::ContainerState;
 
 use crate::failover::ReplicaSnapshot;
 use crate::observed_state::{SimulatedPod, short};

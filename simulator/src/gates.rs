@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use common::ids::{AssignmentId, PodId};
-use worker::runtime::Container;
+use engine::Container;
 
 use crate::bus::{EngineRequest, HostCall};
 use crate::host::{SimulatedHost, must_not_run_twice};

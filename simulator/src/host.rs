@@ -11,15 +11,15 @@ use common::clock::{BootInstant, Clock};
 use common::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
 use common::spec::{ContainerSpec, OnDisconnect, Port, PullPolicy};
 use common::volume::{VolumeClaim, VolumeScope};
+use engine::{
+    Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    RegistryLogins, Runtime, RuntimeError, VolumeOwner,
+};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use worker::runtime::{
-    Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
-    RegistryLogins, Runtime, RuntimeError, VolumeOwner,
-};
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
 use crate::bus::{HostCall, SharedBus};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use common::handover::{self, FromProxy, FromWorker};
 use common::ids::AssignmentId;
+use engine::Container;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use proxy::gate::{EnterError, Gates, Pass};
@@ -15,7 +16,6 @@ use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use worker::runtime::Container;
 use worker::{ProxySocket, ProxyStream};
 
 use crate::Switches;

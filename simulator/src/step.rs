@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use common::store::RedisCommand;
-use worker::runtime::RuntimeError;
+use engine::RuntimeError;
 
 use crate::bus::{EngineRequest, HostCall, RedisRequest};
 use crate::host::EngineReply;

@@ -223,7 +223,7 @@ impl World {
     /// Returns the hosts that run a pod which must not run twice and which Redis has assigned elsewhere by
     /// now.
     pub(crate) fn hosts_with_stale_pods(&self) -> Vec<usize> {
-        let is_stale = |container: &worker::runtime::Container| {
+        let is_stale = |container: &engine::Container| {
             let record = self.observed.pods.get(container.pod.as_str());
             let is_assigned = record.is_some_and(|pod| pod.assignment == container.assignment.as_str());
             must_not_run_twice(container) && !is_assigned

@@ -12,13 +12,13 @@ use std::time::Duration;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use bollard::{API_DEFAULT_VERSION, Docker as Client};
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::{Recipe, import_recipe};
 use kubeleet_tests::child_guard::ChildGuard;
 use kubeleet_tests::invariants::Running;
 use kubeleet_tests::require;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::eventually::eventually_within;
-use worker::runtime::docker::DockerRuntime;
-use worker::runtime::sample_image::{Recipe, import_recipe};
 
 /// An image with `/bin/sh` and `/bin/sleep`, created at the start.
 pub const IMAGE: &str = "kubeleet-chaos/sleep:1";

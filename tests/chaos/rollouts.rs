@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::{Recipe, import_recipe};
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::exclusive;
 use kubeleet_tests::http::Http;
@@ -19,8 +21,6 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use worker::runtime::docker::DockerRuntime;
-use worker::runtime::sample_image::{Recipe, import_recipe};
 
 use crate::faults::master;
 use crate::report::FaultResult;

@@ -13,13 +13,13 @@ use bollard::query_parameters::{
     ListContainersOptions, ListVolumesOptions, PruneNetworksOptions, RemoveContainerOptions,
     RemoveImageOptionsBuilder, RemoveVolumeOptions, TagImageOptionsBuilder,
 };
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::{Recipe, import_recipe};
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
 use testkit::eventually::eventually_within;
 use testkit::require;
 use tokio::sync::OnceCell;
-use worker::runtime::docker::DockerRuntime;
-use worker::runtime::sample_image::{Recipe, import_recipe};
 
 use crate::LIMIT;
 use crate::exclusive::exclusive;

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
 use common::spec::{Port, PullPolicy, StopSignal};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
-use worker::runtime::sim::{SimOptions, SimRuntime};
-use worker::runtime::{
+use engine::sim::{SimOptions, SimRuntime};
+use engine::{
     Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
     Runtime, RuntimeError,
 };
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 
 use crate::invariants::Running;
 

@@ -12,11 +12,11 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use engine::docker::sample_image::layer;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use worker::runtime::sample_image::layer;
 
 use crate::docker::recipe;
 

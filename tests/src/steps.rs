@@ -113,8 +113,8 @@ mod tests {
         let store: String =
             files.filter(|file| file.is_file()).map(|file| std::fs::read_to_string(file).unwrap()).collect();
         let store = store + &source("common/src/store/link/durable.rs");
-        let engine = source("worker/src/runtime/failpoints.rs");
-        let docker = source("worker/src/runtime/docker/errors.rs");
+        let engine = source("worker/engine/src/failpoints.rs");
+        let docker = source("worker/engine/src/docker/errors.rs");
         for step in all() {
             let (seam, call) = step.split_once('.').unwrap();
             let is_script = SCRIPTS.iter().any(|script| script.name() == call);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::store::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
+use engine::{Container, RuntimeError};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use crate::context::SessionContext;
 use crate::lines::kept::KeptOwner;
 use crate::measure::{self, ContainerStopReason};
 use crate::retry::RetryClass;
-use crate::runtime::{Container, RuntimeError};
 use crate::step::{Action, DesiredState};
 use crate::stop_order;
 use crate::table::{ManagedContainer, ManagedPod, PodStatus};

@@ -5,9 +5,8 @@ use common::registry::RegistryLogin;
 use common::secret_key::SecretKey;
 use common::store::Store;
 use common::value::ReadError;
+use engine::RegistryLogins;
 use futures_util::future::BoxFuture;
-
-use crate::runtime::RegistryLogins;
 
 /// Reads each login when it is asked for: a changed password needs no restart.
 pub(crate) struct ClusterLogins {

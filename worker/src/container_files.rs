@@ -4,9 +4,9 @@
 use common::config::RuntimeKind;
 use common::spec::{ContainerSpec, FileReference, StopSignal};
 use common::value::{ReadError, ValueBytes, ValueKind};
+use engine::{ContainerRequest, Identity, MountedFile};
 
 use crate::file_store::{DirectoryGuard, NewFile};
-use crate::runtime::{ContainerRequest, Identity, MountedFile};
 use crate::worker::Worker;
 
 /// The files of a container that is being started.

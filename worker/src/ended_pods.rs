@@ -7,9 +7,9 @@ use common::clock::BootInstant;
 use common::ids::PodId;
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
+use engine::{Container, ContainerState};
 
 use crate::context::SessionContext;
-use crate::runtime::{Container, ContainerState};
 use crate::table::EndedPod;
 
 /// Keeps those of the containers whose pods have ended by themselves on this node. Returns the others.

@@ -4,10 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::ids::NodeName;
+use engine::RuntimeError;
 use tokio::time::Instant;
 
 use crate::change_log::ChangeLog;
-use crate::runtime::RuntimeError;
 
 /// How long after its return what has ended is taken to have ended with the engine.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use common::ids::PodId;
+use engine::Hint;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
-use crate::runtime::Hint;
 use crate::table::PodTable;
 use crate::worker::Worker;
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use common::clock::{BootClock, Clock};
 use common::config::{Config, RuntimeKind};
 use common::node::Psi;
+use engine::Runtime;
+use engine::docker::DockerRuntime;
+use engine::docker::EngineRecord;
+use engine::process::ProcessRuntime;
+use engine::sim::{SimOptions, SimRuntime};
 
 use crate::error::WorkerError;
 use crate::handover::socket::{self, ProxySocket};
 use crate::identity::{IdentityFiles, IdentityStore};
 use crate::lease_file::{self, LeaseFile, LeaseStore};
 use crate::psi;
-use crate::runtime::Runtime;
-use crate::runtime::docker::DockerRuntime;
-use crate::runtime::docker::engine_record::EngineRecord;
-use crate::runtime::process::ProcessRuntime;
-use crate::runtime::sim::{SimOptions, SimRuntime};
 use crate::saved_containers;
 use crate::saved_pods::PodStore;
 

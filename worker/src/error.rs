@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use common::ids::{InvalidName, NodeName};
-
-use crate::runtime::RuntimeError;
+use engine::RuntimeError;
 
 /// Why a worker cannot start, or cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@ use common::clock::{BootInstant, Clock};
 use common::config::Timing;
 use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::OnDisconnect;
+use engine::{Container, Runtime, RuntimeError};
 use futures_util::future::OptionFuture;
 use futures_util::stream;
 use futures_util::{FutureExt, StreamExt};
@@ -31,7 +32,6 @@ use crate::known_containers::{KnownContainers, must_stop};
 use crate::lease::LeaseState;
 use crate::lease_file::SavedLease;
 use crate::measure::{self, ContainerStopReason};
-use crate::runtime::{Container, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
 use crate::worker::Worker;
 

@@ -14,11 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use common::config::Config;
 use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
 use common::value::ValueBytes;
+use engine::{Container, Identity};
 use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
-
-use crate::runtime::{Container, Identity};
 
 /// Where files are if the state directory is on a disk.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -311,8 +310,8 @@ fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::runtime::ContainerState;
-    use crate::runtime::testing::identity;
+    use engine::ContainerState;
+    use engine::testing::identity;
 
     fn store(folder: &Path) -> FileStore {
         FileStore {

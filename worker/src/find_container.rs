@@ -1,9 +1,9 @@
 //! Finds the container that a request from outside is about.
 
 use common::ids::{ContainerName, PodId};
+use engine::{Container, ContainerState, RuntimeError};
 
 use crate::context::SessionContext;
-use crate::runtime::{Container, ContainerState, RuntimeError};
 
 /// Returns the container of this name under the pod's current assignment; else one that runs; else any.
 /// Without a name it is the first one of the specification.

@@ -2,10 +2,10 @@
 //! are started when the pod is managed and what they depend on is there.
 
 use common::spec::Port;
+use engine::{Container, RuntimeError};
 
 use crate::container_files::{self, FilesUnavailable};
 use crate::image_checks;
-use crate::runtime::{Container, RuntimeError};
 use crate::table::ManagedPod;
 use crate::worker::Worker;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use common::clock::BootInstant;
 use common::ids::{ClusterId, NodeName};
+use engine::{ContainerState, RuntimeError, list_own};
 
 use crate::fence::{self, FenceScope};
-use crate::runtime::{ContainerState, RuntimeError, list_own};
 use crate::saved_containers;
 use crate::worker::Worker;
 

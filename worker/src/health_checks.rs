@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use common::health::Health;
 use common::pod::{ContainerProgress, EndedRun};
+use engine::ContainerState;
 use futures_util::stream::{StreamExt, poll_fn};
 use tokio::sync::mpsc;
 
 use crate::context::SessionContext;
 use crate::ended_runs;
 use crate::health::{CheckChange, CheckKind, HealthChange};
-use crate::runtime::ContainerState;
 use crate::table::ManagedPod;
 
 /// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other

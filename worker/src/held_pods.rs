@@ -13,8 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::ids::{AssignmentId, PodId};
 use common::node::HeldPod;
-
-use crate::runtime::{Container, ContainerState, PodKey};
+use engine::{Container, ContainerState, PodKey};
 
 /// See the module.
 #[derive(Default)]
@@ -102,7 +101,7 @@ pub(crate) fn must_hold(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::testing;
+    use engine::testing;
 
     #[test]
     fn what_has_no_record_is_held_if_it_is_most_of_what_runs_here() {

@@ -4,12 +4,13 @@
 //! A Redis that does not know the cluster was emptied, or is another one. A name that is held under another
 //! id is another machine's. That id is this boot's only: a copy of the machine's disk does not have it.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::config::Config;
 use common::ids::{ClusterId, HolderId, NodeName};
+use common::replace_file::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::former_names::OtherLease;
@@ -165,7 +166,7 @@ impl IdentityFiles {
 
     fn write_holder(&self, boot_id: String, holder: &HolderId) -> io::Result<()> {
         let record = HolderRecord { boot_id, holder: holder.clone() };
-        replace(&self.holder, &serde_json::to_vec(&record).unwrap_or_default())
+        replace_file(&self.holder, &serde_json::to_vec(&record).unwrap_or_default())
     }
 
     /// Returns why the worker holds, if it does.
@@ -183,7 +184,7 @@ impl IdentityStore for IdentityFiles {
         let text = serde_json::to_vec(&ClusterRecord { cluster: cluster.clone() }).unwrap_or_default();
         let mut failures = Vec::new();
         for path in &self.clusters {
-            match replace(path, &text) {
+            match replace_file(path, &text) {
                 Ok(()) => return,
                 Err(error) => failures.push(format!("{}: {error}", path.display())),
             }
@@ -233,7 +234,7 @@ impl IdentityStore for IdentityFiles {
     }
 
     fn save_engine(&self, id: &str) {
-        if let Err(error) = replace(&self.engine, id.as_bytes()) {
+        if let Err(error) = replace_file(&self.engine, id.as_bytes()) {
             tracing::warn!(
                 path = %self.engine.display(), %error,
                 "the id of the container engine cannot be written: a worker that is started while the engine is \
@@ -244,7 +245,7 @@ impl IdentityStore for IdentityFiles {
 
     fn note_hold(&self, why: Option<&str>) {
         let noted = match why {
-            Some(why) => replace(&self.hold, why.as_bytes()),
+            Some(why) => replace_file(&self.hold, why.as_bytes()),
             None => match std::fs::remove_file(&self.hold) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                 Ok(()) | Err(_) => Ok(()),
@@ -298,18 +299,6 @@ fn read(path: &Path) -> Option<ClusterId> {
         Err(error) => unreadable(&error),
     }
     None
-}
-
-/// Replaces a file atomically, and waits until it is on disk.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let mut file = std::fs::File::create(&temporary)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    drop(file);
-    std::fs::rename(&temporary, path)
 }
 
 #[cfg(test)]

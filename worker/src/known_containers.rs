@@ -6,8 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use common::spec::OnDisconnect;
-
-use crate::runtime::Container;
+use engine::Container;
 
 /// The containers with `on_disconnect: stop` that ran when this process last saw them, by their handle.
 #[derive(Default)]

@@ -77,7 +77,6 @@ mod remove;
 mod report_directory;
 mod report_problems;
 mod retry;
-pub mod runtime;
 mod save_pods;
 mod saved_containers;
 mod saved_pods;
@@ -111,12 +110,12 @@ use common::clock::{BootClock, Clock};
 use common::config::{Config, RuntimeKind};
 use common::ids::NodeName;
 use common::store::{LinkOptions, Store};
+use engine::Runtime;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::change_log::RedisLog;
 use crate::identity::IdentityFiles;
-use crate::runtime::Runtime;
 use crate::worker::Worker;
 
 pub use crate::env::WorkerEnv;
@@ -155,7 +154,7 @@ pub async fn run_supervised(
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     let runtime = env::runtime(&config)?;
     #[cfg(debug_assertions)]
-    let runtime: Arc<dyn Runtime> = Arc::new(runtime::failpoints::FailpointRuntime(runtime));
+    let runtime: Arc<dyn Runtime> = Arc::new(engine::failpoints::FailpointRuntime(runtime));
     if config.runtime == RuntimeKind::Sim && config.sim_workers > 1 {
         return run_many(config, store, runtime, shutdown).await;
     }

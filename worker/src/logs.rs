@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use common::store::{AnyLogRequest, LogChunk, LogRequest, StoreError};
+use engine::RuntimeError;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
@@ -18,7 +19,6 @@ use crate::lines;
 use crate::log_answer::LogAnswer;
 use crate::log_throttle::MAX_READERS;
 use crate::prepare;
-use crate::runtime::RuntimeError;
 
 /// The largest piece that is written at once, in bytes.
 const MAX_CHUNK: usize = 16 * 1024;

@@ -7,12 +7,12 @@ use common::ids::{AssignmentId, ServiceName, SpecId};
 use common::image::{self, ImageContent};
 use common::spec::{ContainerSpec, PodSpec, PullPolicy};
 use common::store::PodRef;
+use engine::{LocalImage, RuntimeError};
 
 use crate::admission::StartJob;
 use crate::context::SessionContext;
 use crate::garbage;
 use crate::retry::RetryClass;
-use crate::runtime::{LocalImage, RuntimeError};
 use crate::worker::Worker;
 
 /// How often other pods may be faster with noting what the images are, before Redis is asked what to do.

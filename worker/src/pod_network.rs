@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::control_loop::{Loop, Next};
+use engine::RuntimeError;
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
 use crate::handover::NamesStatus;
-use crate::runtime::RuntimeError;
 
 /// How often the network is looked at: an operator may have removed it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);

@@ -12,6 +12,7 @@ use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
 use common::spec::OnDisconnect;
 use common::store::StoreError;
+use engine::{Container, RuntimeError};
 
 use crate::actions;
 use crate::beat;
@@ -24,7 +25,6 @@ use crate::lost_reports;
 use crate::measure;
 use crate::recover;
 use crate::remove::{Why, remove};
-use crate::runtime::{Container, RuntimeError};
 use crate::step::{ContainerFacts, PodFacts, SandboxFacts, step};
 use crate::table::{ManagedPod, ObservedPod};
 use crate::unrecorded;

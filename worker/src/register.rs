@@ -9,6 +9,7 @@ use common::config::RuntimeKind;
 use common::ids::ClusterId;
 use common::node::{NodeInfo, NodeSettings};
 use common::store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
+use engine::EngineInfo;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer_recovery;
@@ -16,7 +17,6 @@ use crate::engine_health::Probe;
 use crate::error::WorkerError;
 use crate::hold::{self, Hold};
 use crate::name_watch::{NameVerdict, NameWatch, takes_over_after};
-use crate::runtime::EngineInfo;
 use crate::worker::Worker;
 use crate::{fence, machine};
 

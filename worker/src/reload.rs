@@ -14,11 +14,11 @@ use common::control_loop::{Loop, Next};
 use common::ids::ValueName;
 use common::store::StoreError;
 use common::value::ValueKind;
+use engine::Identity;
 
 use crate::container_files::{self, Reloaded};
 use crate::context::SessionContext;
 use crate::rare_log::RareLog;
-use crate::runtime::Identity;
 
 /// How often the loop asks for the current versions, if a container here wants to know.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

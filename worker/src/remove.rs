@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::{Container, RuntimeError};
 use futures_util::FutureExt;
 
 use crate::context::SessionContext;
 use crate::handover::close_all::drain_and_stop;
 use crate::lines::kept::KeptOwner;
 use crate::measure::{self, ContainerStopReason};
-use crate::runtime::{Container, RuntimeError};
 
 /// How long requests in flight have to end. What the pod's specification says is not known here.
 const MAX_DRAIN: Duration = Duration::from_secs(10);

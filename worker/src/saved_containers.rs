@@ -8,9 +8,9 @@ use common::lifecycle::Phase;
 use common::payload::Payload;
 use common::saved_state::{SavedFile, SavedPod, SavedState};
 use common::spec::{OnDisconnect, PodSpec};
+use engine::{Container, ContainerState, Identity, Runtime};
 
 use crate::known_containers::KnownContainers;
-use crate::runtime::{Container, ContainerState, Identity, Runtime};
 use crate::saved_pods;
 
 /// Returns what the worker of `node` has saved of its containers; nothing if the file is missing or broken,

@@ -18,10 +18,10 @@ use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceN
 use common::lifecycle::Phase;
 use common::node::HeldPod;
 use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
+use engine::{Container, PodKey};
 
 use tokio::time::Instant;
 
-use crate::runtime::{Container, PodKey};
 use crate::table::EndedPod;
 
 /// How long what is saved of a pod stays after the fence has stopped it.
@@ -402,7 +402,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::runtime::{ContainerState, testing};
+    use engine::{ContainerState, testing};
 
     fn pod(id: &str) -> SavedPod {
         SavedPod {

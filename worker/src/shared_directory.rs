@@ -17,13 +17,13 @@ use common::ids::{ClusterId, ServiceName, VolumeName};
 use common::spec::VolumeKind;
 use common::store::SharedDirectoryReport;
 use common::volume::VolumeClaim;
+use engine::{ContainerRequest, EngineVolume, VolumeOwner};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::container_files::FilesUnavailable;
-use crate::identity;
-use crate::runtime::{ContainerRequest, EngineVolume, VolumeOwner};
+use common::replace_file::replace_file;
 
 /// The file with the id.
 const IDENTITY: &str = ".kubeleet-shared";
@@ -106,7 +106,7 @@ impl SharedDirectory {
             return;
         }
         let text = serde_json::to_vec(&directory).unwrap_or_default();
-        if let Err(error) = identity::replace(&self.known_file, &text) {
+        if let Err(error) = replace_file(&self.known_file, &text) {
             tracing::warn!(
                 path = %self.known_file.display(), %error,
                 "the id of the shared directory cannot be saved: if Redis is lost, this worker does not know which \
@@ -319,8 +319,8 @@ mod tests {
     use testkit::fixtures;
 
     use super::*;
-    use crate::runtime::Identity;
-    use crate::runtime::testing::identity;
+    use engine::Identity;
+    use engine::testing::identity;
 
     fn shared(root: &Path) -> SharedDirectory {
         let (data_dir, shared_volumes_dir) = (root.join("data"), Some(root.join("shared")));

@@ -12,6 +12,7 @@ use common::backoff::Backoff;
 use common::ids::AssignmentId;
 use common::spec::HostPorts;
 use common::store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
+use engine::{Container, ContainerState, RuntimeError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -26,7 +27,6 @@ use crate::node_fault::is_node_fault;
 use crate::pod_images::{self, ImagesUnavailable};
 use crate::remove::{Why, remove};
 use crate::retry::RetryClass;
-use crate::runtime::{Container, ContainerState, RuntimeError};
 use crate::step::DesiredState;
 use crate::table::{ManagedPod, StartCheck};
 use crate::text::seconds;

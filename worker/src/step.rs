@@ -6,8 +6,7 @@ use common::backoff;
 use common::clock::BootInstant;
 use common::health::Health;
 use common::spec::{RestartPolicy, StartCondition};
-
-use crate::runtime::ContainerState;
+use engine::ContainerState;
 
 /// The exit code of a process that was killed.
 const KILLED: i64 = 137;

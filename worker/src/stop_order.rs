@@ -2,8 +2,7 @@
 //! others, the sandbox last. Pure.
 
 use common::spec::PodSpec;
-
-use crate::runtime::Container;
+use engine::Container;
 
 /// Sorts the containers of a pod into groups. Those of one group are stopped together, after those of the
 /// groups before it.
@@ -54,8 +53,8 @@ mod tests {
     use common::ids::ContainerName;
 
     use super::*;
-    use crate::runtime::testing::identity;
-    use crate::runtime::{ContainerState, Identity};
+    use engine::testing::identity;
+    use engine::{ContainerState, Identity};
 
     #[test]
     fn the_reverse_of_the_starts_then_sidecars_then_the_sandbox() {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::runtime::Container;
+use engine::Container;
 
 /// The handles of those that were reported in this session.
 #[derive(Default)]

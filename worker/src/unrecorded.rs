@@ -10,11 +10,11 @@ use common::node::HeldPod;
 use common::recovery;
 use common::spec::OnDisconnect;
 use common::store::StoreError;
+use engine::{Container, PodKey};
 
 use crate::context::SessionContext;
 use crate::held_pods;
 use crate::remove::{Why, remove};
-use crate::runtime::{Container, PodKey};
 
 /// Decides about all containers without a record, and about managed pods that have neither a record nor a
 /// container. Returns false if Redis did not say what it has to: then nothing was done about them.

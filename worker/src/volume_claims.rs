@@ -3,11 +3,11 @@
 
 use common::ids::VolumeName;
 use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeVerdict};
+use engine::{RuntimeError, VolumeOwner};
 
 use crate::container_files::FilesUnavailable;
 use crate::context::SessionContext;
 use crate::retry::RetryClass;
-use crate::runtime::{RuntimeError, VolumeOwner};
 use crate::table::ManagedPod;
 
 /// Why a pod cannot have its volumes.

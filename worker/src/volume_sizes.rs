@@ -14,10 +14,10 @@ use std::{fs, io};
 use common::backoff::Backoff;
 use common::control_loop::{Loop, Next};
 use common::volume::{LocalExcess, VolumeSize};
+use engine::{EngineVolume, RuntimeError, VolumeOwner};
 
 use crate::context::SessionContext;
 use crate::retry::RetryClass;
-use crate::runtime::{EngineVolume, RuntimeError, VolumeOwner};
 
 /// A volume with more files is not measured: looking at them would cost more than it is worth.
 const MAX_FILES: usize = 200_000;

@@ -12,12 +12,12 @@ use common::control_loop::{Loop, Next};
 use common::ids::VolumeName;
 use common::store::{SessionResult, VolumeReport};
 use common::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
+use engine::{EngineVolume, RuntimeError, VolumeOwner};
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
 use crate::rare_log::RareLog;
 use crate::retry::RetryClass;
-use crate::runtime::{EngineVolume, RuntimeError, VolumeOwner};
 use crate::volume_claims;
 
 /// How often the loop looks whether the pods of this node have changed.

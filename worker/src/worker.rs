@@ -8,6 +8,7 @@ use common::ids::NodeName;
 use common::node::Psi;
 use common::spec::Memory;
 use common::store::{RedisProcess, Store};
+use engine::{Container, RegistryLogins, Runtime, RuntimeError};
 
 use crate::change_log::RedisLog;
 use crate::cluster_logins::ClusterLogins;
@@ -24,7 +25,6 @@ use crate::liveness::LivenessPipe;
 use crate::machine;
 use crate::node_problems::NodeProblems;
 use crate::policy::NodePolicy;
-use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
 use crate::shared_directory::SharedDirectory;
 use crate::step::RestartBackoff;
@@ -130,7 +130,7 @@ impl Worker {
     /// # Errors
     /// If the engine cannot list them.
     pub(crate) async fn list(&self) -> Result<Vec<Container>, RuntimeError> {
-        runtime::list_own(&*self.runtime, &self.node, self.identity.cluster().as_ref()).await
+        engine::list_own(&*self.runtime, &self.node, self.identity.cluster().as_ref()).await
     }
 
     /// Returns the containers of this node that run or may begin to. Never another cluster's.

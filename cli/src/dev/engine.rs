@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use common::config::{Config, RuntimeKind};
 use common::ids::{ClusterId, NodeName};
+use engine::Runtime;
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::ensure_hello_image;
+use engine::process::ProcessRuntime;
+use engine::sim::{SimOptions, SimRuntime};
 use futures_util::future::join_all;
 use proxy::names::rules;
-use worker::runtime::Runtime;
-use worker::runtime::docker::DockerRuntime;
-use worker::runtime::process::ProcessRuntime;
-use worker::runtime::sample_image::ensure_hello_image;
-use worker::runtime::sim::{SimOptions, SimRuntime};
 
 /// The image of the `hello` service, created locally.
 pub(super) const HELLO_IMAGE: &str = "kubeleet/hello:dev";
@@ -159,7 +159,7 @@ impl Engine {
         &self,
         node: &NodeName,
         cluster: Option<&ClusterId>,
-    ) -> Result<(), worker::runtime::RuntimeError> {
+    ) -> Result<(), engine::RuntimeError> {
         let mut volumes = self.runtime.volumes(node).await?;
         volumes.retain(|volume| cluster.is_some() && volume.cluster.as_ref() == cluster);
         let removals = volumes.iter().map(|volume| self.runtime.remove_volume(&volume.handle));
@@ -170,7 +170,7 @@ impl Engine {
         &self,
         node: &NodeName,
         cluster: Option<&ClusterId>,
-    ) -> Result<(), worker::runtime::RuntimeError> {
+    ) -> Result<(), engine::RuntimeError> {
         let mut containers = self.runtime.list(node).await?;
         containers.retain(|container| container.cluster.as_ref() == cluster);
         let stops = containers.iter().map(|container| self.runtime.stop(&container.handle, GRACE_PERIOD));
@@ -193,7 +193,7 @@ fn candidates(config: &Config) -> Vec<Option<String>> {
 async fn connect(
     host: Option<&str>,
     config: &Config,
-) -> Result<(DockerRuntime, String), worker::runtime::RuntimeError> {
+) -> Result<(DockerRuntime, String), engine::RuntimeError> {
     let docker = DockerRuntime::connect(host)?
         .with_registry_config(config.registry_config.clone())
         .dropping_capabilities(config.policy.dropped_capabilities.clone());

@@ -27,6 +27,7 @@ use common::ids::NodeName;
 use common::node::Resources;
 use common::spec::{Cpus, Memory};
 use common::store::{LinkOptions, Store};
+use engine::Engine;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +36,6 @@ use crate::settings::SettingFlags;
 use crate::stderr;
 use banner::ClientSettings;
 use credentials::DevCredentials;
-use engine::Engine;
 use home::{Home, SavedCluster};
 use log_file::LogFile;
 use options::DevOptions;

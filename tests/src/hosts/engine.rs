@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::import_recipe;
 use testkit::ChildGuard;
 use testkit::eventually::eventually_within;
-use worker::runtime::docker::DockerRuntime;
-use worker::runtime::sample_image::import_recipe;
 
 use super::host::Namespaces;
 use crate::docker::{IMAGE, recipe};

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use engine::docker::sample_image::Recipe;
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::hosts::{Host, Neighbour, TestHosts};
@@ -20,7 +21,6 @@ use testkit::{ChildGuard, require};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
-use worker::runtime::sample_image::Recipe;
 
 use crate::SOON;
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use common::lifecycle::Phase;
 use common::spec::OnDisconnect;
+use engine::{ContainerState, RuntimeError};
 use tokio::time::Instant;
 
 use super::PodAction;
 use crate::handover::ClosedGate;
 use crate::handover::drain::{self, DrainFacts, DrainProgress, DrainStep, StopFacts};
 use crate::measure::ContainerStopReason;
-use crate::runtime::{ContainerState, RuntimeError};
 use crate::step::DesiredState;
 use crate::stop_order;
 

@@ -3,10 +3,10 @@
 use common::lifecycle::Phase;
 use common::pod::EndedRun;
 use common::store::{FinishReport, PodOutcome, WriteOutcome};
+use engine::{Container, ContainerState};
 
 use super::PodAction;
 use crate::ended_runs;
-use crate::runtime::{Container, ContainerState};
 use crate::step::ContainerExit;
 use crate::table::{EndedPod, ManagedPod};
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use common::backoff;
 use common::spec::OnDisconnect;
+use engine::{Container, ContainerState, RuntimeError};
 
 use super::{GracePeriod, PodAction, pre_stop};
 use crate::container_files::{self, FilesUnavailable};
 use crate::measure::{self, ContainerStopReason};
-use crate::runtime::{Container, ContainerState, RuntimeError};
 use crate::step::{ContainerAction, ContainerExit, DesiredState};
 use crate::table::{ManagedPod, RESTARTED};
 use crate::text::seconds;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use common::spec::Hook;
+use engine::{Container, ExecResult, RuntimeError};
 use tokio::time::Instant;
 
 use super::PodAction;
 use crate::handover::drain::StopFacts;
 use crate::measure::ContainerStopReason;
-use crate::runtime::{Container, ExecResult, RuntimeError};
 use crate::stop_order;
 use crate::text::seconds;
 

@@ -2,11 +2,11 @@
 
 use common::channel::Frame;
 use common::store::Channel;
+use engine::{Container, ContainerState};
 use futures_util::StreamExt;
 
 use super::{ChannelEnd, broken, state_of, until_left};
 use crate::context::SessionContext;
-use crate::runtime::{Container, ContainerState};
 
 /// Copies the output until the container ends or the client leaves.
 pub(super) async fn serve(

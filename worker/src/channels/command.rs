@@ -5,16 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::channel::{Frame, Purpose, TerminalSize};
 use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
+use engine::{
+    CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
+    RuntimeError,
+};
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
 use super::{ChannelEnd, broken, state_of, worker_stops};
 use crate::context::SessionContext;
-use crate::runtime::{
-    CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
-    RuntimeError,
-};
 
 /// Between two looks whether the container still runs.
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);

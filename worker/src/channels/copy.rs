@@ -5,12 +5,12 @@ use std::io;
 use bytes::Bytes;
 use common::channel::Frame;
 use common::store::{Channel, ChannelError, ChannelReader};
+use engine::Container;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
 use super::{ChannelEnd, broken, until_left};
 use crate::context::SessionContext;
-use crate::runtime::Container;
 
 /// Unpacks what the client sends. An archive that its client does not finish is refused by the engine, but
 /// what came before is written.

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use common::channel::{ChannelRequest, Frame, Purpose};
 use common::store::{Channel, ChannelError, ChannelReader, StoreError};
+use engine::{Container, ContainerState};
 use tokio::time::Instant;
 
 use crate::context::{MAX_CHANNELS, SessionContext};
 use crate::find_container::container_of;
-use crate::runtime::{Container, ContainerState};
 
 /// The last frame must reach Redis within this time.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use common::handover::{FromProxy, FromWorker, lines, to_line};
 use common::ids::AssignmentId;
 use common::spec::OnDisconnect;
+use engine::{Container, RuntimeError};
 use futures_util::future::BoxFuture;
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::Instant;
 
 use super::socket::{ProxySocket, dial};
-use crate::runtime::{Container, RuntimeError};
 
 /// Of the time that there is, this is left for the proxy to cut and to answer.
 const ANSWER_TIME: Duration = Duration::from_millis(200);

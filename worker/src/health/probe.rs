@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::spec::{HttpCheck, ProbeMethod};
 use common::system_error;
+use engine::{ExecResult, Runtime, RuntimeError};
 use futures_util::future::BoxFuture;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
@@ -17,7 +18,6 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::judge::ProbeOutcome;
-use crate::runtime::{ExecResult, Runtime, RuntimeError};
 
 /// The most of an answer's head that is read.
 const MAX_HEAD: usize = 32 * 1024;

@@ -12,12 +12,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use common::config::Config;
 use common::ids::{ContainerName, PodId, ServiceName};
+use engine::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 use futures_util::StreamExt;
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
-
-use crate::runtime::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 
 /// The last lines of a container that are read.
 const MAX_LINES: usize = 200_000;

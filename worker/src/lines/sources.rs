@@ -11,12 +11,12 @@ use common::ids::{ContainerName, PodId};
 use common::log_line::LogLine;
 use common::log_merge::LogMerge;
 use common::store::LinesRequest;
+use engine::lines::wall_clock;
+use engine::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};
 use futures_util::StreamExt;
 
 use super::kept::{self, KeptOwner};
 use crate::context::SessionContext;
-use crate::runtime::lines::wall_clock;
-use crate::runtime::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};
 
 /// While logs are followed a line waits this long for older ones of other containers.
 const HOLD: Duration = Duration::from_millis(300);

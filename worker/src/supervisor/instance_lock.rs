@@ -9,10 +9,9 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use engine::process::ProcessIdentity;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
-
-use crate::runtime::process::ProcessIdentity;
 
 /// How long to wait for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);

@@ -11,9 +11,9 @@ use common::payload::Payload;
 use common::pod::{ContainerProgress, EndedRun};
 use common::saved_state::SavedPod;
 use common::spec::{ContainerSpec, JOB_INDEX, Kind, PodSpec};
+use engine::{Container, ContainerRequest, ContainerState, Identity};
 
 use super::container::ManagedContainer;
-use crate::runtime::{Container, ContainerRequest, ContainerState, Identity};
 use crate::step::DesiredState;
 use crate::worker::Worker;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use common::lifecycle::Phase;
+use engine::sim::SimOptions;
 
 use super::rig::{Rig, eventually, payload, payload_with};
-use crate::runtime::sim::SimOptions;
 
 #[tokio::test]
 async fn a_pod_pushed_twice_is_one_container() {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use common::clock::{BootClock, Clock};
 use common::ids::{AssignmentId, NodeName, PodId};
 use common::lifecycle::Phase;
+use engine::Runtime;
+use engine::docker::DockerRuntime;
+use engine::docker::sample_image::{Recipe, import_recipe};
 
 use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 
 use super::rig::{Rig, eventually, payload, payload_with};
-use crate::runtime::Runtime;
-use crate::runtime::docker::DockerRuntime;
-use crate::runtime::sample_image::{Recipe, import_recipe};
 use crate::{fence, identity, saved_containers, saved_pods};
 
 const IMAGE: &str = "kubeleet-test/worker-sleep:1";

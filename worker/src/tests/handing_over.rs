@@ -8,6 +8,9 @@ use std::time::Duration;
 use common::handover::LocalPod;
 use common::lifecycle::Phase;
 use common::spec::OnDisconnect;
+use engine::sim::SimOptions;
+use engine::testing::identity;
+use engine::{Container, ContainerState, Identity};
 use futures_util::FutureExt;
 use proxy::LocalServer;
 use proxy::gate::{EnterError, Gates, Pass};
@@ -19,9 +22,6 @@ use tokio_util::sync::CancellationToken;
 use super::rig::{Rig, RunningWorker, eventually, id, payload, payload_with};
 use crate::handover::close_all::drain_and_stop;
 use crate::handover::socket::ProxySocket;
-use crate::runtime::sim::SimOptions;
-use crate::runtime::testing::identity;
-use crate::runtime::{Container, ContainerState, Identity};
 
 const STOP: &str = r#""on_disconnect":"stop""#;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use common::lifecycle::Phase;
+use engine::ContainerState;
 
 use super::rig::*;
-use crate::runtime::ContainerState;
 
 fn service(more: &str) -> String {
     format!(r#"{{"name":"web","image":"i","replicas":1,{more}}}"#)

@@ -8,11 +8,11 @@ use common::lifecycle::Phase;
 use common::saved_state::{SavedFile, SavedState};
 use common::spec::{ContainerSpec, OnDisconnect};
 use common::store::HoldReason;
+use engine::testing::identity;
+use engine::{ContainerRequest, Identity, Runtime};
 
 use super::rig::{Rig, eventually, payload, payload_with};
 use crate::lease_file::{self, SavedLease};
-use crate::runtime::testing::identity;
-use crate::runtime::{ContainerRequest, Identity, Runtime};
 
 const STOP: &str = r#""on_disconnect":"stop""#;
 

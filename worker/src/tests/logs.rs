@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use common::lifecycle::Phase;
 use common::store::{LinesRequest, LogChunk, LogRequest, LoggedPod};
+use engine::process::ProcessRuntime;
+use engine::sim::SimOptions;
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
 use crate::log_throttle::MAX_READERS;
-use crate::runtime::process::ProcessRuntime;
-use crate::runtime::sim::SimOptions;
 
 async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
     let wanted =

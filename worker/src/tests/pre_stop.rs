@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::lifecycle::Phase;
+use engine::process::ProcessRuntime;
 use tokio::time::Instant;
 
 use super::rig::{Rig, eventually, payload_with};
-use crate::runtime::process::ProcessRuntime;
 
 /// A pod that notes its signal, and commands that write into the same file.
 fn pod(rig: &Rig, hooks: &str, grace: u32) -> (String, PathBuf) {

@@ -2,10 +2,10 @@
 
 use common::lifecycle::Phase;
 use common::spec::ContainerSpec;
+use engine::testing::identity;
+use engine::{ContainerRequest, Identity, Runtime};
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
-use crate::runtime::testing::identity;
-use crate::runtime::{ContainerRequest, Identity, Runtime};
 
 #[tokio::test]
 async fn a_stop_request_ends_a_pod() {

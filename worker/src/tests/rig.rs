@@ -12,14 +12,14 @@ use common::pod::PodRecord;
 use common::spec::ServiceInput;
 use common::store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
 use common::volume::VolumeClaim;
+use engine::sim::{SimOptions, SimRuntime};
+use engine::{Container, Runtime};
 pub(super) use testkit::eventually;
 use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::change_log::RedisLog;
-use crate::runtime::sim::{SimOptions, SimRuntime};
-use crate::runtime::{Container, Runtime};
 use crate::worker::Worker;
 use crate::{WorkerEnv, WorkerError, WorkerTimings};
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use common::lifecycle::Phase;
 use common::store::StopOutcome;
+use engine::sim::SimOptions;
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
 use crate::WorkerError;
-use crate::runtime::sim::SimOptions;
 
 const STOP: &str = r#""on_disconnect":"stop""#;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use common::lifecycle::Phase;
 use common::pod::ContainerProgress;
+use engine::sim::SimOptions;
+use engine::{Container, ContainerState, Runtime};
 
 use super::rig::*;
-use crate::runtime::sim::SimOptions;
-use crate::runtime::{Container, ContainerState, Runtime};
 
 /// A migration, a web server that waits for it, and a sidecar of that.
 const APPLICATION: &str = r#"{"name":"shop","replicas":1,"containers":[

@@ -5,9 +5,9 @@ use common::lifecycle::Phase;
 use common::node::SharedVolumesState;
 use common::store::RemoveVolumeOutcome;
 use common::volume::VolumeState;
+use engine::VolumeOwner;
 
 use super::rig::*;
-use crate::runtime::VolumeOwner;
 
 const SERVICE: &str = r#"{"name":"db","image":"i","replicas":1,"volumes":["data:/d","/cache"]}"#;
 

@@ -1,9 +1,8 @@
 //! What the machine has used since it was booted.
 
 use common::node::Psi;
+use engine::Counters;
 use procfs::{Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
-
-use super::counters::Counters;
 
 /// What a machine has, and has used since it was booted.
 pub(super) struct MachineCounters {

@@ -3,10 +3,7 @@
 //! [`counters`] is what runtimes count since a container began; [`rates`] makes usage of two such counts,
 //! pure; [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
 
-pub(crate) mod cgroup;
-pub(crate) mod counters;
 pub(crate) mod machine;
-pub(crate) mod processes;
 pub(crate) mod rates;
 mod report;
 

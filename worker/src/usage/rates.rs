@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use common::usage::Usage;
-
-use super::counters::Counters;
+use engine::Counters;
 
 /// Returns what was used between two counts of one container, the second one `span` after the first. Without
 /// a first count only what needs none is known. A count that went back began again: then nothing is known

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use common::usage::{MachineUsage, PodUsage, Usage, UsageReport};
+use engine::Counters;
 use tokio::time::Instant;
 
-use super::counters::Counters;
 use super::machine::{self, MachineCounters};
 use super::rates;
 use crate::context::SessionContext;

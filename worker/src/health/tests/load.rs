@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use common::clock::BootClock;
 use common::spec::ProbeMethod;
+use engine::sim::{SimOptions, SimRuntime};
 use futures_util::future::BoxFuture;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +21,6 @@ use super::super::judge::ProbeOutcome;
 use super::super::monitor::HealthMonitor;
 use super::super::probe::{Prober, RuntimeProber};
 use super::*;
-use crate::runtime::sim::{SimOptions, SimRuntime};
 
 const CHECKS: usize = 1000;
 const MEASURED: Duration = Duration::from_secs(20);

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::spec::ProbeMethod;
+use engine::sim::{SimOptions, SimRuntime};
+use engine::testing::identity;
+use engine::{ContainerRequest, Runtime};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -14,9 +17,6 @@ use super::super::monitor::HealthMonitor;
 use super::super::probe::Prober;
 use super::super::{CheckChange, HealthChange};
 use super::*;
-use crate::runtime::sim::{SimOptions, SimRuntime};
-use crate::runtime::testing::identity;
-use crate::runtime::{ContainerRequest, Runtime};
 
 /// Answers as the script of each container says, one character for each probe: `+`, `-`, `?` is inconclusive,
 /// `!` panics, and `.` never answers. The last one is repeated.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use engine::sim::{SimOptions, SimRuntime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -10,7 +11,6 @@ use tokio::sync::mpsc;
 use super::super::judge::ProbeOutcome;
 use super::super::probe::{Prober, RuntimeProber};
 use super::*;
-use crate::runtime::sim::{SimOptions, SimRuntime};
 
 /// Answers every connection with these bytes after it has read a request, and closes it; without any it stays
 /// open.

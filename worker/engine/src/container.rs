@@ -1,0 +1,294 @@
+//! A container: what it is to be, and how an engine lists it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId, PodName, ServiceName};
+use common::network::ContainerNetwork;
+use common::payload::Payload;
+use common::spec::{ContainerSpec, OnDisconnect, PodSpec};
+use sha2::{Digest, Sha256};
+
+use crate::label;
+
+/// The identity of a container: everything that its name and labels are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The node whose worker creates it.
+    pub node: NodeName,
+    /// The cluster that the node belongs to.
+    pub cluster: Option<ClusterId>,
+    /// The pod.
+    pub pod: PodId,
+    /// The pod's name.
+    pub name: PodName,
+    /// The pod's service, if it has one.
+    pub service: Option<ServiceName>,
+    /// Index among its service's pods.
+    pub replica: u32,
+    /// The pod's assignment to this node.
+    pub assignment: AssignmentId,
+    /// The container, if its pod has several; `None` for their sandbox.
+    pub container: Option<ContainerName>,
+    /// What the fence does with it when the lease has expired.
+    pub on_disconnect: OnDisconnect,
+    /// Time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+}
+
+impl Identity {
+    /// Returns the identity of a pod under an assignment to `node`: its only container's, or its sandbox's.
+    pub fn of_pod(
+        (cluster, node): (Option<ClusterId>, &NodeName),
+        (payload, spec): (&Payload, &PodSpec),
+        service: Option<&ServiceName>,
+        assignment: &AssignmentId,
+    ) -> Self {
+        Self {
+            node: node.clone(),
+            cluster,
+            pod: payload.id.clone(),
+            name: payload.name.clone(),
+            service: service.cloned(),
+            replica: payload.replica,
+            assignment: assignment.clone(),
+            container: None,
+            on_disconnect: spec.on_disconnect,
+            grace: spec.grace(),
+        }
+    }
+}
+
+impl Identity {
+    /// Returns `<name>-<replica>-<hash>`, for one of several containers
+    /// `<name>-<replica>-<hash>-<container>`. The hash covers pod and assignment, so that creating twice is
+    /// one container.
+    pub fn container_name(&self) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update(self.pod.as_str());
+        hasher.update([0]);
+        hasher.update(self.assignment.as_str());
+        let digest = hasher.finalize();
+        let hash = digest.iter().take(5).fold(0_u64, |hash, byte| hash << 8 | u64::from(*byte));
+        let container = self.container.as_ref().map_or_else(String::new, |name| format!("-{name}"));
+        format!("{}-{}-{hash:010x}{container}", self.name, self.replica)
+    }
+
+    /// Returns its labels.
+    pub fn labels(&self) -> BTreeMap<&'static str, String> {
+        let service = self.service.as_ref().map_or(self.name.as_str(), |service| service.as_str());
+        let cluster = self.cluster.as_ref().map(|cluster| (label::CLUSTER, cluster.to_string()));
+        let container = self.container.as_ref().map(|name| (label::CONTAINER, name.to_string()));
+        let labels = BTreeMap::from([
+            (label::ORCHESTRATOR, "kubeleet".to_owned()),
+            (label::NODE, self.node.to_string()),
+            (label::POD, self.pod.to_string()),
+            (label::SERVICE, service.to_owned()),
+            (label::ASSIGNMENT, self.assignment.to_string()),
+            (label::ON_DISCONNECT, self.on_disconnect.as_str().to_owned()),
+            (label::GRACE, self.grace.as_secs().to_string()),
+        ]);
+        labels.into_iter().chain(cluster).chain(container).collect()
+    }
+}
+
+/// A container to be created. The node's policy has already approved it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContainerRequest {
+    /// Its identity.
+    pub identity: Identity,
+    /// Its specification.
+    pub container: ContainerSpec,
+    /// The handle of the sandbox whose network it shares, if its pod has one.
+    pub sandbox: Option<String>,
+    /// Files of the worker's machine that it gets, read-only.
+    pub files: Vec<MountedFile>,
+    /// The epochs of the persistent volumes that it creates, by their sources.
+    pub volume_epochs: BTreeMap<String, u64>,
+}
+
+/// A file that a container gets. Its content is not here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountedFile {
+    /// Where it is on the worker's machine.
+    pub source: PathBuf,
+    /// Where it is in the container.
+    pub target: String,
+}
+
+/// A container's state on the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Created but never started.
+    Created,
+    /// Its main process runs.
+    Running,
+    /// Its main process has ended.
+    Exited {
+        /// Its exit code; 128 + n for signal n.
+        code: i64,
+        /// The kernel killed it because it exceeded its memory limit.
+        out_of_memory: bool,
+    },
+    /// The engine does not tell: it failed to inspect this container, or named a state that kubeleet does not
+    /// know. It may run.
+    Unknown,
+}
+
+impl ContainerState {
+    /// Returns whether its process may run, now or in a moment.
+    pub fn may_run(self) -> bool {
+        !matches!(self, Self::Exited { .. })
+    }
+}
+
+/// A container of this node, as the engine lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// The engine's handle for the other calls.
+    pub handle: String,
+    /// The cluster, from its label; `None` if a version that wrote no such label has created it.
+    pub cluster: Option<ClusterId>,
+    /// The pod, from its label.
+    pub pod: PodId,
+    /// The assignment, from its label.
+    pub assignment: AssignmentId,
+    /// Its name in the pod, from its label; `None` if it is the pod's only container, or its sandbox.
+    pub name: Option<ContainerName>,
+    /// What the fence does with it when the lease has expired, from its label.
+    pub on_disconnect: OnDisconnect,
+    /// Time between SIGTERM and SIGKILL, from its label.
+    pub grace: Duration,
+    /// Its state.
+    pub state: ContainerState,
+    /// Its processes are paused, by another client of the engine. Its state is running.
+    pub is_paused: bool,
+    /// Where it can be reached; `None` if the engine does not tell.
+    pub network: Option<ContainerNetwork>,
+}
+
+/// A pod under one assignment.
+pub type PodKey = (PodId, AssignmentId);
+
+impl Container {
+    /// Returns its pod under its assignment.
+    pub fn key(&self) -> PodKey {
+        (self.pod.clone(), self.assignment.clone())
+    }
+
+    /// Returns the container that was created for this identity, without its network.
+    pub fn new(handle: String, identity: &Identity, state: ContainerState) -> Self {
+        Self {
+            handle,
+            cluster: identity.cluster.clone(),
+            pod: identity.pod.clone(),
+            assignment: identity.assignment.clone(),
+            name: identity.container.clone(),
+            on_disconnect: identity.on_disconnect,
+            grace: identity.grace,
+            state,
+            is_paused: false,
+            network: None,
+        }
+    }
+
+    /// Returns whether it may be of `cluster`. One without the label may be of any cluster.
+    pub fn may_be_of(&self, cluster: Option<&ClusterId>) -> bool {
+        self.cluster.is_none() || self.cluster.as_ref() == cluster
+    }
+
+    /// Reads back what [`Identity::labels`] wrote. Returns `None`, and logs a warning, if that is not
+    /// possible.
+    pub fn from_labels<'a>(
+        handle: String,
+        get: impl Fn(&str) -> Option<&'a str>,
+        state: ContainerState,
+    ) -> Option<Self> {
+        let pod = get(label::POD).and_then(|text| PodId::new(text).ok());
+        let assignment = get(label::ASSIGNMENT).and_then(|text| AssignmentId::new(text).ok());
+        let Some((pod, assignment)) = pod.zip(assignment) else {
+            tracing::warn!(
+                container = handle,
+                "ignoring a container with kubeleet's label: its pod or assignment label is invalid"
+            );
+            return None;
+        };
+        let cluster = get(label::CLUSTER).and_then(|text| ClusterId::new(text).ok());
+        let name = get(label::CONTAINER).and_then(|text| ContainerName::new(text).ok());
+        let stop = get(label::ON_DISCONNECT) == Some(OnDisconnect::Stop.as_str());
+        let on_disconnect = if stop { OnDisconnect::Stop } else { OnDisconnect::Keep };
+        let grace = get(label::GRACE).and_then(|text| text.parse().ok()).unwrap_or(10);
+        let grace = Duration::from_secs(grace);
+        let is_paused = false;
+        Some(Self {
+            handle,
+            cluster,
+            pod,
+            assignment,
+            name,
+            on_disconnect,
+            grace,
+            state,
+            is_paused,
+            network: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn only_pod_and_assignment_decide_the_hash_in_the_name() {
+        let one = testing::identity("node", "pod", "assignment");
+        let name = one.container_name();
+        assert!(name.starts_with("web-3-") && name.len() == "web-3-".len() + 10, "{name}");
+        let other_node =
+            Identity { grace: Duration::ZERO, ..testing::identity("other", "pod", "assignment") };
+        assert_eq!(other_node.container_name(), name);
+        for (pod, assignment) in [("pod2", "assignment"), ("pod", "assignment2"), ("podas", "signment")] {
+            assert_ne!(testing::identity("node", pod, assignment).container_name(), name);
+        }
+    }
+
+    #[test]
+    fn one_of_several_containers_is_named_after_its_pod() {
+        let pod = testing::identity("node", "pod", "assignment");
+        let container = ContainerName::new("cache").unwrap();
+        let one = Identity { container: Some(container.clone()), ..pod.clone() };
+        assert_eq!(one.container_name(), format!("{}-cache", pod.container_name()));
+        let labels = one.labels();
+        assert_eq!(labels["kubeleet.container"], "cache");
+        let get = |key: &str| labels.get(key).map(String::as_str);
+        let found = Container::from_labels("h".into(), get, ContainerState::Created).unwrap();
+        assert_eq!(found, Container::new("h".into(), &one, ContainerState::Created));
+        assert_eq!(found.name, Some(container));
+    }
+
+    #[test]
+    fn labels_are_read_back_as_they_were_written() {
+        let identity =
+            Identity { on_disconnect: OnDisconnect::Stop, ..testing::identity("node", "pod", "a") };
+        let labels = identity.labels();
+        let expected = [
+            ("kubeleet.assignment", "a"),
+            ("kubeleet.cluster", "c"),
+            ("kubeleet.grace", "2"),
+            ("kubeleet.node", "node"),
+            ("kubeleet.on-disconnect", "stop"),
+            ("kubeleet.pod", "pod"),
+            ("kubeleet.service", "web"),
+            ("orchestrator", "kubeleet"),
+        ];
+        assert_eq!(labels.iter().map(|(k, v)| (*k, v.as_str())).collect::<Vec<_>>(), expected);
+        let get = |key: &str| labels.get(key).map(String::as_str);
+        let container = Container::from_labels("h".into(), get, ContainerState::Created).unwrap();
+        assert_eq!((container.pod, container.assignment), (identity.pod, identity.assignment));
+        assert_eq!((container.on_disconnect, container.grace), (OnDisconnect::Stop, identity.grace));
+        assert!(Container::from_labels("h".into(), |_| None, ContainerState::Created).is_none());
+    }
+}

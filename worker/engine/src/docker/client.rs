@@ -1,0 +1,202 @@
+//! The connection to an engine. No call outlives its deadline.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+use common::failpoint::{self, Side};
+
+use super::errors::{EngineCall, EngineFailure};
+use crate::RuntimeError;
+
+const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
+
+/// bollard's own timeout until the first byte of an answer, in seconds. Every call has a shorter deadline of
+/// its own, which includes the body. This one only has to be longer than the longest of them: a grace period
+/// of a day, and a pull.
+const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
+
+/// The address of an engine, in the forms of `DOCKER_HOST`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum EngineAddress {
+    Unix(String),
+    Tcp(String),
+}
+
+impl EngineAddress {
+    fn parse(text: &str) -> Result<Self, RuntimeError> {
+        let path = text.strip_prefix("unix://").or_else(|| text.starts_with('/').then_some(text));
+        let address = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://"));
+        let host = match (path, address) {
+            (Some(path), _) => (!path.is_empty()).then(|| Self::Unix(path.to_owned())),
+            (None, Some(address)) => with_port(address.trim_end_matches('/')).map(Self::Tcp),
+            (None, None) => None,
+        };
+        host.ok_or_else(|| {
+            let detail = format!("invalid DOCKER_HOST {text:?}: write unix:///path or tcp://host:port");
+            RuntimeError::Engine(detail)
+        })
+    }
+}
+
+/// Returns an address with its port, or with the default one; `None` if it is no host with or without a port.
+/// An IPv6 address stands in brackets: otherwise its last part would be taken for the port.
+fn with_port(address: &str) -> Option<String> {
+    let (host, rest) = match address.strip_prefix('[') {
+        Some(inner) => inner.split_once(']')?,
+        None => address.split_at(address.find(':').unwrap_or(address.len())),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    match rest.strip_prefix(':') {
+        _ if host.is_empty() => None,
+        Some(port) => is_port(port).then(|| address.to_owned()),
+        None => rest.is_empty().then(|| format!("{address}:2375")),
+    }
+}
+
+/// A client that connects with its first call, so that the engine may start after the worker.
+#[derive(Debug)]
+pub(super) struct EngineClient {
+    shown: String,
+    host: EngineAddress,
+    docker: OnceLock<Docker>,
+}
+
+impl EngineClient {
+    /// Returns the path of the engine's socket, if it has one.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        match &self.host {
+            EngineAddress::Unix(path) => Some(Path::new(path)),
+            EngineAddress::Tcp(_) => None,
+        }
+    }
+
+    /// Returns the engine's address.
+    pub(super) fn host(&self) -> &EngineAddress {
+        &self.host
+    }
+
+    /// Returns the value of the header `Host` for requests to the engine.
+    pub(super) fn authority(&self) -> &str {
+        match &self.host {
+            EngineAddress::Unix(_) => "docker",
+            EngineAddress::Tcp(address) => address,
+        }
+    }
+
+    /// `None` means `DOCKER_HOST`, or the default socket if that is not set either.
+    ///
+    /// # Errors
+    /// If the address is invalid, or TLS is asked for, which is not supported.
+    pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
+        let shown = shown.unwrap_or_else(|| DEFAULT_HOST.to_owned());
+        let host = EngineAddress::parse(&shown)?;
+        if matches!(host, EngineAddress::Tcp(_)) && variable("DOCKER_TLS_VERIFY").is_some() {
+            // Falling back to plain text would reveal what TLS was to protect.
+            let detail =
+                "DOCKER_TLS_VERIFY is set, but TLS to engines is not supported: use the engine's unix socket";
+            return Err(RuntimeError::Engine(format!("{shown}: {detail}")));
+        }
+        Ok(Self { shown, host, docker: OnceLock::new() })
+    }
+
+    /// Returns the client library's handle.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached; the message says what to check.
+    pub(super) fn docker(&self) -> Result<&Docker, RuntimeError> {
+        if let Some(docker) = self.docker.get() {
+            return Ok(docker);
+        }
+        // The version that bollard is given here reaches no engine: it puts `/v1.53` before the path and then
+        // joins both with `Url::join`, which drops what is before an absolute path. Without a version in the
+        // path each engine answers with its newest API; one that had dropped the version would refuse the
+        // request.
+        let connected = match &self.host {
+            EngineAddress::Unix(path) if !Path::new(path).exists() => {
+                let detail = format!(
+                    "there is no socket {path}: check that the engine is running and DOCKER_HOST is right"
+                );
+                return Err(RuntimeError::Engine(detail));
+            }
+            EngineAddress::Unix(path) => {
+                Docker::connect_with_unix(path, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION)
+            }
+            EngineAddress::Tcp(address) => {
+                Docker::connect_with_http(address, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION)
+            }
+        };
+        let docker = connected.map_err(|error| RuntimeError::Engine(format!("{}: {error}", self.shown)))?;
+        Ok(self.docker.get_or_init(|| docker))
+    }
+
+    /// Carries out one call, with a deadline. After the deadline the engine may still carry it out.
+    pub(super) async fn within<T>(
+        &self,
+        kind: EngineCall,
+        limit: Duration,
+        call: impl Future<Output = Result<T, bollard::errors::Error>>,
+    ) -> Result<T, EngineFailure> {
+        failpoint::check("docker", kind.name(), Side::Before);
+        let answer = tokio::time::timeout(limit, call).await;
+        failpoint::check("docker", kind.name(), Side::After);
+        match answer {
+            Ok(answer) => answer.map_err(|error| EngineFailure::of(kind, &self.shown, &error)),
+            Err(_) => Err(EngineFailure::timed_out(kind, &self.shown, limit)),
+        }
+    }
+
+    /// Returns the engine's address as it was configured, for messages.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn docker_host_forms_are_parsed() {
+        let cases = [
+            ("unix:///run/podman/podman.sock", EngineAddress::Unix("/run/podman/podman.sock".into())),
+            ("/var/run/docker.sock", EngineAddress::Unix("/var/run/docker.sock".into())),
+            ("tcp://10.0.0.1:2376", EngineAddress::Tcp("10.0.0.1:2376".into())),
+            ("tcp://engine/", EngineAddress::Tcp("engine:2375".into())),
+            ("http://[::1]", EngineAddress::Tcp("[::1]:2375".into())),
+            ("tcp://[::1]:99", EngineAddress::Tcp("[::1]:99".into())),
+        ];
+        for (text, host) in cases {
+            assert_eq!(EngineAddress::parse(text).unwrap(), host, "{text}");
+        }
+        for bad in [
+            "ssh://me@there",
+            "npipe:////./pipe/docker_engine",
+            "docker",
+            "unix://",
+            "tcp://",
+            "tcp:///",
+            "tcp://:2375",
+            "http://[]:2375",
+            "tcp://::1",
+            "tcp://fe80::1",
+            "tcp://[::1",
+            "tcp://[::1]2375",
+            "tcp://engine:",
+            "tcp://engine:docker",
+        ] {
+            assert!(matches!(EngineAddress::parse(bad), Err(RuntimeError::Engine(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_missing_socket_error_says_what_to_check() {
+        let client = EngineClient::new(Some("unix:///nowhere/engine.sock")).unwrap();
+        let error = client.docker().unwrap_err().to_string();
+        assert!(error.contains("/nowhere/engine.sock") && error.contains("running"), "{error}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Commands in containers, and the standard input and output of their main processes.
+
+pub(crate) mod exec;
+pub(crate) mod interactive;
+pub(crate) mod main_process;
+mod raw_exec;

@@ -1,0 +1,62 @@
+//! Starts a command with a terminal, or attaches to a container with one.
+//!
+//! The client library takes the first byte of what a terminal shows for a header if it is 0, 1 or 2, and then
+//! waits for a length that never comes.
+
+use std::pin::Pin;
+
+use bollard::errors::Error;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncRead;
+
+use crate::docker::client::EngineClient;
+use crate::docker::deadlines::READ;
+use crate::docker::errors::EngineCall;
+use crate::docker::raw_request::{refusal, send};
+use crate::{CommandInput, RuntimeError};
+
+/// What comes out of a terminal.
+pub(crate) type TerminalOutput = Pin<Box<dyn AsyncRead + Send>>;
+
+/// Starts a command that was prepared with a terminal. Returns its output and input.
+pub(crate) async fn start(
+    client: &EngineClient,
+    id: &str,
+) -> Result<(TerminalOutput, CommandInput), RuntimeError> {
+    let path = format!("/exec/{id}/start");
+    connect(client, EngineCall::StartExec, &path, r#"{"Detach":false,"Tty":true}"#).await
+}
+
+/// Makes a call that turns its connection into a terminal's. Returns its output and input.
+pub(crate) async fn connect(
+    client: &EngineClient,
+    call: EngineCall,
+    path: &str,
+    body: &'static str,
+) -> Result<(TerminalOutput, CommandInput), RuntimeError> {
+    let upgraded = client.within(call, READ, upgrade(client, path, body)).await?;
+    let (output, input) = tokio::io::split(TokioIo::new(upgraded));
+    Ok((Box::pin(output), Box::pin(input)))
+}
+
+async fn upgrade(
+    client: &EngineClient,
+    path: &str,
+    body: &'static str,
+) -> Result<hyper::upgrade::Upgraded, Error> {
+    let request = Request::post(path)
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "tcp")
+        .body(Full::new(Bytes::from_static(body.as_bytes())))?;
+    let response = send(client, request).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(hyper::upgrade::on(response).await?);
+    }
+    let status = response.status().as_u16();
+    Err(refusal(status, &response.into_body().collect().await?.to_bytes()))
+}

@@ -1,0 +1,104 @@
+//! Which engine has the containers of this node, over all worker processes: its id, and where it was.
+//!
+//! If a worker is pointed to another engine, what the former one runs goes on there unseen. So nothing is
+//! started in its place before a person says so. An engine with another id at the same place was set up anew:
+//! what it ran is gone.
+
+use std::path::PathBuf;
+
+use common::replace_file::replace_file;
+use serde::{Deserialize, Serialize};
+
+/// How many pods a message names.
+const MAX_NAMED: usize = 5;
+
+/// The content of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SavedEngine {
+    id: String,
+    address: String,
+}
+
+/// The engine that the worker of a node had last, and the pods that it has left there.
+#[derive(Debug)]
+pub struct EngineRecord {
+    path: PathBuf,
+    saved: Option<SavedEngine>,
+    pods: Vec<String>,
+}
+
+impl EngineRecord {
+    /// Reads the file. `pods` are the names of the pods that ran here last. A file that cannot be read counts
+    /// as none.
+    pub fn read(path: PathBuf, pods: Vec<String>) -> Self {
+        let text = std::fs::read(&path).ok();
+        let saved = text.and_then(|text| serde_json::from_slice(&text).ok());
+        Self { path, saved, pods }
+    }
+
+    /// Returns the id of the engine that has the pods of this node, if that was not at `address`.
+    pub(super) fn former(&self, address: &str) -> Option<&str> {
+        let saved = self.saved.as_ref().filter(|saved| saved.address != address && !saved.id.is_empty())?;
+        (!self.pods.is_empty()).then_some(saved.id.as_str())
+    }
+
+    /// Returns why the engine with this id at this address is not used.
+    pub(super) fn refusal(&self, id: &str, address: &str) -> Option<String> {
+        let saved =
+            self.saved.as_ref().filter(|_| self.former(address).is_some_and(|former| former != id))?;
+        let count = self.pods.len();
+        let named = self.pods.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if count > MAX_NAMED { " …" } else { "" };
+        Some(format!(
+            "another one does, at {address}: the {count} pods of this node ({named}{more}) are on the one at {}, with the \
+             id {}. They are left as they are, and nothing is started in their place. Set DOCKER_HOST back; or stop \
+             them there, remove {}, and restart this worker",
+            saved.address,
+            saved.id,
+            self.path.display()
+        ))
+    }
+
+    /// Notes the engine that is used.
+    pub(super) fn save(&self, id: &str, address: &str) {
+        let engine = SavedEngine { id: id.to_owned(), address: address.to_owned() };
+        if self.saved.as_ref() == Some(&engine) {
+            return;
+        }
+        let text = serde_json::to_vec(&engine).unwrap_or_default();
+        if let Err(error) = replace_file(&self.path, &text) {
+            tracing::debug!(path = %self.path.display(), %error, "the engine cannot be noted");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn only_another_engine_at_another_place_than_the_pods_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("n.engine-host");
+        let read =
+            |pods: &[&str]| EngineRecord::read(path.clone(), pods.iter().map(|&pod| pod.into()).collect());
+        assert_eq!(read(&["web-0"]).refusal("A", "unix:///a"), None, "nothing is known");
+        read(&[]).save("A", "unix:///a");
+        let table = [
+            ("the same", &["web-0"][..], "A", "unix:///a", false),
+            ("the same, spelled differently", &["web-0"], "A", "/a", false),
+            ("set up anew at its place", &["web-0"], "B", "unix:///a", false),
+            ("another one, and no pods were left", &[], "B", "unix:///b", false),
+            ("another one", &["web-0"], "B", "unix:///b", true),
+            ("one without an id, such as Podman", &["web-0"], "", "unix:///b", true),
+        ];
+        for (name, pods, id, address, is_refused) in table {
+            assert_eq!(read(pods).refusal(id, address).is_some(), is_refused, "{name}");
+        }
+        let why = read(&["a-0", "b-0", "c-0", "d-0", "e-0", "f-0"]).refusal("B", "unix:///b").unwrap();
+        for part in ["6 pods", "a-0", "e-0 …", "unix:///a", "DOCKER_HOST", "n.engine-host"] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    }
+}

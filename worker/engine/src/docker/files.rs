@@ -1,0 +1,17 @@
+//! The files that a container gets, as read-only mounts. Pure.
+
+use bollard::models::{Mount, MountType};
+
+use crate::{ContainerRequest, MountedFile};
+
+/// Returns a mount for each file. The worker has written them; only their paths are here.
+pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
+    let mount = |file: &MountedFile| Mount {
+        target: Some(file.target.clone()),
+        source: Some(file.source.display().to_string()),
+        typ: Some(MountType::BIND),
+        read_only: Some(true),
+        ..Default::default()
+    };
+    request.files.iter().map(mount).collect()
+}

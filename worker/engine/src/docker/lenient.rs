@@ -1,0 +1,128 @@
+//! Reads answers of the engine that the client library refuses as a whole because of one word that it does
+//! not know: a container's state, or anything else in a list or an inspection. Only what kubeleet needs is
+//! read.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::errors::NotUnderstood;
+use super::view::{Inspected, Listed};
+use crate::{Container, ContainerState};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ContainerRow {
+    id: String,
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+    #[serde(default)]
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Inspection {
+    id: String,
+    config: ContainerConfig,
+    state: InspectedState,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ContainerConfig {
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct InspectedState {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    exit_code: Option<i64>,
+    #[serde(default, rename = "OOMKilled")]
+    oom_killed: bool,
+}
+
+/// Reads a list row by row; a row that is unreadable is skipped with a warning. `None` if it is no list.
+pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
+    let rows: Vec<Value> = serde_json::from_str(&answer.0).ok()?;
+    let rows = rows.into_iter().map(|row| match serde_json::from_value::<ContainerRow>(row) {
+        Ok(row) => listed(row),
+        Err(_) => {
+            tracing::warn!("the engine lists a container that cannot be read; it is ignored");
+            Listed::Skip
+        }
+    });
+    Some(rows.collect())
+}
+
+/// What a word for the state of a container means.
+enum NamedState {
+    Created,
+    /// It runs, or may run again at any instant.
+    Running,
+    Ended,
+    Removing,
+    /// It may run.
+    Unknown,
+}
+
+impl NamedState {
+    fn of(word: &str) -> Self {
+        match word {
+            // Podman is between creating and starting it.
+            "created" | "configured" | "initialized" => Self::Created,
+            "running" | "paused" | "restarting" | "stopping" => Self::Running,
+            // Podman has not cleaned up after it.
+            "exited" | "dead" | "stopped" | "" => Self::Ended,
+            "removing" => Self::Removing,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+fn listed(row: ContainerRow) -> Listed {
+    let named = NamedState::of(&row.state);
+    let state = match named {
+        NamedState::Created => ContainerState::Created,
+        NamedState::Running => ContainerState::Running,
+        NamedState::Removing => return Listed::Skip,
+        NamedState::Ended => ContainerState::Unknown,
+        NamedState::Unknown => {
+            let (container, state) = (&row.id, &row.state);
+            tracing::warn!(container, state, "the engine names an unknown state; it may run");
+            ContainerState::Unknown
+        }
+    };
+    match container(row.id, row.labels.unwrap_or_default(), state) {
+        Some(container) if matches!(named, NamedState::Ended) => Listed::Ended(container),
+        Some(container) => Listed::Known(container),
+        None => Listed::Skip,
+    }
+}
+
+/// Reads an inspection. `None` if it is none.
+pub(super) fn inspection(answer: &NotUnderstood) -> Option<Inspected> {
+    let Inspection { id, config, state } = serde_json::from_str(&answer.0).ok()?;
+    let labels = config.labels.unwrap_or_default();
+    let state = match NamedState::of(&state.status) {
+        NamedState::Created => Some(ContainerState::Created),
+        NamedState::Running => Some(ContainerState::Running),
+        NamedState::Ended => Some(ContainerState::Exited {
+            code: state.exit_code.unwrap_or(255),
+            out_of_memory: state.oom_killed,
+        }),
+        NamedState::Removing => None,
+        NamedState::Unknown => Some(ContainerState::Unknown),
+    };
+    let container = state.and_then(|state| container(id, labels.clone(), state));
+    Some(Inspected { labels, container, ..Inspected::default() })
+}
+
+fn container(handle: String, labels: HashMap<String, String>, state: ContainerState) -> Option<Container> {
+    Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
+}

@@ -1,0 +1,56 @@
+//! Sandboxes: containers of kubeleet's own program, made without a registry, that hold the network of a pod.
+
+use std::path::PathBuf;
+
+use common::spec::{ContainerSpec, Memory, Port, RestartPolicy};
+
+use super::engine::DockerRuntime;
+use super::sample_image::import_image;
+use crate::{Container, ContainerRequest, Identity, RuntimeError};
+
+/// The image of sandboxes: this executable of this version.
+const IMAGE: &str = concat!("kubeleet/sandbox:", env!("CARGO_PKG_VERSION"));
+/// The program in the image, and its hidden command that waits to be stopped.
+const ENTRYPOINT: [&str; 2] = ["/kubeleet", "sandbox"];
+/// Far more than the program needs.
+const MEMORY_BYTES: u64 = 64 << 20;
+const PIDS: u32 = 32;
+
+/// See [`crate::Runtime::run_sandbox`].
+pub(super) async fn run(
+    docker: &DockerRuntime,
+    identity: &Identity,
+    ports: &[Port],
+) -> Result<Container, RuntimeError> {
+    let request = ContainerRequest {
+        identity: identity.clone(),
+        container: spec(ports),
+        sandbox: None,
+        files: Vec::new(),
+        volume_epochs: Default::default(),
+    };
+    ensure_image(docker).await?;
+    super::run::run(docker, &request).await
+}
+
+fn spec(ports: &[Port]) -> ContainerSpec {
+    ContainerSpec {
+        ports: ports.to_vec(),
+        memory: Some(Memory::from_bytes(MEMORY_BYTES)),
+        pids_limit: Some(PIDS),
+        user: Some("65534:65534".to_owned()),
+        read_only: true,
+        cap_drop: vec!["ALL".to_owned()],
+        restart: RestartPolicy::Never,
+        ..ContainerSpec::from_image(IMAGE)
+    }
+}
+
+/// Creates the image, unless the engine has that of this very executable.
+async fn ensure_image(docker: &DockerRuntime) -> Result<(), RuntimeError> {
+    // One import at a time: it takes seconds, and the second finds that it is done.
+    let _importing = docker.sandbox_image.lock().await;
+    // The running executable, even if a rebuild has replaced the file.
+    let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    import_image(docker, &exe, &ENTRYPOINT, IMAGE).await.map(drop)
+}

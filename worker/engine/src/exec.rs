@@ -1,0 +1,47 @@
+//! The result of a command that was run in a container.
+
+/// The end of a command's output that is kept.
+const MAX_OUTPUT: usize = 4096;
+
+/// How a command in a container ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecResult {
+    /// Its exit code; 126 and 127 if it could not be started. `None` if it did not end in time.
+    pub exit_code: Option<i64>,
+    /// The end of its output, standard output and standard error together; at most 4 KiB.
+    pub output: String,
+}
+
+/// Collects the end of an output.
+#[derive(Debug, Default)]
+pub(crate) struct OutputTail(Vec<u8>);
+
+impl OutputTail {
+    /// Adds what follows.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(&bytes[bytes.len().saturating_sub(MAX_OUTPUT)..]);
+        let surplus = self.0.len().saturating_sub(MAX_OUTPUT);
+        self.0.drain(..surplus);
+    }
+
+    /// Returns the text. Bytes that are no UTF-8 are replaced.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_an_output_is_kept() {
+        let mut tail = OutputTail::default();
+        for part in [vec![b'a'; 3000], vec![b'b'; 3000], b"\xffend".to_vec()] {
+            tail.push(&part);
+        }
+        assert_eq!((tail.0.len(), tail.text().ends_with("b\u{fffd}end")), (MAX_OUTPUT, true));
+        tail.push(&[b'c'; 10_000]);
+        assert_eq!(tail.text(), "c".repeat(MAX_OUTPUT));
+    }
+}

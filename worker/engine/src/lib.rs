@@ -1,0 +1,41 @@
+//! Container engines: the interface between the worker and what runs containers, and its implementations.
+//!
+//! A runtime decides nothing and keeps no state of its own: containers are found by [`Runtime::list`], by
+//! label. Every call may be repeated, and every call may have been carried out although its answer was lost.
+//! [`docker`] talks to Docker and Podman, [`process`] runs plain processes, [`sim`] simulates an engine.
+//!
+//! Imports the domain types, and neither the worker nor the store. Its own tests hold it: those of [`docker`]
+//! need an engine, and `tests/tests/scenarios/` run it in whole clusters.
+
+mod container;
+pub mod docker;
+mod end_all;
+mod error;
+mod exec;
+#[cfg(debug_assertions)]
+pub mod failpoints;
+mod hint;
+mod info;
+mod interactive;
+pub mod label;
+pub mod lines;
+pub mod process;
+mod registry_logins;
+mod runtime;
+pub mod sim;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod usage;
+mod volume;
+
+pub use crate::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile, PodKey};
+pub use crate::error::RuntimeError;
+pub use crate::exec::ExecResult;
+pub use crate::hint::Hint;
+pub use crate::info::{EngineInfo, LocalImage};
+pub use crate::interactive::{CommandControl, CommandInput, CommandOutput, CommandRequest, RunningCommand};
+pub use crate::lines::{EngineLine, LineQuery, LineStream};
+pub use crate::registry_logins::{NoLogins, RegistryLogins};
+pub use crate::runtime::{Runtime, list_own};
+pub use crate::usage::Counters;
+pub use crate::volume::{EngineVolume, RequestedVolume, VolumeOwner};

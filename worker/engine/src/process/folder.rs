@@ -1,0 +1,217 @@
+//! A process pod on disk, where a worker that starts later finds it. Its folder is `<root>/<node>/<container
+//! name>/`, with the state, the environment, the log and the working directory.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use common::spec::ContainerSpec;
+use serde::{Deserialize, Serialize};
+
+use super::system::{LOG, ProcessIdentity};
+use crate::{Container, ContainerRequest, ContainerState, RuntimeError};
+
+/// The content of `pod.json`: everything about a pod except the values of its environment, which may be
+/// secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Its labels, as on any other engine.
+    pub(super) labels: BTreeMap<String, String>,
+    /// The program and its arguments.
+    pub(super) command: Vec<String>,
+    /// Names of its environment variables, for people.
+    pub(super) environment: Vec<String>,
+    /// Bytes of memory that each of its processes may have.
+    pub(super) memory: Option<u64>,
+    /// The directory in which its program begins; a folder of its own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) working_dir: Option<PathBuf>,
+    /// The number of the signal that asks it to stop, if not SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stop_signal: Option<i32>,
+    /// Called `life` in the file since the first version.
+    #[serde(rename = "life")]
+    pub(super) state: PodState,
+}
+
+/// The state of a process pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PodState {
+    /// About to be started. After a crash of the worker the process may or may not exist.
+    Starting,
+    /// Started as this process.
+    Running(ProcessIdentity),
+    /// Ended with this exit code.
+    Exited(i64),
+}
+
+impl Record {
+    /// The record of a pod that is about to be started.
+    pub(super) fn starting(request: &ContainerRequest) -> Self {
+        let ContainerSpec { entrypoint, command, environment, memory, working_dir, stop_signal, .. } =
+            &request.container;
+        let labels = request.identity.labels();
+        Self {
+            labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            command: [entrypoint.0.as_slice(), command.0.as_slice()].concat(),
+            environment: environment.iter().map(|(name, _)| name.to_owned()).collect(),
+            memory: memory.map(|memory| memory.bytes()),
+            working_dir: working_dir.as_ref().map(PathBuf::from),
+            stop_signal: stop_signal.map(|signal| signal.number()),
+            state: PodState::Starting,
+        }
+    }
+
+    /// Returns the container that the runtime's callers see; `None` if the labels are unreadable.
+    pub(super) fn container(&self, handle: &str) -> Option<Container> {
+        let state = match self.state {
+            PodState::Starting => ContainerState::Created,
+            PodState::Running(_) => ContainerState::Running,
+            PodState::Exited(code) => ContainerState::Exited { code, out_of_memory: false },
+        };
+        let get = |key: &str| self.labels.get(key).map(String::as_str);
+        Container::from_labels(handle.to_owned(), get, state)
+    }
+}
+
+/// One pod's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Folder {
+    /// `<node>/<container name>`: the runtime's handle.
+    pub(super) handle: String,
+    /// The absolute path.
+    pub(super) path: PathBuf,
+}
+
+impl Folder {
+    /// Returns the folder of a handle.
+    ///
+    /// # Errors
+    /// `NotFound` if the handle is malformed, in particular if it would leave the root.
+    pub(super) fn new(root: &Path, handle: &str) -> Result<Self, RuntimeError> {
+        let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\0']);
+        match handle.split_once('/') {
+            Some((node, name)) if is_plain(node) && is_plain(name) => {
+                Ok(Self { handle: handle.to_owned(), path: root.join(node).join(name) })
+            }
+            Some(_) | None => Err(RuntimeError::NotFound(format!("process pod {handle:?}"))),
+        }
+    }
+
+    /// Returns the node's part of the handle.
+    pub(super) fn node(&self) -> &str {
+        self.handle.split_once('/').map_or("", |(node, _)| node)
+    }
+
+    /// Returns the working directory of the pod's processes.
+    pub(super) fn work(&self) -> PathBuf {
+        self.path.join("work")
+    }
+
+    /// Returns the file that takes their standard output and standard error.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    /// Returns the file with the older part of the log.
+    pub(super) fn older_log(&self) -> PathBuf {
+        self.path.join("log.1")
+    }
+
+    /// Returns the file with what is known of when the log was written.
+    pub(super) fn log_times(&self) -> PathBuf {
+        self.path.join("log.times")
+    }
+
+    /// Returns the same for the older part of the log.
+    pub(super) fn older_log_times(&self) -> PathBuf {
+        self.path.join("log.1.times")
+    }
+
+    /// Creates it, unless it exists.
+    pub(super) fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.work())
+    }
+
+    /// Reads the record. Returns `None` if there is none, or an unreadable one: then nothing was ever started
+    /// from it.
+    pub(super) fn load(&self) -> Option<Record> {
+        let text = match std::fs::read(self.path.join("pod.json")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(pod = self.handle, %error, "the state of a process pod cannot be read");
+                return None;
+            }
+        };
+        serde_json::from_slice(&text)
+            .inspect_err(
+                |error| tracing::warn!(pod = self.handle, %error, "the state of a process pod is damaged"),
+            )
+            .ok()
+    }
+
+    /// Replaces the record atomically: after a crash the file has the old record or the new one.
+    pub(super) fn store(&self, record: &Record) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
+        self.replace("pod.json", &text)
+    }
+
+    /// Saves the environment for restarts, in a file that only this user can read.
+    pub(super) fn store_environment(&self, environment: &BTreeMap<String, String>) -> io::Result<()> {
+        self.replace("environment.json", &serde_json::to_vec(environment).map_err(io::Error::other)?)
+    }
+
+    /// Reads what [`Self::store_environment`] saved.
+    pub(super) fn environment(&self) -> io::Result<BTreeMap<String, String>> {
+        let text = std::fs::read(self.path.join("environment.json"))?;
+        serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    fn replace(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let new = self.path.join(format!(".{name}.new"));
+        private_file().write(true).truncate(true).open(&new)?.write_all(text)?;
+        std::fs::rename(new, self.path.join(name))
+    }
+
+    /// Opens the log for appending: after a truncation, writing goes on at its new end.
+    pub(super) fn open_log(&self) -> io::Result<File> {
+        private_file().append(true).open(self.log())
+    }
+
+    /// Removes it with all its content, if it exists.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Returns options that create a file which only this user can read.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_never_leaves_the_root() {
+        let root = Path::new("/root/of/pods");
+        for bad in ["", "node", "node/", "/name", "../x", "node/..", "node/../x", "node/a/b", "node/.lock"] {
+            assert!(matches!(Folder::new(root, bad), Err(RuntimeError::NotFound(_))), "{bad}");
+        }
+        let folder = Folder::new(root, "node/web-0-12ab").expect("a handle");
+        assert_eq!(
+            (folder.node(), folder.path.as_path()),
+            ("node", Path::new("/root/of/pods/node/web-0-12ab"))
+        );
+    }
+}

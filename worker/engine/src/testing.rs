@@ -1,0 +1,30 @@
+//! Shared by the tests of the runtimes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::ids::{AssignmentId, ClusterId, NodeName, PodId, PodName};
+use common::spec::OnDisconnect;
+
+use crate::{Identity, NoLogins, RegistryLogins};
+
+/// Returns the logins of no cluster.
+pub fn no_logins() -> Arc<dyn RegistryLogins> {
+    Arc::new(NoLogins)
+}
+
+/// Returns the identity of pod `web`, replica 3, without a service, with a grace period of two seconds.
+pub fn identity(node: &str, pod: &str, assignment: &str) -> Identity {
+    Identity {
+        node: NodeName::new(node).expect("a node name"),
+        cluster: Some(ClusterId::new("c").expect("a cluster id")),
+        pod: PodId::new(pod).expect("a pod id"),
+        name: PodName::new("web").expect("a pod name"),
+        service: None,
+        replica: 3,
+        assignment: AssignmentId::new(assignment).expect("an assignment id"),
+        container: None,
+        on_disconnect: OnDisconnect::Keep,
+        grace: Duration::from_secs(2),
+    }
+}
