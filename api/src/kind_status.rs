@@ -5,7 +5,8 @@ use common::api::{CronStatus, IndexResultView, JobPhase, JobStatus, ServiceStatu
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
 use common::spec::Kind;
-use common::store::{BrokenKey, IndexResult, JobResults, Store, StoreError};
+use common::store::broken_key;
+use common::store::{IndexResult, JobResults, Store, StoreError};
 
 use crate::broken::BrokenKeys;
 use crate::pod_counts;
@@ -53,7 +54,7 @@ pub(crate) async fn check(
 
 /// Returns how many indices of a job are complete; 0 if that is unreadable.
 async fn completions(store: &Store, job: &ServiceName, broken: &mut BrokenKeys) -> Result<u64, StoreError> {
-    broken.take(store.job_completions(job).await, |error| BrokenKey::done(job, error))
+    broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
 }
 
 /// Returns the jobs of a cron; none if their list is unreadable.
@@ -62,7 +63,7 @@ async fn runs(
     cron: &ServiceName,
     broken: &mut BrokenKeys,
 ) -> Result<Vec<ServiceName>, StoreError> {
-    let runs = broken.take(store.runs_of(cron).await, |error| BrokenKey::runs(cron, error))?;
+    let runs = broken.take(store.runs_of(cron).await, |error| broken_key::runs(cron, error))?;
     Ok(runs.into_iter().map(|(name, _)| name).collect())
 }
 

@@ -7,9 +7,8 @@ use common::api::NodeCounts;
 use common::config::Timing;
 use common::ids::{SchedulerId, ServiceName};
 use common::node::{Node, NodeState};
-use common::store::{
-    BrokenKey, ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError,
-};
+use common::store::broken_key;
+use common::store::{ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError};
 
 use crate::broken::BrokenKeys;
 use crate::pod_counts::{PhaseCounts, Reasons};
@@ -75,21 +74,21 @@ impl Overview {
     /// Reads the state of the cluster. A key that cannot be read harms only the object that it names.
     pub(crate) async fn read(app: &AppState) -> Result<Self, StoreError> {
         let (store, mut broken) = (&app.store, BrokenKeys::default());
-        let names = broken.take(store.node_names().await, BrokenKey::nodes)?;
+        let names = broken.take(store.node_names().await, broken_key::nodes)?;
         let (nodes, unreadable) = store.nodes_each(&names).await?;
-        broken.extend(unreadable.iter().map(|(name, error)| BrokenKey::node(name, error)));
+        broken.extend(unreadable.iter().map(|(name, error)| broken_key::node(name, error)));
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
         let (node_queues, broken_queues) = store.node_queues(&names).await?;
         broken.extend(broken_queues);
         let (queues, broken_queues) = store.queue_lengths_and_broken().await?;
         broken.extend(broken_queues);
-        let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, BrokenKey::unconfirmed)?;
+        let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, broken_key::unconfirmed)?;
         let lasting = store.lasting_unconfirmed_writes(CONFIRM_SOON).await;
-        let lasting_unconfirmed_writes = BrokenKeys::default().take(lasting, BrokenKey::unconfirmed)?;
+        let lasting_unconfirmed_writes = BrokenKeys::default().take(lasting, broken_key::unconfirmed)?;
         let pods = app.pod_counts.read(store).await?;
         broken.merge(&pods.broken);
         // A broken set of schedulers is among the broken queues.
-        let schedulers = BrokenKeys::default().take(schedulers(app).await, BrokenKey::schedulers)?;
+        let schedulers = BrokenKeys::default().take(schedulers(app).await, broken_key::schedulers)?;
         let silent_schedulers = missed(&schedulers);
         let schedulers = alive(schedulers);
         let scheduler_times = store.scheduler_timings(&schedulers).await?;

@@ -11,7 +11,8 @@ use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use common::slot::Slot;
-use common::store::{BrokenKey, Store, StoreError};
+use common::store::broken_key;
+use common::store::{Store, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
@@ -121,11 +122,11 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         not_ready += u64::from(record.phase == Phase::Running && !record.is_ready());
         note_reason(&mut reasons, record);
     };
-    let services = broken.take(store.service_names().await, BrokenKey::services)?;
+    let services = broken.take(store.service_names().await, broken_key::services)?;
     let mut recorded = BTreeSet::new();
     for chunk in services.chunks(CHUNK_SIZE) {
         let (readable, unreadable) = store.services_each(chunk).await?;
-        broken.extend(unreadable.iter().map(|(name, error)| BrokenKey::service(name, error)));
+        broken.extend(unreadable.iter().map(|(name, error)| broken_key::service(name, error)));
         recorded.extend(readable.iter().map(|service| service.name.clone()));
         recorded.extend(unreadable.into_iter().map(|(name, _)| name));
         for service in &readable {
@@ -140,7 +141,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         }
         for_each_pod(store, service, &slots, &mut broken, &mut count).await?;
     }
-    let pushed = broken.take(store.pushed_pods().await, BrokenKey::pushed)?;
+    let pushed = broken.take(store.pushed_pods().await, broken_key::pushed)?;
     let is_pushed = |_: &PodId, record: &PodRecord| record.service.is_none();
     for_each_record(store, &pushed, &mut broken, is_pushed, &mut count).await?;
     let (services, took) = (services.len() as u64, started.elapsed());
@@ -171,7 +172,7 @@ async fn slots_of(
     broken: &mut BrokenKeys,
 ) -> Result<Vec<(Slot, PodId)>, StoreError> {
     let slots = store.slots_and_broken(service).await;
-    let (slots, invalid) = broken.take(slots, |error| BrokenKey::slots(service, error))?;
+    let (slots, invalid) = broken.take(slots, |error| broken_key::slots(service, error))?;
     broken.extend(invalid);
     Ok(slots)
 }
@@ -205,7 +206,7 @@ async fn for_each_record(
         for (id, record) in chunk.iter().zip(store.pods_each(chunk).await?) {
             match record {
                 Ok(record) => record.into_iter().filter(|record| wanted(id, record)).for_each(&mut act),
-                Err(error) => broken.push(BrokenKey::pod(id, &error)),
+                Err(error) => broken.push(broken_key::pod(id, &error)),
             }
         }
     }

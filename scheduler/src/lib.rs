@@ -35,6 +35,7 @@ use common::clock::{BootClock, Clock};
 use common::config::Config;
 use common::control_loop::{Loop, run_loop};
 use common::ids::SchedulerId;
+use common::store::StoreError;
 use common::store::{LinkOptions, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -188,7 +189,7 @@ struct LoopSet {
 }
 
 impl LoopSet {
-    fn spawn<L: Loop>(&mut self, control_loop: L, stop: &CancellationToken) {
+    fn spawn<L: Loop<StoreError>>(&mut self, control_loop: L, stop: &CancellationToken) {
         let task = self.tasks.spawn(run_loop(control_loop, stop.clone()));
         self.names.insert(task.id(), L::NAME);
     }

@@ -58,7 +58,7 @@ impl LoopTimings {
             // half of the time, or in one heartbeat, a worker that lives was heard.
             max_write_gap: timing.heartbeat.max(dead_after / 2),
             death_check_interval,
-            master_change_pause: timing.master_change_pause(redis),
+            master_change_pause: timing.master_change_pause(redis.has_sentinels()),
             min_death_interval: (dead_after / 10).min(ms(2_000)),
             drain_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
             reclaim_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),

@@ -102,17 +102,24 @@ mod tests {
         }
     }
 
+    /// Returns the text of all files of a folder.
+    fn sources(folder: &std::path::Path) -> String {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: std::path::PathBuf| match path.is_dir() {
+            true => sources(&path),
+            false => std::fs::read_to_string(path).unwrap(),
+        };
+        entries.map(read).collect()
+    }
+
     #[test]
     fn every_step_is_a_call_that_is_made() {
         let source = |path: &str| {
             let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
         };
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../common/src/store");
-        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-        let store: String =
-            files.filter(|file| file.is_file()).map(|file| std::fs::read_to_string(file).unwrap()).collect();
-        let store = store + &source("common/src/store/link/durable.rs");
+        let store = sources(concat!(env!("CARGO_MANIFEST_DIR"), "/../common/store/src").as_ref());
+        let store = store + &source("common/redis-link/src/durable.rs");
         let engine = source("worker/engine/src/failpoints.rs");
         let docker = source("worker/engine/src/docker/errors.rs");
         for step in all() {

@@ -38,7 +38,7 @@ pub(crate) struct AckLoop {
     pause: Option<Duration>,
 }
 
-impl Loop for AckLoop {
+impl Loop<StoreError> for AckLoop {
     const NAME: &'static str = "ack";
 
     /// Sends the batch, or its first request. Only a transient error fails the step; the batch is then sent

@@ -40,7 +40,7 @@ pub(crate) struct ClaimLoop {
     pause: Duration,
 }
 
-impl Loop for ClaimLoop {
+impl Loop<StoreError> for ClaimLoop {
     const NAME: &'static str = "claim";
 
     /// Sweeps if it is time, waits for a free start permit and for a payload, and begins what arrived.

@@ -50,7 +50,7 @@ pub(crate) struct HeartbeatLoop {
     is_ping_in_flight: Arc<AtomicBool>,
 }
 
-impl Loop for HeartbeatLoop {
+impl Loop<StoreError> for HeartbeatLoop {
     const NAME: &'static str = "heartbeat";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

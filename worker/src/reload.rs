@@ -41,7 +41,7 @@ struct Mounted {
     file: Reloaded,
 }
 
-impl Loop for ReloadLoop {
+impl Loop<StoreError> for ReloadLoop {
     const NAME: &'static str = "reload";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -19,7 +19,7 @@ pub(crate) struct DirectoryLoop {
     has_reported: bool,
 }
 
-impl Loop for DirectoryLoop {
+impl Loop<StoreError> for DirectoryLoop {
     const NAME: &'static str = "shared directory";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -37,7 +37,7 @@ pub(crate) struct ProblemsLoop {
     try_due: Instant,
 }
 
-impl Loop for ProblemsLoop {
+impl Loop<StoreError> for ProblemsLoop {
     const NAME: &'static str = "node problems";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

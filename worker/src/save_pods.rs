@@ -31,7 +31,7 @@ pub(crate) struct SaveLoop {
     log: ChangeLog,
 }
 
-impl Loop for SaveLoop {
+impl Loop<StoreError> for SaveLoop {
     const NAME: &'static str = "saved pods";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::backoff;
 use common::clock::BootInstant;
+use common::duration;
 use common::health::Health;
 use common::spec::{RestartPolicy, StartCondition};
 use engine::ContainerState;
@@ -321,7 +321,7 @@ fn after_exit(
             let ran_for = container.running_since.map(|since| facts.now.since(since));
             let was_healthy = ran_for.is_some_and(|ran_for| ran_for >= backoff.healthy_after);
             let streak = if was_healthy { 0 } else { container.crash_streak };
-            let wait = backoff::delay(backoff.first, backoff.max, streak);
+            let wait = duration::delay(backoff.first, backoff.max, streak);
             let crash_streak = streak.saturating_add(1);
             ContainerStep::Act(ContainerAction::BackOff { exit, wait, crash_streak })
         }

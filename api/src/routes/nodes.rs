@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use common::api::{List, NodeView};
 use common::ids::NodeName;
 use common::node::Node;
-use common::store::{BrokenKey, RemoveNodeOutcome};
+use common::store::RemoveNodeOutcome;
+use common::store::broken_key;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -26,7 +27,7 @@ pub(crate) async fn list_nodes(
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<NodeView>>, ApiProblem> {
     let names = app.store.node_names().await;
-    let names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::nodes))?;
+    let names = names.map_err(|error| ApiProblem::of_key(error, broken_key::nodes))?;
     let (names, next) = page_of(names, &paging)?;
     Ok(Json(List { items: read_views(&app, &names).await?, next }))
 }
@@ -118,7 +119,7 @@ async fn set_cordon(app: &AppState, name: &NodeName, cordoned: bool) -> Result<J
 
 async fn read_view(app: &AppState, name: &NodeName) -> Result<Json<NodeView>, ApiProblem> {
     let node = app.store.node(name).await;
-    let node = node.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::node(name, error)))?;
+    let node = node.map_err(|error| ApiProblem::of_key(error, |error| broken_key::node(name, error)))?;
     let found = views_of(app, node.into_iter().collect()).await?.pop();
     found.map(Json).ok_or_else(|| not_found(name))
 }

@@ -12,7 +12,8 @@ use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::selector::LabelSelector;
 use common::slot::Slot;
-use common::store::{BrokenKey, StopOutcome, StoreError};
+use common::store::broken_key;
+use common::store::{StopOutcome, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -136,7 +137,7 @@ async fn read_view(app: &AppState, id: &PodId) -> Result<PodView, ApiProblem> {
 /// Returns the record of a pod.
 pub(super) async fn read(app: &AppState, id: &PodId) -> Result<PodRecord, ApiProblem> {
     let record = app.store.pod(id).await;
-    let record = record.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::pod(id, error)))?;
+    let record = record.map_err(|error| ApiProblem::of_key(error, |error| broken_key::pod(id, error)))?;
     record.ok_or_else(|| not_found(id))
 }
 

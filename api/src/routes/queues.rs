@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use common::api::{DeadLetterView, List, QueueItem, QueueView, QueuesView};
 use common::ids::{NodeName, SchedulerId};
 use common::payload::MAX_PAYLOAD;
-use common::store::{BrokenKey, DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
+use common::store::broken_key;
+use common::store::{DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
 use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema};
@@ -125,7 +126,7 @@ pub(crate) struct DeadLetterPaging {
 pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<QueuesView>, ApiProblem> {
     let own = app.store.queue_lengths().await?;
     let names = app.store.node_names().await;
-    let names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::nodes))?;
+    let names = names.map_err(|error| ApiProblem::of_key(error, broken_key::nodes))?;
     let (queues, _broken) = app.store.node_queues(&names).await?;
     let nodes = names.into_iter().zip(queues).map(|(node, queues)| views::queues_of(node, queues)).collect();
     Ok(Json(QueuesView {

@@ -8,7 +8,8 @@ use axum::response::{IntoResponse, Response};
 use common::api::{List, RegistryInput, RegistryView};
 use common::ids::RegistryHost;
 use common::registry::{LoginVerdict, RegistryInfo, RegistryLogin, StoredLogin, check_login};
-use common::store::{BrokenKey, PutLoginOutcome};
+use common::store::PutLoginOutcome;
+use common::store::broken_key;
 
 use crate::body::JsonOrYaml;
 use crate::growth::Growth;
@@ -127,7 +128,7 @@ pub(crate) async fn delete_registry(
 async fn read(app: &AppState, host: &RegistryHost) -> Result<RegistryInfo, ApiProblem> {
     let infos = app.store.registry_infos_each(std::slice::from_ref(host)).await?;
     let info = infos.into_iter().next().unwrap_or(Ok(None));
-    let info = info.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::registry(host, error)))?;
+    let info = info.map_err(|error| ApiProblem::of_key(error, |error| broken_key::registry(host, error)))?;
     info.ok_or_else(|| not_found(host))
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn pause(changed_at: Option<RedisMillis>, now: RedisMillis, config: &
     let changed_at = changed_at?.min(now);
     let since = Duration::from_millis(now - changed_at);
     let left = |pause: Duration| pause.saturating_sub(since).as_millis().div_ceil(1000) as u64;
-    let no_deaths_for_seconds = left(config.timing.master_change_pause(&config.redis));
+    let no_deaths_for_seconds = left(config.timing.master_change_pause(config.redis.has_sentinels()));
     let no_starts_for_seconds = left(config.timing.fence_after);
     (no_deaths_for_seconds.max(no_starts_for_seconds) > 0).then(|| PauseView {
         master_changed_at: rfc3339(changed_at),

@@ -8,7 +8,8 @@ use bytesize::ByteSize;
 use common::api::{List, ValueComparison, ValueInput, ValueView};
 use common::ids::{AppName, ValueName};
 use common::secret_key::SecretKey;
-use common::store::{BrokenKey, Durability, PutValueOutcome};
+use common::store::broken_key;
+use common::store::{Durability, PutValueOutcome};
 use common::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
 
 use crate::growth::Growth;
@@ -111,7 +112,7 @@ pub(super) async fn compare(
     let key = key(app, kind)?;
     let current = app.store.current_value(kind, name).await;
     let current =
-        current.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::value(kind, name, error)))?;
+        current.map_err(|error| ApiProblem::of_key(error, |error| broken_key::value(kind, name, error)))?;
     let current = current.ok_or_else(|| not_found(kind, name))?;
     // One that was encrypted with another key is not the same: it has to be stored again.
     let same = current.open(key).is_ok_and(|stored| stored == content);
@@ -141,7 +142,7 @@ pub(crate) fn not_found(kind: ValueKind, name: &ValueName) -> ApiProblem {
 async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<ValueInfo, ApiProblem> {
     let info = app.store.value_info(kind, name).await;
     let info =
-        info.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::value(kind, name, error)))?;
+        info.map_err(|error| ApiProblem::of_key(error, |error| broken_key::value(kind, name, error)))?;
     info.ok_or_else(|| not_found(kind, name))
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use common::api::Problem;
-use common::config::Secret;
+use common::secret::Secret;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use common::config::Secret;
+use common::secret::Secret;
 use tokio::net::TcpListener;
 
 use super::fake_api::{FakeApi, problem, response};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
-use common::config::Secret;
+use common::secret::Secret;
 
 use super::error::CommandError;
 use super::values;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use common::config::Secret;
+use common::secret::Secret;
 
 use crate::settings::SettingFlags;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use common::config::Secret;
+use common::secret::Secret;
 use common::store::{LinkOptions, RedisUrl, Store};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};

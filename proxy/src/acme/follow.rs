@@ -257,7 +257,7 @@ impl Logged {
 
 #[cfg(test)]
 mod tests {
-    use common::config::Secret;
+    use common::secret::Secret;
     use common::secret_key::SecretKey;
     use common::store::LinkOptions;
     use tokio::sync::watch;

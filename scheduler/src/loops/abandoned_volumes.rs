@@ -31,7 +31,7 @@ pub(crate) struct AbandonedVolumeLoop {
     counted_at: Instant,
 }
 
-impl Loop for AbandonedVolumeLoop {
+impl Loop<StoreError> for AbandonedVolumeLoop {
     const NAME: &'static str = "abandoned_volumes";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -22,7 +22,7 @@ pub(crate) struct ConfirmLoop {
     id: SchedulerId,
 }
 
-impl Loop for ConfirmLoop {
+impl Loop<StoreError> for ConfirmLoop {
     const NAME: &'static str = "confirm";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -44,7 +44,7 @@ pub(crate) struct CronLoop {
     broken: HashSet<ServiceName>,
 }
 
-impl Loop for CronLoop {
+impl Loop<StoreError> for CronLoop {
     const NAME: &'static str = "cron";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

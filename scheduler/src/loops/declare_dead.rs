@@ -51,7 +51,7 @@ pub(crate) struct DeclareDeadLoop {
     broken: HashSet<NodeName>,
 }
 
-impl Loop for DeclareDeadLoop {
+impl Loop<StoreError> for DeclareDeadLoop {
     const NAME: &'static str = "declare_dead";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

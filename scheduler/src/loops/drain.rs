@@ -14,6 +14,7 @@ use common::RedisMillis;
 use common::control_loop::{Loop, Next};
 use common::ids::NodeName;
 use common::node::{Node, NodeState};
+use common::store::broken_key;
 use common::store::{DrainOutcome, NodeQueues, Store, StoreError};
 use tokio::sync::Notify;
 
@@ -36,7 +37,7 @@ pub(crate) struct DrainLoop {
     failing: Vec<NodeName>,
 }
 
-impl Loop for DrainLoop {
+impl Loop<StoreError> for DrainLoop {
     const NAME: &'static str = "drain";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -101,7 +102,8 @@ impl DrainLoop {
             let names: Vec<NodeName> = page.iter().map(|node| node.name.clone()).collect();
             let (queues, broken) = self.store.node_queues(&names).await?;
             // The length of a broken queue is 0: the drain of its node fails and is logged.
-            let has_broken = |node: &Node| broken.iter().any(|queue| queue.is_queue_of(&node.name));
+            let has_broken =
+                |node: &Node| broken.iter().any(|queue| broken_key::is_queue_of(queue, &node.name));
             let has_payloads = |q: &NodeQueues| q.pending + q.starting + q.running > 0;
             let with_payloads = |(node, q): &(&Node, NodeQueues)| has_payloads(q) || has_broken(node);
             found.extend(page.iter().zip(queues).filter(with_payloads).map(|(node, _)| node));

@@ -46,7 +46,7 @@ pub(crate) struct ExternalWorkerLoop {
     logged: HashSet<NodeName>,
 }
 
-impl Loop for ExternalWorkerLoop {
+impl Loop<StoreError> for ExternalWorkerLoop {
     const NAME: &'static str = "external_workers";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

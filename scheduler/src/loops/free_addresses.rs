@@ -24,7 +24,7 @@ pub(crate) struct FreeAddressLoop {
     cursor: u64,
 }
 
-impl Loop for FreeAddressLoop {
+impl Loop<StoreError> for FreeAddressLoop {
     const NAME: &'static str = "free_addresses";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -70,7 +70,7 @@ pub(crate) struct PlacementLoop {
     must_read_all: bool,
 }
 
-impl Loop for PlacementLoop {
+impl Loop<StoreError> for PlacementLoop {
     const NAME: &'static str = "place";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

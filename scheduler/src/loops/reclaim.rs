@@ -25,7 +25,7 @@ pub(crate) struct ReclaimLoop {
     broken: HashSet<SchedulerId>,
 }
 
-impl Loop for ReclaimLoop {
+impl Loop<StoreError> for ReclaimLoop {
     const NAME: &'static str = "reclaim";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

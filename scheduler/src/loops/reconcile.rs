@@ -110,7 +110,7 @@ struct PlannedStep {
     suspects: Vec<PodRecord>,
 }
 
-impl Loop for ReconcileLoop {
+impl Loop<StoreError> for ReconcileLoop {
     const NAME: &'static str = "reconcile";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

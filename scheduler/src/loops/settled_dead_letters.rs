@@ -21,7 +21,7 @@ pub(crate) struct SettledDeadLetterLoop {
     offset: usize,
 }
 
-impl Loop for SettledDeadLetterLoop {
+impl Loop<StoreError> for SettledDeadLetterLoop {
     const NAME: &'static str = "settled_dead_letters";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

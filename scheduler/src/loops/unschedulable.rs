@@ -27,7 +27,7 @@ pub(crate) struct UnschedulableLoop {
     remaining: usize,
 }
 
-impl Loop for UnschedulableLoop {
+impl Loop<StoreError> for UnschedulableLoop {
     const NAME: &'static str = "unschedulable";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -29,7 +29,7 @@ pub(crate) struct ValueRolloutLoop {
     unfinished: HashMap<ValueRolloutNote, BTreeSet<ServiceName>>,
 }
 
-impl Loop for ValueRolloutLoop {
+impl Loop<StoreError> for ValueRolloutLoop {
     /// Also the lease's, which a scheduler of the version before may hold.
     const NAME: &'static str = "rollout";
 

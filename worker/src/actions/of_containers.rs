@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::backoff;
+use common::duration;
 use common::spec::OnDisconnect;
 use engine::{Container, ContainerState, RuntimeError};
 
@@ -221,7 +221,7 @@ impl PodAction {
         let limits = self.context.worker.restart_backoff();
         let now = self.context.worker.now();
         self.change_container(index, |container| {
-            let wait = backoff::delay(limits.first, limits.max, container.crash_streak);
+            let wait = duration::delay(limits.first, limits.max, container.crash_streak);
             container.restart_at = Some(now.plus(wait));
             container.crash_streak = container.crash_streak.saturating_add(1);
             container.set_reason(reason, format!("{message}; retrying in {}", seconds(wait)));

@@ -38,7 +38,7 @@ pub(crate) struct GarbageLoop {
     reported: Option<(bool, u32)>,
 }
 
-impl Loop for GarbageLoop {
+impl Loop<StoreError> for GarbageLoop {
     const NAME: &'static str = "garbage";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -46,7 +46,7 @@ pub(crate) struct UsageLoop {
     metrics_at: Option<Instant>,
 }
 
-impl Loop for UsageLoop {
+impl Loop<StoreError> for UsageLoop {
     const NAME: &'static str = "usage";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

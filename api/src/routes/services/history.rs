@@ -6,7 +6,8 @@ use axum::response::Response;
 use common::api::{GenerationView, List, ServiceView};
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
-use common::store::{BrokenKey, FormerGeneration, GenerationOutcome};
+use common::store::broken_key;
+use common::store::{FormerGeneration, GenerationOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -113,7 +114,7 @@ pub(super) async fn undone(
 
 async fn former_generations(app: &AppState, name: &ServiceName) -> Result<Vec<FormerGeneration>, ApiProblem> {
     let former = app.store.former_generations(name).await;
-    former.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::history(name, error)))
+    former.map_err(|error| ApiProblem::of_key(error, |error| broken_key::history(name, error)))
 }
 
 /// Chooses among the former generations, of which the newest is first.

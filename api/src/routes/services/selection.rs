@@ -3,7 +3,7 @@
 use common::ids::AppName;
 use common::selector::LabelSelector;
 use common::service::Service;
-use common::store::BrokenKey;
+use common::store::broken_key;
 
 use crate::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::problem::{ApiProblem, ProblemKind};
@@ -52,7 +52,7 @@ impl ServiceSelection {
     /// Returns the selected services, and one more than the limit if there is a next page.
     pub(super) async fn services(&self, app: &AppState) -> Result<Vec<Service>, ApiProblem> {
         let names = app.store.service_names().await;
-        let mut names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::services))?;
+        let mut names = names.map_err(|error| ApiProblem::of_key(error, broken_key::services))?;
         names.retain(|name| self.after.as_deref().is_none_or(|after| name.as_str() > after));
         let mut found = Vec::new();
         for chunk in names.chunks(DEFAULT_PAGE_SIZE) {

@@ -11,7 +11,8 @@ use common::ids::ServiceName;
 use common::ingress::alias_of_route;
 use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use common::spec::{DesiredService, Kind};
-use common::store::{BrokenKey, CreateOutcome, PutOutcome, WriteReceipt};
+use common::store::broken_key;
+use common::store::{CreateOutcome, PutOutcome, WriteReceipt};
 
 use crate::kind_status;
 use crate::pod_counts;
@@ -205,7 +206,7 @@ async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> u
 /// Returns the record of a service, if it exists.
 pub(super) async fn read(app: &AppState, name: &ServiceName) -> Result<Option<Service>, ApiProblem> {
     let service = app.store.service(name).await;
-    service.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::service(name, error)))
+    service.map_err(|error| ApiProblem::of_key(error, |error| broken_key::service(name, error)))
 }
 
 pub(super) fn with_etag(status: StatusCode, view: ServiceView) -> Response {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::certificate::StoredCertificate;
-use common::config::Secret;
+use common::secret::Secret;
 use common::secret_key::SecretKey;
 
 use super::known::{KnownCertificates, News};

@@ -1,0 +1,55 @@
+//! The shapes of the HTTP API: one type per JSON document, written by the server and read by the client.
+//!
+//! Field names are snake_case. Times are RFC 3339 in UTC, from Redis' clock. Later versions may add fields,
+//! so readers ignore fields that they do not know.
+//!
+//! May import `model` and `document`. The tests of `api` and `cli` hold it, and `scripts/check-api`.
+
+mod apps;
+mod cluster;
+mod jobs;
+mod logs;
+mod nodes;
+mod pods;
+mod problem;
+mod queues;
+mod recovery;
+mod registries;
+mod routes;
+mod services;
+mod status;
+mod values;
+mod volumes;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use apps::AppLockInput;
+pub use cluster::FindingView;
+pub use jobs::{CronStatus, IndexResultView, JobPhase, JobStatus};
+pub use logs::LogItemView;
+pub use model::time::rfc3339;
+pub use nodes::{NodeQueuesView, NodeView};
+pub use pods::PodView;
+pub use problem::{FieldProblem, NodeShortage, Problem};
+pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView};
+pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
+pub use registries::{RegistryInput, RegistryView};
+pub use routes::{CertificateView, RouteView};
+pub use services::{
+    DurabilityState, DurabilityView, GenerationOutcomeView, GenerationView, RolloutState, RolloutView,
+    ScaleInput, ServiceStatus, ServiceView,
+};
+pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, RedundancyView, StatusView};
+pub use values::{ValueComparison, ValueInput, ValueView};
+pub use volumes::{BindVolumeInput, VolumeCondition, VolumeView};
+
+/// A collection, or one page of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    /// The objects on this page.
+    pub items: Vec<T>,
+    /// Cursor of the next page, to be sent as `?after=`. Absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}

@@ -1,0 +1,81 @@
+//! Nodes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use model::ids::NodeName;
+use model::node::{NodeKind, NodeState, Psi, Resources};
+
+/// A node and the worker that runs on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeView {
+    /// Name of the node, unique in the cluster.
+    pub name: NodeName,
+    /// Whether the node runs kubeleet's worker or an external one.
+    pub kind: NodeKind,
+    /// Whether the node is alive or was declared dead.
+    pub state: NodeState,
+    /// Whether the node is alive, its heartbeat is recent and its engine works. A cordoned node can be ready.
+    pub ready: bool,
+    /// Whether an operator has excluded the node from new assignments.
+    pub cordoned: bool,
+    /// Whether the node stops its pods by itself when it is cut off from Redis. External workers do not.
+    pub fenceable: bool,
+    /// The container engine's last error; null while the engine works.
+    pub engine_problem: Option<String>,
+    /// What of the node's disk is full: no new pods are placed there; null while there is room.
+    #[serde(default)]
+    pub disk_problem: Option<String>,
+    /// What else is wrong with the node, in sentences: pods run and are placed there nevertheless.
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// Labels of the node.
+    pub labels: BTreeMap<String, String>,
+    /// Container runtime: `docker`, `process` or `sim`; empty for an external worker.
+    pub runtime: String,
+    /// Name and version that the container engine reports.
+    pub engine_version: String,
+    /// The lasting id of the container engine, which the node's volumes belong to; null if it has none.
+    #[serde(default)]
+    pub engine_id: Option<String>,
+    /// Version of kubeleet on the node.
+    pub version: String,
+    /// The directory for shared volumes: `ready`, or why no pod with one is placed here; null if the node has
+    /// none.
+    #[serde(default)]
+    pub shared_volumes: Option<String>,
+    /// Resources that the node offers to pods: what its machine has, less `reserved`.
+    pub capacity: Resources,
+    /// What of the machine is kept for the system.
+    #[serde(default)]
+    pub reserved: Resources,
+    /// Resources reserved for the pods assigned to the node.
+    pub used: Resources,
+    /// The host ports in use, such as `8080/tcp`, each with the name of its pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_ports: BTreeMap<String, String>,
+    /// Pressure at the last heartbeat; null if the node's kernel does not report it.
+    pub psi: Option<Psi>,
+    /// When the node last sent a heartbeat.
+    pub last_heartbeat: String,
+    /// When the node's worker last registered.
+    pub registered_at: String,
+    /// When a worker first registered under this name.
+    #[serde(default)]
+    pub created_at: String,
+    /// Lengths of the node's queues.
+    pub queues: NodeQueuesView,
+}
+
+/// Lengths of a node's queues and of its set of running pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeQueuesView {
+    /// Length of `pq:<node>`: pods that the node has not claimed yet.
+    pub pending: u64,
+    /// Length of `rq:<node>`: pods that the node is starting.
+    pub starting: u64,
+    /// Size of `cs:<node>`: pods that the node runs.
+    pub running: u64,
+}

@@ -1,0 +1,212 @@
+//! Runs control loops: a step, a wait, and again. After a failed step the loop backs off.
+//!
+//! Hints only shorten the wait. Each step reads the state on its own, so a missed hint costs time and nothing
+//! else.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+
+/// How long a running step may continue after the loop was asked to stop; then it is dropped.
+const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);
+/// The wait after the first failed step.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// The metric that counts failed steps.
+const FAILURES_METRIC: &str = "kubeleet_loop_failures_total";
+
+/// What the loop does after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Runs the next step at once: there is more work.
+    Again,
+    /// Waits for the next tick or hint.
+    Rest,
+    /// Ends the loop: there is nothing left to do.
+    End,
+}
+
+/// A control loop. `E` is the error of a failed step.
+pub trait Loop<E>: Send + 'static {
+    /// The loop's name in logs and metrics.
+    const NAME: &'static str;
+
+    /// Reads the state and does what is due.
+    ///
+    /// # Cancel safety
+    /// A step must be idempotent: it can fail, or be dropped, at any `await`.
+    fn step(&mut self) -> impl Future<Output = Result<Next, E>> + Send;
+
+    /// Waits until another step is due: for a tick or a hint.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any `await`.
+    fn rest(&mut self) -> impl Future<Output = Result<(), E>> + Send;
+
+    /// Returns the name of this loop in log messages.
+    fn label(&self) -> String {
+        format!("the {} loop", Self::NAME)
+    }
+
+    /// Returns the bounds of the waits after failed steps. Called once, before the first step.
+    fn backoff(&self) -> Backoff {
+        Backoff::starting_at(FIRST_BACKOFF)
+    }
+
+    /// Returns whether a failure is worth a warning; `failures` counts consecutive ones, 1 for the first.
+    /// Only the first warning of a series is logged, and the recovery after it.
+    fn is_logged(&self, _error: &E, _failures: u32) -> bool {
+        true
+    }
+
+    /// Waits after a failed step, by default for exactly `wait`.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any `await`.
+    fn back_off(&mut self, wait: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(wait)
+    }
+}
+
+/// Runs a loop until it ends or `stop` is cancelled.
+///
+/// A step that is running then may take two more seconds; after that it is dropped.
+pub async fn run_loop<E: Display + Send, L: Loop<E>>(mut work: L, stop: CancellationToken) {
+    let mut health = LoopHealth::new(work.backoff());
+    while !stop.is_cancelled() {
+        let step = tokio::select! {
+            step = work.step() => step,
+            () = async { stop.cancelled().await; tokio::time::sleep(STOP_GRACE_PERIOD).await } => return,
+        };
+        let outcome = match step {
+            Ok(Next::End) => return,
+            Ok(Next::Again) => {
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+            Ok(Next::Rest) => tokio::select! {
+                rested = work.rest() => rested,
+                () = stop.cancelled() => return,
+            },
+            Err(error) => Err(error),
+        };
+        let Err(error) = outcome else {
+            health.record_success::<E, L>(&work);
+            continue;
+        };
+        let wait = health.record_failure(&work, &error);
+        tokio::select! {
+            () = work.back_off(wait) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Describes the metrics of all loops of this process.
+pub fn describe_metrics() {
+    metrics::describe_counter!(FAILURES_METRIC, "Failed steps of a control loop");
+}
+
+/// Whether a loop's steps succeed. Only a change is logged, not every failure.
+struct LoopHealth {
+    backoff: Backoff,
+    failures: u32,
+    failing_since: Option<Instant>,
+    is_logged: bool,
+}
+
+impl LoopHealth {
+    fn new(backoff: Backoff) -> Self {
+        Self { backoff, failures: 0, failing_since: None, is_logged: false }
+    }
+
+    fn record_success<E, L: Loop<E>>(&mut self, work: &L) {
+        if let Some(since) = self.failing_since
+            && self.is_logged
+        {
+            tracing::info!("{} recovered after {:.1?}", work.label(), since.elapsed());
+        }
+        self.backoff.reset();
+        self.failures = 0;
+        self.failing_since = None;
+        self.is_logged = false;
+    }
+
+    /// Returns the wait before the next step.
+    fn record_failure<E: Display, L: Loop<E>>(&mut self, work: &L, error: &E) -> Duration {
+        metrics::counter!(FAILURES_METRIC, "loop" => L::NAME).increment(1);
+        self.failures = self.failures.saturating_add(1);
+        self.failing_since.get_or_insert_with(Instant::now);
+        if !self.is_logged && work.is_logged(error, self.failures) {
+            self.is_logged = true;
+            tracing::warn!("{} failed and keeps retrying: {error}", work.label());
+        }
+        self.backoff.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Failing(std::sync::Arc<std::sync::atomic::AtomicU32>);
+
+    impl Loop<&'static str> for Failing {
+        const NAME: &'static str = "failing";
+        async fn step(&mut self) -> Result<Next, &'static str> {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Err("sq has the wrong type")
+        }
+        async fn rest(&mut self) -> Result<(), &'static str> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failing_loop_backs_off_and_stops_at_once() {
+        let (steps, stop) = (std::sync::Arc::default(), CancellationToken::new());
+        let task = tokio::spawn(run_loop(Failing(std::sync::Arc::clone(&steps)), stop.clone()));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let count = steps.load(std::sync::atomic::Ordering::SeqCst);
+        assert!((1..=5).contains(&count), "{count} steps in half a second");
+        stop.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(1), task).await;
+        assert!(ended.is_ok_and(|joined| joined.is_ok()));
+    }
+
+    /// Fails twice, then ends; notes the pauses.
+    struct Ending {
+        steps: u32,
+        pauses: std::sync::Arc<std::sync::Mutex<Vec<Duration>>>,
+    }
+
+    impl Loop<&'static str> for Ending {
+        const NAME: &'static str = "ending";
+        async fn step(&mut self) -> Result<Next, &'static str> {
+            self.steps += 1;
+            if self.steps > 2 { Ok(Next::End) } else { Err("not yet") }
+        }
+        async fn rest(&mut self) -> Result<(), &'static str> {
+            Ok(())
+        }
+        fn backoff(&self) -> Backoff {
+            Backoff::new(Duration::from_secs(10), Duration::from_secs(20))
+        }
+        async fn back_off(&mut self, pause: Duration) {
+            self.pauses.lock().expect("no panic").push(pause);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_loop_may_end_and_has_its_own_backoff() {
+        let pauses = std::sync::Arc::default();
+        let work = Ending { steps: 0, pauses: std::sync::Arc::clone(&pauses) };
+        run_loop(work, CancellationToken::new()).await;
+        let pauses = pauses.lock().expect("no panic");
+        assert_eq!(pauses.len(), 2);
+        assert!(pauses[0] >= Duration::from_secs(5) && pauses[1] >= Duration::from_secs(10), "{pauses:?}");
+    }
+}

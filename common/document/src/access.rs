@@ -1,0 +1,260 @@
+//! Documents for programs that read them part by part, or make one from another: the parts keep their places.
+
+use std::borrow::Cow;
+
+use super::node::{DocumentEntry, DocumentNode, TextPosition, Value, plain};
+
+/// A field of a map.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where the name stands.
+    pub place: Option<TextPosition>,
+    /// Its value.
+    pub value: &'a DocumentNode,
+}
+
+impl DocumentNode {
+    /// Returns an empty map.
+    pub fn empty_map(place: Option<TextPosition>) -> Self {
+        Self::new(Value::Map(Vec::new()), place)
+    }
+
+    /// Returns `null`.
+    pub fn null(place: Option<TextPosition>) -> Self {
+        Self::new(Value::Null, place)
+    }
+
+    /// Returns a list.
+    pub fn list(items: Vec<DocumentNode>, place: Option<TextPosition>) -> Self {
+        Self::new(Value::List(items), place)
+    }
+
+    /// Returns a text that stands where this node stands.
+    pub fn with_text(&self, text: impl Into<String>) -> Self {
+        Self::new(Value::Text(text.into()), self.place)
+    }
+
+    /// Returns where the node stands.
+    pub fn place(&self) -> Option<TextPosition> {
+        self.place
+    }
+
+    /// Returns the tag of the node, such as `!reset`; none if it is one that YAML itself defines.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// Returns the node without its tag.
+    #[must_use]
+    pub fn untagged(&self) -> Self {
+        Self { tag: None, ..self.clone() }
+    }
+
+    /// Returns whether the node is a text, number or boolean that stands in YAML without quotation marks.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// Returns true if the node is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.value, Value::Null | Value::Removed)
+    }
+
+    /// Returns true if the node is a map.
+    pub fn is_map(&self) -> bool {
+        matches!(self.value, Value::Map(_))
+    }
+
+    /// Returns true if the node says nothing: it is `null`, `false`, or without content.
+    pub fn is_blank(&self) -> bool {
+        match &self.value {
+            Value::Null | Value::Removed => true,
+            Value::Map(entries) => entries.is_empty(),
+            Value::List(items) => items.is_empty(),
+            _ => self.scalar().is_some_and(|text| text.is_empty() || text == "false"),
+        }
+    }
+
+    /// Returns what the node is, in words: `a list`.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null | Value::Removed => "null",
+            Value::Map(_) => "a map",
+            Value::List(_) => "a list",
+            Value::Bool(_) => "a boolean",
+            Value::Unsigned(_) | Value::Signed(_) | Value::Float(_) => "a number",
+            Value::Text(_) => "a text",
+            Value::Plain(value, _) => match **value {
+                Value::Bool(_) => "a boolean",
+                _ => "a number",
+            },
+        }
+    }
+
+    /// Returns the text of a text, a number or a boolean, as it was written.
+    pub fn scalar(&self) -> Option<Cow<'_, str>> {
+        match &self.value {
+            Value::Text(text) | Value::Plain(_, text) => Some(Cow::Borrowed(text)),
+            Value::Bool(flag) => Some(Cow::Owned(flag.to_string())),
+            Value::Unsigned(number) => Some(Cow::Owned(number.to_string())),
+            Value::Signed(number) => Some(Cow::Owned(number.to_string())),
+            Value::Float(number) => Some(Cow::Owned(number.to_string())),
+            Value::Null | Value::List(_) | Value::Map(_) | Value::Removed => None,
+        }
+    }
+
+    /// Returns the items of a list.
+    pub fn items(&self) -> Option<&[DocumentNode]> {
+        match &self.value {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Returns the items of a list to change them.
+    pub fn items_mut(&mut self) -> Option<&mut Vec<DocumentNode>> {
+        match &mut self.value {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields of a map, in their order; none if the node is no map.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        let entries = match &self.value {
+            Value::Map(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().map(|entry| Field { name: &entry.key, place: entry.key_place, value: &entry.node })
+    }
+
+    /// Returns the value of a field.
+    pub fn get(&self, name: &str) -> Option<&DocumentNode> {
+        self.field(name).map(|field| field.value)
+    }
+
+    /// Returns a field.
+    pub fn field(&self, name: &str) -> Option<Field<'_>> {
+        self.fields().find(|field| field.name == name)
+    }
+
+    /// Returns the value of a field to change it.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut DocumentNode> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|entry| entry.key == name).map(|entry| &mut entry.node)
+    }
+
+    /// Sets a field of a map. Does nothing if the node is no map.
+    pub fn set(&mut self, name: &str, key_place: Option<TextPosition>, node: DocumentNode) {
+        let Value::Map(entries) = &mut self.value else { return };
+        match entries.iter_mut().find(|entry| entry.key == name) {
+            Some(entry) => (entry.key_place, entry.node) = (key_place, node),
+            None => entries.push(DocumentEntry { key: name.to_owned(), key_place, node }),
+        }
+    }
+
+    /// Returns the node as if its text stood there without quotation marks: `"3"` becomes a number.
+    pub fn unquoted(&self) -> Self {
+        match &self.value {
+            Value::Text(text) => Self { value: plain(text.clone()), ..self.clone() },
+            _ => self.clone(),
+        }
+    }
+
+    /// Returns a map with these fields [unquoted](Self::unquoted).
+    pub fn parts_unquoted(&self, names: &[&str]) -> Self {
+        let mut node = self.clone();
+        if let Value::Map(entries) = &mut node.value {
+            for entry in entries.iter_mut().filter(|entry| names.contains(&entry.key.as_str())) {
+                entry.node = entry.node.unquoted();
+            }
+        }
+        node
+    }
+
+    /// Sets the number of the text that the node and its parts are from.
+    pub fn set_file(&mut self, file: usize) {
+        let set = |place: &mut Option<TextPosition>| {
+            if let Some(place) = place {
+                place.file = file;
+            }
+        };
+        set(&mut self.place);
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.set_file(file)),
+            Value::Map(entries) => entries.iter_mut().for_each(|entry| {
+                set(&mut entry.key_place);
+                entry.node.set_file(file);
+            }),
+            _ => {}
+        }
+    }
+
+    /// Replaces texts, numbers and booleans in the node by other texts; keys of maps stay.
+    pub fn replace_scalars(&mut self, replace: &mut dyn FnMut(&str, Option<TextPosition>) -> Option<String>) {
+        match &mut self.value {
+            Value::Text(text) | Value::Plain(_, text) => {
+                if let Some(new) = replace(text, self.place) {
+                    self.value = Value::Text(new);
+                    self.is_plain = false;
+                }
+            }
+            Value::List(items) => items.iter_mut().for_each(|item| item.replace_scalars(replace)),
+            Value::Map(entries) => entries.iter_mut().for_each(|entry| entry.node.replace_scalars(replace)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use crate::yaml;
+
+    #[test]
+    fn parts_know_their_places_and_tags() {
+        let (documents, mistakes) = yaml("a: !reset null\nb: !override [x, 2]\nc: {d: '3'}\n");
+        assert_eq!((documents.len(), mistakes), (1, vec![]));
+        let node = &documents[0];
+        let tags: Vec<_> = node.fields().map(|field| field.value.tag().map(str::to_owned)).collect();
+        assert_eq!(tags, [Some("!reset".to_owned()), Some("!override".to_owned()), None]);
+        assert!(node.get("a").unwrap().is_null());
+        let items = node.get("b").unwrap().items().unwrap();
+        assert_eq!((items[1].scalar().unwrap().as_ref(), items[1].kind()), ("2", "a number"));
+        let place = node.get("c").unwrap().field("d").unwrap().place.unwrap();
+        assert_eq!((place.line, place.column), (3, 5));
+        assert_eq!(node.get("c").unwrap().get("d").unwrap().unquoted().kind(), "a number");
+    }
+
+    #[test]
+    fn plain_scalars_are_told_from_those_in_quotation_marks() {
+        let text =
+            "a: TRUE\nb: 'TRUE'\nc: \"TRUE\"\nd: 0644\ne: |\n  TRUE\nf: &x yes\ng: *x\nh: &y 'no'\ni: *y\n";
+        let (documents, mistakes) = yaml(text);
+        assert_eq!(mistakes, []);
+        let plain = documents[0].fields().filter(|field| field.value.is_plain()).map(|field| field.name);
+        assert_eq!(plain.collect::<Vec<_>>(), ["a", "d", "f", "g"]);
+    }
+
+    #[test]
+    fn many_aliases_of_one_anchor_are_read() {
+        let services: String = (0..500).map(|number| format!("  s{number}: {{restart: *r}}\n")).collect();
+        let (documents, mistakes) = yaml(&format!("x-r: &r always\nservices:\n{services}"));
+        assert_eq!(mistakes, []);
+        assert_eq!(documents[0].get("services").unwrap().fields().count(), 500);
+    }
+
+    #[test]
+    fn merge_keys_are_expanded_and_may_be_overridden() {
+        let text = "x: &x {a: 1, b: 2}\ny: &y {c: 3}\nz:\n  <<: [*x, *y]\n  b: 4\n";
+        let (documents, mistakes) = yaml(text);
+        assert_eq!(mistakes, []);
+        let z = documents[0].get("z").unwrap();
+        let mut fields: Vec<_> =
+            z.fields().map(|field| format!("{}={}", field.name, field.value.scalar().unwrap())).collect();
+        fields.sort();
+        assert_eq!(fields, ["a=1", "b=4", "c=3"]);
+    }
+}

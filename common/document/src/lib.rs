@@ -1,0 +1,135 @@
+//! Documents that people write: YAML, JSON and queries, read with every mistake in plain words at its place.
+//!
+//! The parsers' own errors speak to programmers, stop at the first mistake, and lose the position of a value
+//! once it is read. Here a text first becomes [`DocumentNode`]s, which know their places. [`read`] then
+//! turns a node into any type that implements `Deserialize`, and collects the mistakes.
+//!
+//! Imports no other crate of kubeleet. Its tests are beside the code; those that need a real document are in
+//! `model`, beside `ServiceInput`.
+
+mod access;
+mod deserialize;
+pub mod json_pointer;
+mod mistake;
+mod node;
+mod number;
+mod parse;
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+pub use access::Field;
+pub use deserialize::field_names;
+use deserialize::{DocumentPart, FieldsDeserializer};
+pub use mistake::{DocumentReadError, Values};
+pub use mistake::{Mistake, Vocabulary, nearest};
+pub use node::{DocumentNode, TextPosition};
+pub use number::whole;
+pub use parse::{json, yaml};
+
+/// The most mistakes that are reported for one document. Each takes another pass over the document.
+pub const MAX_MISTAKES: usize = 20;
+
+/// A document that was read into `T`.
+#[derive(Debug)]
+pub struct Reading<T> {
+    /// What the document says. If there are mistakes: what it says without the parts that have them, if that
+    /// is a `T`.
+    pub value: Option<T>,
+    /// The mistakes, in the order of the document.
+    pub mistakes: Vec<Mistake>,
+}
+
+impl<T> Reading<T> {
+    /// Returns the value of a document without mistakes.
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub fn into_result(self) -> Result<T, Vec<Mistake>> {
+        match self.value {
+            Some(value) if self.mistakes.is_empty() => Ok(value),
+            _ => Err(self.mistakes),
+        }
+    }
+}
+
+/// Reads a document into `T`, and collects up to 20 mistakes. A field that a struct does not have is one.
+pub fn read<T: DeserializeOwned>(document: &DocumentNode, vocabulary: Vocabulary) -> Reading<T> {
+    read_with(document, vocabulary, |node| read_once(node))
+}
+
+/// Reads a document into what `reader` makes of it, and collects up to 20 mistakes.
+///
+/// What has a mistake is taken out of the document, and the rest is read again: so the types themselves
+/// remain the only description of what a document may say.
+pub fn read_with<T>(
+    document: &DocumentNode,
+    vocabulary: Vocabulary,
+    reader: impl Fn(&DocumentNode) -> Result<T, DocumentReadError>,
+) -> Reading<T> {
+    let mut rest = std::borrow::Cow::Borrowed(document);
+    let mut mistakes = Vec::new();
+    loop {
+        let error = match reader(&rest) {
+            Ok(value) => return Reading { value: Some(value), mistakes: sorted(mistakes) },
+            Err(error) => error,
+        };
+        let faulty = error.faulty_part();
+        let is_new = !mistakes.iter().any(|(_, known): &(_, Mistake)| known.pointer == error.pointer());
+        if is_new {
+            mistakes.push((position(document, &error), error.mistake(&rest, vocabulary)));
+        }
+        let goes_on = mistakes.len() < MAX_MISTAKES && !faulty.is_empty() && rest.to_mut().remove(faulty);
+        if !goes_on {
+            return Reading { value: None, mistakes: sorted(mistakes) };
+        }
+    }
+}
+
+/// Reads a document into `T`.
+///
+/// # Errors
+/// The first mistake.
+pub fn read_once<'de, T: Deserialize<'de>>(document: &'de DocumentNode) -> Result<T, DocumentReadError> {
+    T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
+}
+
+/// Reads the fields of the struct `T` from a map that has other fields as well: so one map can be read as
+/// several structs. A field that is `null` counts as left out.
+///
+/// # Errors
+/// The first mistake in these fields.
+pub fn read_fields<T: DeserializeOwned>(map: &DocumentNode) -> Result<T, DocumentReadError> {
+    T::deserialize(FieldsDeserializer(map)).map_err(DocumentReadError::at_root)
+}
+
+/// Checks that a map has no other fields than `known`.
+///
+/// # Errors
+/// The first field that is not among them.
+pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), DocumentReadError> {
+    match map.field_names().find(|name| !known.contains(name)) {
+        Some(name) => Err(DocumentReadError::unknown(name, known.to_vec()).at_root()),
+        None => Ok(()),
+    }
+}
+
+/// Returns where the mistake belongs among the others; what is missing belongs at the end.
+fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
+    let mut position = document.position_of(error.faulty_part());
+    if error.is_about_missing() {
+        position.push(usize::MAX);
+    }
+    position
+}
+
+/// Sorts the mistakes as they stand in the document; JSON has no places, but an order.
+fn sorted(mut mistakes: Vec<(Vec<usize>, Mistake)>) -> Vec<Mistake> {
+    mistakes.sort_by(|(position, mistake), (other_position, other)| {
+        mistake.place.cmp(&other.place).then_with(|| position.cmp(other_position))
+    });
+    mistakes.into_iter().map(|(_, mistake)| mistake).collect()
+}

@@ -1,0 +1,37 @@
+//! Reads and checks a service's document at once: what is malformed and what is invalid, each at its place.
+
+use super::{REPLICAS_NAMES, ServiceInput, Violation};
+use document::json_pointer;
+use document::{DocumentNode, Mistake, Reading};
+
+impl ServiceInput {
+    /// Reads a document and checks its values. Collects the mistakes of both, in no order.
+    pub fn check(document: &DocumentNode) -> Reading<Self> {
+        let Reading { value, mut mistakes } = Self::read(document);
+        let violations =
+            value.iter().flat_map(|service: &Self| service.clone().normalize().err().unwrap_or_default());
+        let new: Vec<Mistake> = violations
+            .filter(|violation| !is_consequence(violation, &mistakes))
+            .map(|violation| at_its_place(violation, document))
+            .collect();
+        mistakes.extend(new);
+        Reading { value, mistakes }
+    }
+}
+
+/// Returns whether a value is only invalid because one that has a mistake was left out.
+fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
+    let is_inside = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
+    mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))
+}
+
+fn at_its_place(violation: Violation, document: &DocumentNode) -> Mistake {
+    let Violation { pointer, detail } = violation;
+    let written = match pointer.as_str() {
+        // The field has several names.
+        "/replicas" => REPLICAS_NAMES.iter().find(|name| document.has_field(name)),
+        _ => None,
+    };
+    let place = document.place_of(&written.map_or(pointer.clone(), |name| format!("/{name}")));
+    Mistake { detail: format!("{}: {detail}", json_pointer::readable(&pointer)), place, pointer }
+}

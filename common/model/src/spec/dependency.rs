@@ -1,0 +1,201 @@
+//! What a service waits for before its pods are started, and whether that is there. Pure.
+
+use std::collections::BTreeMap;
+
+use super::{DependsOn, StartCondition, Violation, circle};
+use crate::ids::{AppName, ServiceName};
+use crate::lifecycle::Phase;
+use crate::pod::PodRecord;
+use document::json_pointer;
+
+/// The most services that a service depends on.
+const MAX_DEPENDENCIES: usize = 32;
+
+/// The reasons of a pod whose container runs, although the pod is not ready.
+const RUNS_WITH: [&str; 5] = ["", "Starting", "NotReady", "Unhealthy", "Restarted"];
+
+/// How far the pods of a service are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServiceProgress {
+    /// How many there are to be.
+    pub wanted: u32,
+    /// How many run, ready or not.
+    pub started: u32,
+    /// How many run and are ready.
+    pub ready: u32,
+    /// How many of the current generation have ended with exit code 0.
+    pub completed: u32,
+    /// How many of the current generation have failed for good.
+    pub failed: u32,
+}
+
+impl ServiceProgress {
+    /// Counts a pod. `is_current` says that its record tells what is so now, and not what was so before its
+    /// machine went down.
+    pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
+        let is_new = record.generation == generation;
+        match record.phase {
+            Phase::Running if is_current && RUNS_WITH.contains(&record.reason.as_str()) => {
+                self.started += 1;
+                self.ready += u32::from(record.reason.is_empty());
+            }
+            Phase::Succeeded => {
+                // It was started, whatever became of it.
+                self.started += 1;
+                self.completed += u32::from(is_new);
+            }
+            Phase::Failed => self.failed += u32::from(is_new),
+            Phase::Pending | Phase::Assigned | Phase::Running | Phase::Stopping | Phase::Stopped => {}
+        }
+    }
+}
+
+/// A service that another one depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependency {
+    /// Its name.
+    pub service: String,
+    /// How far it has to be.
+    pub condition: StartCondition,
+    /// How far it is; `None` if there is no such service, or it is being deleted.
+    pub progress: Option<ServiceProgress>,
+}
+
+impl Dependency {
+    /// Returns what is missing, in a sentence; `None` if the condition holds. One pod that is started or
+    /// ready is enough; completed are all. Of a service that is to have no pods nothing is awaited.
+    pub fn obstacle(&self) -> Option<String> {
+        let name = &self.service;
+        let Some(progress) = self.progress else {
+            return Some(format!(
+                "waits for service {name}, which does not exist: create it, or take it out of depends_on"
+            ));
+        };
+        let ServiceProgress { wanted, started, ready, completed, failed } = progress;
+        let (is_met, count, word) = match self.condition {
+            StartCondition::ServiceStarted => (started > 0, started, "started"),
+            StartCondition::ServiceHealthy => (ready > 0, ready, "ready"),
+            StartCondition::ServiceCompletedSuccessfully => (completed >= wanted, completed, "completed"),
+        };
+        if is_met || wanted == 0 {
+            return None;
+        }
+        let hint = match failed > 0 {
+            true => format!(", {failed} failed: see `kubeleet logs {name}`, then `kubeleet restart {name}`"),
+            false => String::new(),
+        };
+        Some(format!("waits for service {name}: {count} of {wanted} {word}{hint}"))
+    }
+}
+
+impl DependsOn {
+    /// Returns the names of the services; one that is none is left out.
+    pub fn services(&self) -> impl Iterator<Item = ServiceName> {
+        self.0.keys().filter_map(|name| ServiceName::new(name.as_str()).ok())
+    }
+
+    /// Returns it with the whole names of services. Within an app, services are called by their names there
+    /// too.
+    pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
+        let Some(app) = app else { return self };
+        let whole = |name: String| match ServiceName::new(name.as_str()) {
+            Ok(service) if app.short_name(&service).is_some() => name,
+            _ => format!("{app}-{name}"),
+        };
+        Self(self.0.into_iter().map(|(name, condition)| (whole(name), condition)).collect())
+    }
+
+    /// Returns what is wrong with it as the dependencies of a service.
+    pub(super) fn service_violations(&self, service: &ServiceName) -> Vec<Violation> {
+        let too_many = (self.0.len() > MAX_DEPENDENCIES).then(|| {
+            Violation::new("/depends_on", format!("a service depends on at most {MAX_DEPENDENCIES} others"))
+        });
+        let problem = |name: &String| match ServiceName::new(name.as_str()) {
+            Err(error) => Some(error.to_string()),
+            Ok(other) if other == *service => Some(format!("a circle: {service} -> {service}")),
+            Ok(_) => None,
+        };
+        let problems = self.0.keys().filter_map(|name| {
+            Some(Violation::new(format!("/depends_on/{}", json_pointer::escape(name)), problem(name)?))
+        });
+        too_many.into_iter().chain(problems).collect()
+    }
+}
+
+/// Returns the circle that a service would close, beginning and ending with it: `shop-web -> shop-db ->
+/// shop-web`. `known` has what the others depend on.
+pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
+    let of_one = |name: &str| -> Vec<&str> {
+        let own = if name == service { Some(needs) } else { known.get(name) };
+        own.into_iter().flat_map(|own| own.0.keys().map(String::as_str)).collect()
+    };
+    let found = circle(&[service], of_one)?;
+    // One among others only is not closed by this service.
+    let at = found.iter().position(|name| *name == service)?;
+    let path: Vec<&str> = found[at..].iter().chain(&found[..at]).copied().collect();
+    Some(format!("{} -> {service}", path.join(" -> ")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn needs(json: &str) -> DependsOn {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_condition_holds_or_says_what_is_missing() {
+        use StartCondition::{ServiceCompletedSuccessfully, ServiceHealthy, ServiceStarted};
+        let of = |wanted, started, ready, completed, failed| {
+            Some(ServiceProgress { wanted, started, ready, completed, failed })
+        };
+        for (condition, progress, expected) in [
+            (ServiceStarted, of(1, 0, 0, 0, 0), "waits for service db: 0 of 1 started"),
+            (ServiceStarted, of(3, 1, 0, 0, 0), ""),
+            (ServiceHealthy, of(1, 1, 0, 0, 0), "waits for service db: 0 of 1 ready"),
+            (ServiceHealthy, of(3, 3, 1, 0, 0), ""),
+            (ServiceCompletedSuccessfully, of(2, 2, 0, 1, 0), "waits for service db: 1 of 2 completed"),
+            (ServiceCompletedSuccessfully, of(2, 0, 0, 2, 0), ""),
+            (ServiceHealthy, of(0, 0, 0, 0, 0), ""),
+            (ServiceHealthy, None, "waits for service db, which does not exist: create it, or take it"),
+            (
+                ServiceCompletedSuccessfully,
+                of(1, 0, 0, 0, 1),
+                "waits for service db: 0 of 1 completed, 1 failed: see `kubeleet logs db`",
+            ),
+        ] {
+            let dependency = Dependency { service: "db".to_owned(), condition, progress };
+            let found = dependency.obstacle().unwrap_or_default();
+            assert_eq!(found.is_empty(), expected.is_empty(), "{condition:?} {progress:?}: {found}");
+            assert!(found.starts_with(expected), "{condition:?} {progress:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn within_an_app_services_are_called_by_their_short_or_whole_names() {
+        let app: AppName = "shop".parse().unwrap();
+        let whole = needs(r#"["db","shop-cache"]"#).of_app(Some(&app));
+        assert_eq!(whole, needs(r#"["shop-cache","shop-db"]"#));
+        assert_eq!(needs(r#"["db"]"#).of_app(None), needs(r#"["db"]"#));
+    }
+
+    #[test]
+    fn a_circle_is_found_with_its_path() {
+        let known = BTreeMap::from([
+            ("db".to_owned(), needs(r#"["cache"]"#)),
+            ("cache".to_owned(), needs(r#"["web"]"#)),
+            ("x".to_owned(), needs(r#"["y"]"#)),
+            ("y".to_owned(), needs(r#"["x"]"#)),
+        ]);
+        for (service, on, expected) in [
+            ("web", r#"["db"]"#, Some("web -> db -> cache -> web")),
+            ("web", r#"["other"]"#, None),
+            // That of others is not this service's.
+            ("web", r#"["x"]"#, None),
+        ] {
+            assert_eq!(circle_with(service, &needs(on), &known).as_deref(), expected, "{on}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! `kind`, `job` and `cron`: services whose pods run until they have done something.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Period, PodSpec, RestartPolicy, ServiceFields, Violation};
+use crate::cron::{Schedule, Zone};
+use crate::ids::ServiceName;
+
+/// More would make `done:<job>` a key that takes Redis too long to read.
+pub const MAX_COMPLETIONS: u32 = 10_000;
+
+/// The environment variable in which a container finds the index of its pod.
+pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
+
+/// The name of a cron has at most this many bytes: its jobs have a time behind it, and are names of hosts,
+/// too.
+pub const MAX_CRON_NAME: usize = 52;
+
+const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(360);
+const DEFAULT_BACKOFF_LIMIT: u32 = 6;
+const DEFAULT_CATCH_UP: Duration = Duration::from_secs(600);
+
+/// What a service's pods are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// They serve for as long as the service exists.
+    #[default]
+    Service,
+    /// Each does its part once, ends, and is complete if its exit code is 0.
+    Job,
+    /// It has none of its own: at the times of its schedule it creates a job.
+    Cron,
+}
+
+impl Kind {
+    /// Returns whether it is a service; in documents and in the stored form that is left out.
+    pub fn is_service(&self) -> bool {
+        *self == Self::Service
+    }
+
+    /// Returns the word in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Job => "job",
+            Self::Cron => "cron",
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How the pods of a job run. A pod that ends with exit code 0 completes its index; one that fails is tried
+/// again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct JobPolicy {
+    /// How many pods have to end with exit code 0, each with its own index in `KUBELEET_JOB_INDEX`, from 0
+    /// on.
+    #[serde(default = "one")]
+    #[schema(default = 1, minimum = 1, maximum = 10_000)]
+    pub completions: u32,
+    /// The most pods at the same time.
+    #[serde(default = "one")]
+    #[schema(default = 1, minimum = 1)]
+    pub parallelism: u32,
+    /// How many pods of the job may fail and be tried again; with one more the job fails. By default 6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 6)]
+    pub backoff_limit: Option<u32>,
+    /// How long an index that failed waits until it is tried again, doubled each time up to six minutes; by
+    /// default 10 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "10s")]
+    pub backoff: Option<Period>,
+    /// The longest that the job may take, from its first pod on. Then it fails, and its pods are stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1h")]
+    pub deadline: Option<Period>,
+    /// How long the job is kept after its end, with its results and the logs of its pods; by default until it
+    /// is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1d")]
+    pub ttl: Option<Period>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for JobPolicy {
+    fn default() -> Self {
+        Self { completions: 1, parallelism: 1, backoff_limit: None, backoff: None, deadline: None, ttl: None }
+    }
+}
+
+impl JobPolicy {
+    /// Returns how many of its pods may fail before the job does.
+    pub fn backoff_limit(&self) -> u32 {
+        self.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)
+    }
+
+    /// Returns how long an index waits that has failed this often.
+    pub fn backoff(&self, failures: u32) -> Duration {
+        let first = self.backoff.map_or(DEFAULT_BACKOFF, Period::duration);
+        let doublings = failures.saturating_sub(1).min(16);
+        first.saturating_mul(1 << doublings).min(first.max(MAX_BACKOFF))
+    }
+
+    fn violations(&self) -> Vec<Violation> {
+        let wrong = |is_wrong: bool, field: &str, why: String| {
+            is_wrong.then(|| Violation::new(format!("/job/{field}"), why))
+        };
+        let completions = format!("must be from 1 to {MAX_COMPLETIONS}");
+        let is_instant = |time: Option<Period>| time.is_some_and(|time| time.duration().is_zero());
+        [
+            wrong(!(1..=MAX_COMPLETIONS).contains(&self.completions), "completions", completions),
+            wrong(
+                self.parallelism == 0,
+                "parallelism",
+                "must be at least 1, or no pod would ever start".to_owned(),
+            ),
+            wrong(
+                is_instant(self.deadline),
+                "deadline",
+                "must be more than 0; leave it out for none".to_owned(),
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// When a cron creates a job, and what becomes of its jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CronPolicy {
+    /// When a job begins: minute, hour, day of the month, month and day of the week, perhaps with seconds
+    /// before them; or `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`.
+    #[schema(value_type = String, example = "30 2 * * *")]
+    pub schedule: Schedule,
+    /// The time zone of the schedule, such as `Europe/Berlin`; by default UTC.
+    #[serde(default, skip_serializing_if = "Zone::is_utc")]
+    #[schema(value_type = String, example = "Europe/Berlin")]
+    pub time_zone: Zone,
+    /// What happens at a time at which a job of the cron still runs.
+    #[serde(default, skip_serializing_if = "Concurrency::is_default")]
+    pub concurrency: Concurrency,
+    /// How late a job may begin, if no scheduler or no Redis was there at its time; by default 10 minutes.
+    /// What is later is missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "10m")]
+    pub catch_up: Option<Period>,
+    /// How many ended jobs are kept.
+    #[serde(default)]
+    pub history: CronHistory,
+    /// Whether no job begins by itself until this is `false` again. Nothing is made up for that time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspend: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// What happens at a time of the schedule at which a job of the cron still runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Concurrency {
+    /// Another one begins beside it.
+    #[default]
+    Allow,
+    /// None begins: this time is skipped.
+    Forbid,
+    /// It is stopped. When its pods are gone, another one begins.
+    Replace,
+}
+
+impl Concurrency {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the word in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Forbid => "forbid",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// How many ended jobs of a cron are kept, the latest ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CronHistory {
+    /// Of those that are complete.
+    #[serde(default = "three")]
+    #[schema(default = 3)]
+    pub successful: u32,
+    /// Of those that failed.
+    #[serde(default = "one")]
+    #[schema(default = 1)]
+    pub failed: u32,
+}
+
+fn three() -> u32 {
+    3
+}
+
+impl Default for CronHistory {
+    fn default() -> Self {
+        Self { successful: 3, failed: 1 }
+    }
+}
+
+impl CronPolicy {
+    /// Returns how late a job may begin.
+    pub fn catch_up(&self) -> Duration {
+        self.catch_up.map_or(DEFAULT_CATCH_UP, Period::duration)
+    }
+
+    /// Returns the times at which jobs begin, as a text: equal if nothing about them has changed. Empty while
+    /// the cron is suspended.
+    pub fn times_text(&self) -> String {
+        if self.suspend { String::new() } else { format!("{} {}", self.schedule, self.time_zone) }
+    }
+
+    /// Returns what is wrong with its schedule and its time zone.
+    pub fn violations(&self) -> Vec<Violation> {
+        let of = |field: &str, problem: Option<String>| {
+            problem.map(|why| Violation::new(format!("/cron/{field}"), why))
+        };
+        let found = [of("schedule", self.schedule.problem()), of("time_zone", self.time_zone.problem())];
+        found.into_iter().flatten().collect()
+    }
+}
+
+/// Returns what does not go together with the kind.
+pub(super) fn violations(
+    name: &ServiceName,
+    replicas: u32,
+    fields: &ServiceFields,
+    pod: &PodSpec,
+) -> Vec<Violation> {
+    // A job has the first three as a service has them.
+    let ServiceFields { labels: _, app: _, depends_on: _, ingress, allow_from, aliases, update, job, cron } =
+        fields;
+    let kind = pod.kind;
+    let mut found = Vec::new();
+    let mut refuse = |is_wrong: bool, field: &str, why: &str| {
+        if is_wrong {
+            found.push(Violation::new(format!("/{field}"), why));
+        }
+    };
+    refuse(kind.is_service() && job.is_some(), "job", "needs `kind: job` or `kind: cron`");
+    refuse(kind != Kind::Cron && cron.is_some(), "cron", "needs `kind: cron`");
+    refuse(
+        kind == Kind::Cron && cron.is_none(),
+        "cron",
+        "is missing: a cron needs at least its `schedule`, such as `cron: {schedule: \"30 2 * * *\"}`",
+    );
+    let is_long = kind == Kind::Cron && name.as_str().len() > MAX_CRON_NAME;
+    refuse(is_long, "name", "the name of a cron has at most 52 characters: its jobs have a time behind it");
+    if kind.is_service() {
+        return found;
+    }
+    refuse(
+        replicas != 1,
+        "replicas",
+        "is for services; how many pods a job has in all and at a time is in `job.completions` and `job.parallelism`",
+    );
+    refuse(!ingress.is_empty(), "ingress", "is for services: the pods of a job end");
+    let nameless = "is for services: the pods of a job have no name that leads to them";
+    refuse(allow_from.is_some(), "allow_from", nameless);
+    refuse(!aliases.is_empty(), "aliases", nameless);
+    refuse(update.is_some(), "update", "is for services: the pods of a job are not replaced");
+    let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
+    if let Some(index) = endless {
+        let pointer = if pod.containers.len() == 1 {
+            "/restart".into()
+        } else {
+            format!("/containers/{index}/restart")
+        };
+        let why = "must be `never`, or left out: a job tries again itself what has failed, up to `job.backoff_limit`";
+        found.push(Violation::new(pointer, why));
+    }
+    found.extend(job.iter().flat_map(JobPolicy::violations));
+    found.extend(cron.iter().flat_map(CronPolicy::violations));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_before_another_try_doubles_up_to_six_minutes() {
+        let policy = JobPolicy::default();
+        let waits = [1, 2, 3, 6, 7, 100].map(|failures| policy.backoff(failures).as_secs());
+        assert_eq!(waits, [10, 20, 40, 320, 360, 360]);
+        let slow: JobPolicy = serde_json::from_str(r#"{"backoff": "1h"}"#).expect("a policy");
+        assert_eq!(slow.backoff(1), slow.backoff(9));
+    }
+
+    #[test]
+    fn a_schedule_and_a_time_zone_that_are_none_are_violations() {
+        let of = |document: &str| {
+            let policy: CronPolicy = serde_json::from_str(document).expect("a policy");
+            policy.violations().into_iter().map(|found| found.pointer).collect::<Vec<_>>()
+        };
+        assert!(of(r#"{"schedule": "@daily", "time_zone": "Europe/Berlin"}"#).is_empty());
+        assert_eq!(of(r#"{"schedule": "often"}"#), ["/cron/schedule"]);
+        assert_eq!(of(r#"{"schedule": "", "time_zone": "Mars"}"#), ["/cron/schedule", "/cron/time_zone"]);
+    }
+}

@@ -1,0 +1,24 @@
+//! Times of Redis' clock.
+
+/// Milliseconds since the Unix epoch on Redis' clock. The clock of a worker is never stored.
+pub type RedisMillis = u64;
+
+/// Formats a time of Redis' clock as RFC 3339 in UTC, for example `2026-01-31T12:00:00.123Z`.
+pub fn rfc3339(at: RedisMillis) -> String {
+    let millis = i64::try_from(at).ok();
+    let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+    // A time beyond the calendar can only come from a record that was written by hand.
+    time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc3339() {
+        assert_eq!(rfc3339(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(u64::MAX), "1970-01-01T00:00:00Z");
+    }
+}

@@ -1,0 +1,20 @@
+//! Waits for a tick or for hints, which are published messages.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use crate::hub::Subscription;
+
+/// Waits for `period` or until the first hint. Returns all hints that have arrived.
+pub async fn tick_or_hints(period: Duration, hints: &mut Subscription) -> Vec<bytes::Bytes> {
+    let Ok(first) = tokio::time::timeout(period, hints.next()).await else { return Vec::new() };
+    let mut arrived = vec![first];
+    arrived.extend(pending_hints(hints));
+    arrived
+}
+
+/// Returns the hints that have arrived and were not read yet, without waiting.
+pub fn pending_hints(hints: &mut Subscription) -> Vec<bytes::Bytes> {
+    std::iter::from_fn(|| hints.next().now_or_never()).collect()
+}

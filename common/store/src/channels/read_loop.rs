@@ -1,0 +1,114 @@
+//! Receives the frames of the other side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::streams::{StreamId, StreamReadReply};
+use redis::{FromRedisValue, cmd};
+use tokio::sync::mpsc;
+
+use super::flow::Flow;
+use super::write_loop::FIELD;
+use super::{ChannelError, PEER_TIMEOUT};
+use crate::StoreError;
+use crate::reply::corrupt;
+use model::channel::Frame;
+use redis_link::{DedicatedConnection, Link};
+
+/// The time that one command waits for an entry.
+const BLOCK: Duration = Duration::from_secs(2);
+/// The number of entries that one command returns at most.
+const COUNT: usize = 64;
+/// The pause before a new connection.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Receives until the channel fails, or until no one listens any more.
+pub(super) async fn run(
+    link: Link,
+    key: String,
+    flow: Arc<Flow>,
+    frames: mpsc::UnboundedSender<Result<Frame, ChannelError>>,
+) {
+    loop {
+        let error = receive(&link, &key, &flow, &frames).await;
+        let can_retry = match &error {
+            ChannelError::Store(error) => error.is_transient() && flow.silence() < PEER_TIMEOUT,
+            _ => false,
+        };
+        if !can_retry {
+            flow.fail(error.clone());
+            drop(frames.send(Err(error)));
+            return;
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+}
+
+/// Receives until something fails. The loop goes on after the last entry.
+async fn receive(
+    link: &Link,
+    key: &str,
+    flow: &Flow,
+    frames: &mpsc::UnboundedSender<Result<Frame, ChannelError>>,
+) -> ChannelError {
+    let mut connection = match link.dedicated(BLOCK + Duration::from_secs(5)).await {
+        Ok(connection) => connection,
+        Err(error) => return error.into(),
+    };
+    loop {
+        let entries = match read(&mut connection, key, flow.last_entry()).await {
+            Ok(entries) => entries,
+            Err(error) => return error.into(),
+        };
+        if entries.is_empty() && flow.silence() > PEER_TIMEOUT {
+            return ChannelError::PeerGone;
+        }
+        for entry in entries {
+            match accept(entry, flow) {
+                Ok(None) => {}
+                Ok(Some(frame)) => {
+                    if frames.send(Ok(frame)).is_err() {
+                        return ChannelError::Closed;
+                    }
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+}
+
+/// Waits for entries after the one with this number.
+async fn read(
+    connection: &mut DedicatedConnection,
+    key: &str,
+    last: u64,
+) -> Result<Vec<StreamId>, StoreError> {
+    let mut read = cmd("XREAD");
+    read.arg("COUNT").arg(COUNT).arg("BLOCK").arg(BLOCK.as_millis() as u64);
+    read.arg("STREAMS").arg(key).arg(format!("{last}-0"));
+    let reply: Option<StreamReadReply> = connection.query(&read).await?;
+    Ok(reply.into_iter().flat_map(|reply| reply.keys).flat_map(|stream| stream.ids).collect())
+}
+
+/// Returns the frame of an entry, unless it only says what was read.
+fn accept(mut entry: StreamId, flow: &Flow) -> Result<Option<Frame>, ChannelError> {
+    let malformed = || corrupt("reading a session", "an entry of another program");
+    let number = entry.id.split('-').next().and_then(|number| number.parse().ok()).ok_or_else(malformed)?;
+    let value = entry.map.remove(FIELD).ok_or_else(malformed)?;
+    let bytes = Vec::<u8>::from_redis_value(value).map_err(|_| malformed())?;
+    let frame = Frame::decode(&Bytes::from(bytes))?;
+    flow.record_received(number, frame.cost())?;
+    match frame {
+        Frame::Read(bytes) => {
+            flow.record_peer_read(bytes);
+            Ok(None)
+        }
+        // It counts as read at once.
+        Frame::Unknown(_) => {
+            flow.record_read(frame.cost());
+            Ok(None)
+        }
+        frame => Ok(Some(frame)),
+    }
+}

@@ -1,0 +1,121 @@
+//! What is wrong with the records of persistent volumes. Pure.
+
+use super::findings::{Finding, KeyCopy, Repair, finding};
+use model::ids::VolumeName;
+
+/// A key that no volume's record can have.
+const NO_RECORD: &str = "volume:/";
+
+/// What the check reads of a volume's record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct VolumeCopy {
+    /// The node that has its data.
+    pub(crate) node: String,
+    /// Whether it is in the directory that nodes share, and needs no node.
+    pub(crate) is_shared: bool,
+    /// The nodes whose copies contradict each other, as a text; empty without a conflict.
+    pub(crate) conflict: String,
+    /// Whether its node does not have the data any more.
+    pub(crate) is_lost: bool,
+    /// Why the record is unreadable, if it is.
+    pub(crate) unreadable: Option<String>,
+}
+
+/// A record that is not listed is not removed with its service; a listed name without a record is nothing.
+pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
+    let unlisted = copy.volumes.keys().filter(|name| !copy.volume_names.contains(*name));
+    let unlisted = unlisted.map(|name| {
+        let repair = Repair::AddElement { element: name.clone(), record: format!("volume:{name}") };
+        finding("volumes", format!("does not list {name}, which has a record"), repair)
+    });
+    let unknown = copy.volume_names.iter().map(|name| ("volumes".to_owned(), name));
+    let removals = copy.removals.iter();
+    let removals =
+        removals.flat_map(|(node, names)| names.iter().map(move |name| (format!("rv:{node}"), name)));
+    // A copy that is not the volume is removed without a record.
+    let removals = removals.filter(|(_, name)| !copy.former_volumes.contains(*name));
+    let unknown = unknown.chain(removals).filter(|(_, name)| !copy.volumes.contains_key(*name));
+    let unknown = unknown.map(|(key, name)| {
+        // What can be no volume's name has no record, whatever key is there.
+        let is_name = VolumeName::new(name.as_str()).is_ok();
+        let repair = Repair::RemoveElement {
+            element: name.clone().into_bytes(),
+            record: if is_name { format!("volume:{name}") } else { NO_RECORD.to_owned() },
+            seen_phase: String::new(),
+            seen_node: String::new(),
+        };
+        finding(key, format!("lists {name:.100}, which has no record"), repair)
+    });
+    unlisted.chain(unknown).collect()
+}
+
+/// Moving a broken record away could place its replica on an empty volume, so a person decides.
+pub(super) fn broken_or_without_node(copy: &KeyCopy) -> Vec<Finding> {
+    let of_volume = |(name, volume): (&String, &VolumeCopy)| {
+        let (problem, what) = match &volume.unreadable {
+            Some(problem) => (
+                format!("cannot be read: {problem}"),
+                "delete it while the worker of the node with its data runs, which writes it again",
+            ),
+            None if !volume.conflict.is_empty() => (
+                format!("has copies on {}, and which one is wanted is not known", volume.conflict),
+                "choose one with `kubeleet volume bind`",
+            ),
+            None if volume.is_lost => (
+                format!("is lost: {} does not have its data any more", volume.node),
+                "begin anew with `kubeleet volume rm`, or choose a former copy with `kubeleet volume bind`",
+            ),
+            None if !volume.is_shared && !copy.node_records.contains(&volume.node) => (
+                format!("has its data on {}, which is no node", volume.node),
+                "start a worker of that name where the data is, or give it up with `kubeleet volume rm`",
+            ),
+            None => return None,
+        };
+        Some(finding(format!("volume:{name}"), problem, Repair::Decide { what }))
+    };
+    copy.volumes.iter().filter_map(of_volume).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_lists_that_do_not_belong_together_are_found() {
+        let volume = |node: &str| VolumeCopy { node: node.to_owned(), ..VolumeCopy::default() };
+        let shared = VolumeCopy { is_shared: true, ..volume("") };
+        let broken = VolumeCopy { unreadable: Some("no replica".to_owned()), ..volume("w1") };
+        let copy = KeyCopy {
+            volumes: [
+                ("a", volume("w1")),
+                ("b", volume("gone")),
+                ("c", broken),
+                ("d", volume("w1")),
+                ("l", VolumeCopy { is_lost: true, ..volume("w1") }),
+                ("s", shared),
+                ("t", VolumeCopy { conflict: "w1 and w2".to_owned(), ..volume("") }),
+            ]
+            .map(|(name, volume)| (name.to_owned(), volume))
+            .into(),
+            volume_names: ["a", "b", "c", "l", "lost", "s", "t"].map(str::to_owned).into(),
+            removals: [("w1".to_owned(), ["a", "former", "removed"].map(str::to_owned).into())].into(),
+            former_volumes: ["former".to_owned()].into(),
+            node_records: ["w1".to_owned()].into(),
+            ..KeyCopy::default()
+        };
+        let mut found = unlisted_and_unknown(&copy);
+        found.extend(broken_or_without_node(&copy));
+        let found: Vec<String> =
+            found.into_iter().map(|found| format!("{}: {}", found.key, found.problem)).collect();
+        let expected = [
+            "volumes: does not list d, which has a record",
+            "volumes: lists lost, which has no record",
+            "rv:w1: lists removed, which has no record",
+            "volume:b: has its data on gone, which is no node",
+            "volume:c: cannot be read: no replica",
+            "volume:l: is lost: w1 does not have its data any more",
+            "volume:t: has copies on w1 and w2, and which one is wanted is not known",
+        ];
+        assert_eq!(found, expected);
+    }
+}

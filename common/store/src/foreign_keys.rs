@@ -1,0 +1,186 @@
+//! Keys that another program wrote in the place of one of kubeleet's, and that can be written again.
+
+use redis::{Value, cmd};
+
+use super::reply::{read, word};
+use super::scripts::repair;
+use super::{Store, StoreError, keys};
+use model::ids::{NodeName, SchedulerId, ServiceName};
+
+/// The number of keys whose types are read in one round trip.
+const KEYS_PER_READ: usize = 1000;
+
+/// The field of `meta` that is there from the moment when `services` was moved out of the way until all
+/// services are listed again.
+const UNLISTED_SERVICES: &str = "unlisted_services";
+
+/// A key of the whole cluster that another program wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForeignKey {
+    /// It has a type that kubeleet never uses for it. The next script that needs it moves it out of the way.
+    InPlace(&'static str),
+    /// It was moved out of the way, and kubeleet goes on with a new one.
+    SetAside(&'static str),
+}
+
+impl ForeignKey {
+    /// Returns the name under which its value is now.
+    pub fn name(&self) -> String {
+        match self {
+            Self::InPlace(key) => (*key).to_owned(),
+            Self::SetAside(key) => keys::aside(key),
+        }
+    }
+}
+
+/// Returns whether a key has a type that kubeleet never uses for it.
+fn is_wrong(key: &str, actual_type: &str) -> bool {
+    actual_type != "none" && keys::type_of(key) != Some(actual_type)
+}
+
+impl Store {
+    /// Returns the keys of the whole cluster that another program wrote.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn foreign_keys(&self) -> Result<Vec<ForeignKey>, StoreError> {
+        let mut pipe = redis::pipe();
+        for key in keys::CLUSTER_WIDE {
+            pipe.cmd("TYPE").arg(key).cmd("EXISTS").arg(keys::aside(key));
+        }
+        let replies: Vec<Value> = self.link.pipeline(&pipe).await?;
+        let mut foreign = Vec::new();
+        for (key, reply) in keys::CLUSTER_WIDE.into_iter().zip(replies.chunks_exact(2)) {
+            let found = word("TYPE", reply[0].clone())?;
+            let is_set_aside: bool = read("EXISTS", reply[1].clone())?;
+            if is_wrong(key, &found) {
+                foreign.push(ForeignKey::InPlace(key));
+            }
+            if is_set_aside {
+                foreign.push(ForeignKey::SetAside(key));
+            }
+        }
+        Ok(foreign)
+    }
+
+    /// Moves the keys of the whole cluster out of the way that have a type that kubeleet never uses for them.
+    /// They are queues and lists that are written again from the records. Returns those that were moved.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn set_aside_cluster_keys(&self) -> Result<Vec<String>, StoreError> {
+        let mut keys = keys::CLUSTER_WIDE.map(str::to_owned).to_vec();
+        keys.push(keys::aside(keys::SERVICES));
+        let mut types = self.types_of(&keys).await?;
+        let was_moved_before = types.pop().is_some_and(|found| found != "none");
+        let mut moved = Vec::new();
+        for (key, found) in keys.into_iter().zip(types) {
+            if is_wrong(&key, &found) && self.set_aside(&key, &found).await? {
+                moved.push(key);
+            }
+        }
+        let is_moved = moved.iter().any(|key| key == keys::SERVICES);
+        if is_moved || (was_moved_before && self.has_unlisted_services().await?) {
+            self.list_all_services_again().await?;
+        }
+        Ok(moved)
+    }
+
+    /// Returns whether the process that moved `services` out of the way may have died before it listed them
+    /// again.
+    async fn has_unlisted_services(&self) -> Result<bool, StoreError> {
+        self.link.query(cmd("HEXISTS").arg(keys::META).arg(UNLISTED_SERVICES)).await
+    }
+
+    /// Lists all services that have a record. Nothing else names a cron, or a service without pods.
+    async fn list_all_services_again(&self) -> Result<(), StoreError> {
+        let prefix = "service:";
+        for key in self.keys_and_types(&format!("{prefix}*")).await?.into_keys() {
+            if let Ok(name) = ServiceName::new(&key[prefix.len()..]) {
+                self.list_service_again(&name).await?;
+            }
+        }
+        let _: u64 = self.link.query(cmd("HDEL").arg(keys::META).arg(UNLISTED_SERVICES)).await?;
+        Ok(())
+    }
+
+    /// As [`Store::set_aside_cluster_keys`], for the keys of nodes and schedulers, but not for records.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn set_aside_queues(
+        &self,
+        nodes: &[NodeName],
+        schedulers: &[SchedulerId],
+    ) -> Result<Vec<String>, StoreError> {
+        let of_nodes = nodes.iter().flat_map(keys::queues_of_node);
+        self.set_aside_wrong_types(of_nodes.chain(schedulers.iter().map(keys::in_flight)).collect()).await
+    }
+
+    async fn set_aside_wrong_types(&self, keys: Vec<String>) -> Result<Vec<String>, StoreError> {
+        let mut moved = Vec::new();
+        for chunk in keys.chunks(KEYS_PER_READ) {
+            for (key, found) in chunk.iter().zip(self.types_of(chunk).await?) {
+                if is_wrong(key, &found) && self.set_aside(key, &found).await? {
+                    moved.push(key.clone());
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    async fn types_of(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
+        let mut pipe = redis::pipe();
+        for key in keys {
+            pipe.cmd("TYPE").arg(key);
+        }
+        self.link.pipeline(&pipe).await
+    }
+
+    async fn set_aside(&self, key: &str, actual_type: &str) -> Result<bool, StoreError> {
+        let call = repair::Head {
+            key,
+            aside: keys::aside(key),
+            record_key: "pod:",
+            action: "set_aside",
+            element: actual_type,
+            seen_phase: "",
+            seen_node: "",
+        };
+        Ok(word("moving a key out of the way", self.link.script(&call.call()).await?)? == "OK")
+    }
+
+    /// Adds a service that has a record to the names of all services, if it is missing there. Returns whether
+    /// it was.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn list_service_again(&self, name: &ServiceName) -> Result<bool, StoreError> {
+        let call = repair::Head {
+            key: keys::SERVICES,
+            aside: keys::aside(keys::SERVICES),
+            record_key: keys::service(name),
+            action: "add",
+            element: name.as_str(),
+            seen_phase: "",
+            seen_node: "",
+        };
+        Ok(word("listing a service again", self.link.script(&call.call()).await?)? == "OK")
+    }
+
+    /// Returns the members of a set that lists all records of a kind. While another program's value is in its
+    /// place, reads the names of the records instead: slower, and nothing is hidden.
+    pub(super) async fn members_or_records(
+        &self,
+        set: &str,
+        prefix: &str,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        match self.link.query(cmd("SMEMBERS").arg(set)).await {
+            Err(StoreError::WrongType { .. }) => {
+                let found = self.keys_and_types(&format!("{prefix}*")).await?;
+                Ok(found.into_keys().map(|key| key.as_bytes()[prefix.len()..].to_vec()).collect())
+            }
+            members => members,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Writes what of a saved state is missing in Redis: [`plan`] decides, and the operations ask the workers and
+//! carry the plan out.
+
+mod operations;
+mod plan;
+
+pub use operations::RecoveryAnswer;
+pub use plan::*;

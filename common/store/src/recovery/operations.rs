@@ -1,0 +1,427 @@
+//! `kubeleet cluster recover`: asks the workers for what they have saved, and writes what is missing.
+//!
+//! No process calls another: the api leaves a request in Redis, and each worker writes its answer to a list
+//! of its own. Both expire. A worker that holds looks for a request with each of its tries; one with a
+//! session is told by a message.
+
+use std::collections::BTreeSet;
+
+use redis::cmd;
+
+use super::plan::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
+use crate::keys::channel;
+use crate::pods::runs_text;
+use crate::reply::{HashFields, list, read, unexpected, verdict, word};
+use crate::saved_state::{InvalidState, SavedFile, SavedService, SavedState};
+use crate::scripts::{cluster_recover, pods_recover, service_recover};
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
+use model::lifecycle::Phase;
+use model::network::published_field;
+use model::slot::Slot;
+
+/// A request and its answers expire this number of seconds after they were written.
+const EXPIRE_SECONDS: u64 = 120;
+/// The number of pods that one script records.
+const BATCH: usize = 250;
+/// Records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+/// Answers are written and read in pieces of about this number of bytes,
+const PIECE: usize = 256 * 1024;
+/// and this number of pieces is read at once.
+const PIECES_PER_READ: isize = 16;
+/// A worker that has more than this, in bytes, does not answer: Redis would have to keep it.
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
+
+/// The message on a worker's channel that tells it to look for a request.
+const MESSAGE: &str = "recover";
+
+/// The answer of one worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecoveryAnswer {
+    /// Its node.
+    pub node: NodeName,
+    /// What it has saved, or why that is of no use.
+    pub saved: Result<SavedFile, InvalidState>,
+}
+
+/// Asking the workers.
+impl Store {
+    /// Asks all workers for what they have saved of what runs there. `nodes` get a message; those that hold
+    /// find the request by themselves.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn request_recovery(&self, id: &RecoveryId, nodes: &[NodeName]) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("SET").arg(keys::RECOVERY).arg(id.as_str()).arg("EX").arg(EXPIRE_SECONDS).ignore();
+        for node in nodes {
+            pipe.cmd("PUBLISH").arg(channel::worker(node)).arg(MESSAGE).ignore();
+        }
+        self.link.pipeline(&pipe).await
+    }
+
+    /// Returns whether a message on a worker's channel may tell of a request: messages may be lost, and an
+    /// empty one says that some were.
+    pub fn may_request_recovery(message: &[u8]) -> bool {
+        message.is_empty() || message == MESSAGE.as_bytes()
+    }
+
+    /// Returns the request that waits for answers, if there is one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn recovery_request(&self) -> Result<Option<RecoveryId>, StoreError> {
+        let id: Option<String> = self.link.query(cmd("GET").arg(keys::RECOVERY)).await?;
+        Ok(id.and_then(|id| RecoveryId::new(id).ok()))
+    }
+
+    /// Writes the answer of a worker: `lines` are those of [`SavedState::to_lines`]. Answering twice is
+    /// answering once.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. Then the answer is incomplete, and counts as none.
+    pub async fn answer_recovery(
+        &self,
+        id: &RecoveryId,
+        node: &NodeName,
+        lines: &[String],
+    ) -> Result<(), StoreError> {
+        let key = keys::recovery(node);
+        let size: usize = lines.iter().map(|line| line.len() + 1).sum();
+        if size > MAX_ANSWER {
+            let why = format!("it has {size} bytes, and at most {MAX_ANSWER} are sent");
+            return Err(crate::reply::corrupt("answering a request for saved pods", why));
+        }
+        let mut begin = redis::pipe();
+        begin.cmd("DEL").arg(&key).ignore();
+        begin.cmd("RPUSH").arg(&key).arg(id.as_str()).ignore();
+        begin.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
+        let () = self.link.pipeline(&begin).await?;
+        for piece in pieces(lines) {
+            // A key that has expired meanwhile must not come back without its beginning and for ever.
+            let () = self.link.query(cmd("RPUSHX").arg(&key).arg(piece)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the answer of this node's worker to a request; `None` if it is not there, or not complete.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn recovery_answer(
+        &self,
+        id: &RecoveryId,
+        node: &NodeName,
+    ) -> Result<Option<RecoveryAnswer>, StoreError> {
+        let key = keys::recovery(node);
+        let first: Option<Vec<u8>> = self.link.query(cmd("LINDEX").arg(&key).arg(0)).await?;
+        if first.as_deref() != Some(id.as_str().as_bytes()) {
+            return Ok(None);
+        }
+        let (mut text, mut next) = (Vec::new(), 1isize);
+        loop {
+            let mut range = cmd("LRANGE");
+            range.arg(&key).arg(next).arg(next + PIECES_PER_READ - 1);
+            let found: Vec<Vec<u8>> = self.link.query(&range).await?;
+            if found.is_empty() {
+                break;
+            }
+            next += found.len() as isize;
+            found.iter().for_each(|piece| text.extend_from_slice(piece));
+        }
+        let text = String::from_utf8_lossy(&text);
+        Ok(match SavedFile::read(text.lines()) {
+            Err(InvalidState::Incomplete { .. }) => None,
+            saved => Some(RecoveryAnswer { node: node.clone(), saved }),
+        })
+    }
+
+    /// Ends a request: its answers are not needed any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn end_recovery(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
+        let mut delete = cmd("DEL");
+        delete.arg(keys::RECOVERY);
+        for node in nodes {
+            delete.arg(keys::recovery(node));
+        }
+        self.link.query(&delete).await
+    }
+}
+
+/// Joins lines to pieces of about [`PIECE`] bytes, each line with its end.
+fn pieces(lines: &[String]) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for line in lines {
+        if pieces.last().is_some_and(|last| !last.is_empty() && last.len() + line.len() > PIECE) {
+            pieces.push(String::new());
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.push_str(line);
+            last.push('\n');
+        }
+    }
+    pieces
+}
+
+/// Reading what is there.
+impl Store {
+    /// Returns what Redis has of the objects that a saved state names. `nodes` stays open.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn known_state(&self, saved: &SavedState) -> Result<KnownState, StoreError> {
+        let mut known = KnownState::default();
+        let of_pods = saved.pods.iter().filter_map(|pod| pod.service.as_ref());
+        let of_volumes = saved.volumes.iter().map(|volume| &volume.service);
+        let mut names: Vec<&ServiceName> = saved.services.keys().chain(of_pods).chain(of_volumes).collect();
+        names.sort_unstable();
+        names.dedup();
+        let deletions = self.deletions(&names).await?;
+        for (name, deleted_at) in names.into_iter().zip(deletions) {
+            let fields = self.saved_service(name).await?;
+            let record = fields.map(|service| KnownRecord {
+                revision: service.revision(),
+                generation: service.generation(),
+                replicas: if service.is_active() { service.replicas() } else { 0 },
+            });
+            let slots = self.slots(name).await?.into_iter().collect();
+            known.services.insert(name.clone(), KnownService { record, slots, deleted_at });
+        }
+        let payloads = saved.pods.iter().filter_map(|pod| Some((pod.service.as_ref(), pod.parsed().ok()?)));
+        let mut ids = BTreeSet::new();
+        for (service, payload) in payloads {
+            let service = service.and_then(|name| known.services.get(name));
+            let first = Slot::first(payload.replica);
+            ids.extend(service.and_then(|service| service.slots.get(&first)).cloned());
+            ids.insert(payload.id);
+        }
+        let ids: Vec<PodId> = ids.into_iter().collect();
+        for chunk in ids.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for id in chunk {
+                pipe.cmd("EXISTS").arg(keys::pod(id));
+            }
+            let exist: Vec<bool> = self.link.pipeline(&pipe).await?;
+            known
+                .records
+                .extend(chunk.iter().zip(exist).filter(|(_, exists)| *exists).map(|(id, _)| id.clone()));
+        }
+        Ok(known)
+    }
+
+    /// Returns when a service of each of these names was deleted last; `None` if that is not known, or is so
+    /// long ago that it was forgotten.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
+        let mut deletions = Vec::with_capacity(names.len());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("ZSCORE").arg(keys::DELETED_SERVICES).arg(name.as_str());
+            }
+            // A key of another type says nothing.
+            let at = |reply: Result<redis::Value, StoreError>| {
+                read::<Option<f64>>("reading a deletion", reply.ok()?).ok()?.map(|at| at as RedisMillis)
+            };
+            deletions.extend(self.link.pipeline_each(pipe).await?.into_iter().map(at));
+        }
+        Ok(deletions)
+    }
+
+    /// Returns the record of a service with all its fields, if it exists.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn saved_service(&self, name: &ServiceName) -> Result<Option<SavedService>, StoreError> {
+        Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
+    }
+
+    /// Returns the records of these services with all their fields, without those that do not exist or are
+    /// of another type.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn saved_services(&self, names: &[ServiceName]) -> Result<Vec<SavedService>, StoreError> {
+        let mut services = Vec::with_capacity(names.len());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HGETALL").arg(keys::service(name));
+            }
+            for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
+                let Ok(reply) = reply else { continue };
+                let fields = HashFields::read("reading a service", reply)?.map(|fields| fields.texts());
+                services.extend(fields.map(|fields| SavedService::new(name.clone(), fields)));
+            }
+        }
+        Ok(services)
+    }
+}
+
+/// Writing what is missing.
+impl Store {
+    /// Writes what a plan says about one service: specifications, then pods, then the record, so that no
+    /// pod is created for a slot whose pod is about to be recorded. Returns the number of pods that were
+    /// recorded. It may end on any line; the next run completes it. The record is left out unless
+    /// `with_record`: other pods of the service are still to come.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn recover_service(
+        &self,
+        service: &ServiceRecovery,
+        with_record: bool,
+    ) -> Result<usize, StoreError> {
+        for spec in &service.specs {
+            // It never changes under its id. This also keeps it from expiring.
+            let () = self.link.query(cmd("SET").arg(keys::spec(&spec.id)).arg(&spec.text)).await?;
+        }
+        let recovered = self.recover_pods(Some(&service.name), &service.pods).await?;
+        let current = match &service.record {
+            Some(record) if with_record => {
+                self.recover_record(record).await?;
+                Some(record.clone())
+            }
+            Some(record) => Some(record.clone()),
+            None => self.saved_service(&service.name).await?,
+        };
+        let current = current.and_then(|service| Some(service.spec()?.id));
+        for spec in service.specs.iter().filter(|spec| Some(&spec.id) != current.as_ref()) {
+            let () = self.link.query(cmd("SADD").arg(keys::FORMER_SPECS).arg(spec.id.as_str())).await?;
+        }
+        Ok(recovered)
+    }
+
+    /// Stores the record of a service, unless Redis has the same or a newer revision. Returns whether it was
+    /// stored.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn recover_record(&self, service: &SavedService) -> Result<bool, StoreError> {
+        let what = "recovering a service";
+        let write = WriteId::random();
+        let mut call = service_recover::Head {
+            service_key: keys::service(&service.name),
+            services: keys::SERVICES,
+            unconfirmed: keys::UNCONFIRMED,
+            former_specs: keys::FORMER_SPECS,
+            routes: keys::ROUTES,
+            done: keys::done(&service.name),
+            tries: keys::tries(&service.name),
+            deleted: keys::DELETED_SERVICES,
+            field_count: service.fields.len(),
+            completion_count: service.done.len(),
+            service: &service.name,
+            saved_revision: service.revision(),
+            write: &write,
+        }
+        .call();
+        for (field, value) in &service.fields {
+            call.add(service_recover::Field { field, value });
+        }
+        for (index, result) in &service.done {
+            call.add(service_recover::Completion { index, result });
+        }
+        for (index, result) in &service.tries {
+            call.add(service_recover::Failure { index, result });
+        }
+        let (reply, _) = self.write_service(&service.name, write, &call).await?;
+        match verdict(what, reply)?.0.as_str() {
+            "RECOVERED" => Ok(true),
+            "PRESENT" => Ok(false),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Records pods of a service, or pushed pods if `service` is none. Returns the number of those that were
+    /// recorded; the others have a record, or another pod has their slot.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn recover_pods(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[PodRecovery],
+    ) -> Result<usize, StoreError> {
+        let what = "recovering pods";
+        let mut recovered = 0;
+        for chunk in pods.chunks(BATCH) {
+            let mut call = pods_recover::Head {
+                wanted_key: keys::wanted(service),
+                sq: keys::SQ,
+                ep_key: keys::endpoints_of(service),
+                service: service.map_or("", ServiceName::as_str),
+            }
+            .call();
+            chunk.iter().for_each(|pod| add_pod(&mut call, pod));
+            for reply in list(what, self.link.script(&call).await?)? {
+                match word(what, reply)?.as_str() {
+                    "recovered" => recovered += 1,
+                    "present" | "taken" => {}
+                    other => return Err(unexpected(what, other)),
+                }
+            }
+            let stopping = chunk.iter().filter(|pod| pod.phase == Phase::Stopping);
+            let node_of = |pod: &PodRecovery| pod.placement.as_ref().map(|(node, _)| node.clone());
+            let stops: Vec<_> = stopping.map(|pod| (pod.payload.id.clone(), node_of(pod))).collect();
+            if !stops.is_empty() {
+                self.stop_pods(service, &stops, "", "was being stopped when it was saved").await?;
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// Sets the id of the cluster, after everything else was written. `seen` is the id that the caller has
+    /// read: it is replaced if that cluster has no services. Returns false if this Redis knows another
+    /// cluster.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn recover_cluster(
+        &self,
+        cluster: &ClusterId,
+        seen: Option<&ClusterId>,
+    ) -> Result<bool, StoreError> {
+        let call = cluster_recover::Head { services: keys::SERVICES, cluster, seen }.call();
+        Ok(read::<String>("recovering the cluster", self.link.script(&call).await?)? == "OK")
+    }
+}
+
+fn add_pod(call: &mut crate::scripts::Call<'_>, pod: &PodRecovery) {
+    let no_node = NodeName::new("none").expect("a valid name");
+    let (node, assignment) = match &pod.placement {
+        Some((node, assignment)) => (Some(node), Some(assignment)),
+        None => (None, None),
+    };
+    let payload = &pod.payload;
+    // It is recorded as running, and then stopped as by a user.
+    let phase = if pod.phase == Phase::Stopping { Phase::Running } else { pod.phase };
+    call.add(pods_recover::Pod {
+        pod_key: keys::pod(&payload.id),
+        node_key: keys::node(node.unwrap_or(&no_node)),
+        cs: keys::cs(node.unwrap_or(&no_node)),
+        uuid: &payload.id,
+        payload: &payload.raw,
+        node,
+        assignment,
+        phase: phase.as_str(),
+        name: &payload.name,
+        image: &payload.image,
+        replica: payload.replica,
+        spec: payload.spec.as_ref(),
+        generation: pod.generation,
+        restarts: pod.restarts,
+        address: &pod.address,
+        published: assignment.map(|held| published_field(held, &pod.published_ports)).unwrap_or_default(),
+        created_at: pod.created_at,
+        runs: runs_text(&pod.runs),
+        slot: pod.slot.to_string(),
+        resources: &pod.request,
+    });
+}

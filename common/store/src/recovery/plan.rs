@@ -1,0 +1,438 @@
+//! Decides what of a saved state is missing in Redis and is to be written there. Pure: equal arguments give
+//! equal plans, and after a plan was carried out the next one is empty.
+//!
+//! What Redis has wins: a record that exists, a slot that is taken, a service of the same or a newer
+//! revision. Everything that is not written although it was saved is a line of `problems`.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
+use crate::stored_spec::SpecFile;
+use model::RedisMillis;
+use model::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
+use model::lifecycle::Phase;
+use model::network::PublishedPort;
+use model::node::Resources;
+use model::payload::Payload;
+use model::pod::EndedRun;
+use model::slot::Slot;
+use model::spec::PodSpec;
+use model::time::rfc3339;
+
+/// More problems of one kind than these are counted instead of listed.
+const MAX_PROBLEMS: usize = 50;
+
+/// What Redis has of the objects that a saved state names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownState {
+    /// The services.
+    pub services: BTreeMap<ServiceName, KnownService>,
+    /// The pods with a record, of those that were saved and of those that have a slot of the same replica.
+    pub records: BTreeSet<PodId>,
+    /// The nodes on which pods can be; `None` if each saved pod is known to run on its node.
+    pub nodes: Option<BTreeSet<NodeName>>,
+    /// Whether services that were deleted after they were saved are wanted back.
+    pub with_deleted: bool,
+}
+
+impl KnownState {
+    /// Returns when this service was deleted, if that was after it was saved and it is not wanted back.
+    pub fn deletion_of(&self, service: &ServiceName, saved: &SavedState) -> Option<RedisMillis> {
+        let known =
+            self.services.get(service).filter(|known| known.record.is_none() && !self.with_deleted)?;
+        // Another service of this name may have been created and saved since.
+        let created_at = saved.services.get(service).map_or(0, SavedService::created_at);
+        known.deleted_at.filter(|at| *at >= created_at)
+    }
+}
+
+/// What Redis has of one service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownService {
+    /// Its record; `None` if it has only slots.
+    pub record: Option<KnownRecord>,
+    /// The pods in its slots.
+    pub slots: BTreeMap<Slot, PodId>,
+    /// When a service of this name was deleted last, if Redis knows.
+    pub deleted_at: Option<RedisMillis>,
+}
+
+/// The record of a service, as far as a plan depends on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownRecord {
+    /// Version of its desired state.
+    pub revision: u64,
+    /// Version of its specification.
+    pub generation: u64,
+    /// The desired number of pods; 0 if it is being deleted.
+    pub replicas: u32,
+}
+
+/// What is to be written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecoveryPlan {
+    /// The services of which something is missing, by name.
+    pub services: Vec<ServiceRecovery>,
+    /// Pushed pods.
+    pub pushed: Vec<PodRecovery>,
+    /// The number of saved pods that Redis has.
+    pub present: usize,
+    /// What was saved and is not written, one sentence each.
+    pub problems: Vec<String>,
+}
+
+/// What is to be written of one service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceRecovery {
+    /// Its name.
+    pub name: ServiceName,
+    /// Its record, if Redis has none or an older one.
+    pub record: Option<SavedService>,
+    /// The specifications of its record and of its pods.
+    pub specs: Vec<SavedSpec>,
+    /// Its pods, by replica.
+    pub pods: Vec<PodRecovery>,
+    /// The number of pods that are desired.
+    pub replicas: u32,
+    /// The number of pods that no saved state has: they will be created anew.
+    pub missing: u32,
+}
+
+/// A pod to be recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodRecovery {
+    /// Its payload.
+    pub payload: Payload,
+    /// Its slot, if it is of a service.
+    pub slot: Slot,
+    /// Its phase. `Pending` if its node is not known any more.
+    pub phase: Phase,
+    /// Where it is; `None` if it is pending.
+    pub placement: Option<(NodeName, AssignmentId)>,
+    /// The generation of its service that it was created from.
+    pub generation: u64,
+    /// How often its container was restarted.
+    pub restarts: u32,
+    /// The address of its container, if it is known.
+    pub address: String,
+    /// The ports of its container that are published on its node.
+    pub published_ports: Vec<PublishedPort>,
+    /// When its record was created; 0 if that is unknown.
+    pub created_at: RedisMillis,
+    /// The last runs of its containers that have ended.
+    pub runs: Vec<EndedRun>,
+    /// What it requests.
+    pub request: Resources,
+}
+
+impl RecoveryPlan {
+    /// Returns whether nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.pushed.is_empty() && self.services.iter().all(ServiceRecovery::is_empty)
+    }
+
+    /// Returns the number of pods to be recorded.
+    pub fn pod_count(&self) -> usize {
+        self.pushed.len() + self.services.iter().map(|service| service.pods.len()).sum::<usize>()
+    }
+}
+
+impl ServiceRecovery {
+    /// Returns whether nothing of it is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.record.is_none() && self.pods.is_empty()
+    }
+}
+
+/// Returns the saved pods without a record that are not wanted any more: another pod has the slot, fewer
+/// replicas are desired, or the service was deleted. An older state of a service, as after a restore, says
+/// nothing.
+pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
+    let is_unwanted = |service: &ServiceName, payload: &Payload| {
+        if known.deletion_of(service, saved).is_some() {
+            return true;
+        }
+        let revision = saved.services.get(service).map_or(0, SavedService::revision);
+        let Some(found) = known.services.get(service) else { return false };
+        let Some(record) = found.record.filter(|record| record.revision >= revision) else { return false };
+        let slots =
+            [Slot::first(payload.replica), Slot::second(payload.replica)].map(|slot| found.slots.get(&slot));
+        let is_replaced = slots[0].is_some_and(|holder| known.records.contains(holder));
+        !slots.contains(&Some(&payload.id)) && (is_replaced || payload.replica >= record.replicas)
+    };
+    let pods = saved.pods.iter().filter_map(|pod| {
+        let payload = pod.parsed().ok()?;
+        let service = pod.service.as_ref()?;
+        (!known.records.contains(&payload.id) && is_unwanted(service, &payload)).then_some(payload.id)
+    });
+    pods.collect()
+}
+
+/// Plans what to write so that Redis has what was saved.
+pub fn plan(known: &KnownState, saved: &SavedState) -> RecoveryPlan {
+    let mut planner = Planner { known, saved, plan: RecoveryPlan::default(), pods: BTreeMap::new() };
+    planner.place_pods();
+    planner.plan_services();
+    planner.plan
+}
+
+struct Planner<'a> {
+    known: &'a KnownState,
+    saved: &'a SavedState,
+    plan: RecoveryPlan,
+    /// The pods to be recorded of each service.
+    pods: BTreeMap<ServiceName, BTreeMap<Slot, PodRecovery>>,
+}
+
+impl<'a> Planner<'a> {
+    fn place_pods(&mut self) {
+        let mut problems = RecoveryProblems::default();
+        for (payload, pod) in self.readable_pods(&mut problems) {
+            let id = &payload.id;
+            if self.known.records.contains(id) {
+                self.plan.present += 1;
+                continue;
+            }
+            match &pod.service {
+                None => {
+                    let recovery = self.recovery(payload, pod);
+                    self.plan.pushed.push(recovery);
+                }
+                // One sentence about the service says enough.
+                Some(service) if self.known.deletion_of(service, self.saved).is_some() => {}
+                Some(service) => {
+                    if let Err(problem) = self.place_in_slot(service, payload, pod) {
+                        problems.add(problem);
+                    }
+                }
+            }
+        }
+        self.plan.problems = problems.into_lines();
+    }
+
+    /// Returns the saved pods with their payloads, each once: those that run first, newer generations before
+    /// older ones, and younger assignments before older ones.
+    fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
+        let mut pods = Vec::with_capacity(self.saved.pods.len());
+        for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
+            match pod.parsed() {
+                Ok(payload) => pods.push((payload, pod)),
+                Err(invalid) => problems.add(format!("a saved pod on {} is broken: {invalid}", place(pod))),
+            }
+        }
+        let mut pods = youngest_copies(pods, problems);
+        pods.sort_by(|(a, one), (b, other)| {
+            let key =
+                |pod: &SavedPod| (pod.phase != Phase::Running, Reverse(pod.generation), Reverse(pod.since));
+            (key(one), &a.id).cmp(&(key(other), &b.id))
+        });
+        pods
+    }
+
+    fn place_in_slot(
+        &mut self,
+        service: &ServiceName,
+        payload: Payload,
+        pod: &SavedPod,
+    ) -> Result<(), String> {
+        let known = self.known.services.get(service);
+        if known.is_none_or(|known| known.record.is_none()) && !self.saved.services.contains_key(service) {
+            return Err(format!(
+                "pod {} on {} is of service {service}, which was not saved: apply that service, then try again",
+                payload.id,
+                place(pod)
+            ));
+        }
+        let replica = payload.replica;
+        let (first, second) = (Slot::first(replica), Slot::second(replica));
+        let planned = |slot: Slot| self.pods.get(service)?.get(&slot).map(|pod| &pod.payload);
+        let is_other = |id: &&PodId| **id != payload.id;
+        let taken_before = |slot: Slot| known.and_then(|known| known.slots.get(&slot)).filter(is_other);
+        let holder = |slot: Slot| taken_before(slot).or_else(|| Some(&planned(slot)?.id));
+        // A replica has two pods while one with another specification replaces the other.
+        let is_replaced = planned(first).is_some_and(|other| other.spec != payload.spec);
+        let slot = match holder(first) {
+            None => first,
+            Some(_) if is_replaced && holder(second).is_none() => second,
+            Some(holder) => {
+                return Err(format!(
+                    "pod {} on {} is not recovered: pod {holder} has its slot {service}-{replica}",
+                    payload.id,
+                    place(pod)
+                ));
+            }
+        };
+        let recovery = PodRecovery { slot, ..self.recovery(payload, pod) };
+        self.pods.entry(service.clone()).or_default().insert(slot, recovery);
+        Ok(())
+    }
+
+    fn recovery(&self, payload: Payload, pod: &SavedPod) -> PodRecovery {
+        let (phase, placement) = self.placement(pod);
+        PodRecovery {
+            slot: Slot::first(payload.replica),
+            phase,
+            placement,
+            generation: pod.service.as_ref().map_or(0, |service| self.generation(service, &payload, pod)),
+            restarts: pod.restarts,
+            address: pod.address.clone(),
+            published_ports: pod.published_ports.clone(),
+            created_at: pod.created_at,
+            runs: pod.runs.clone(),
+            request: self.request(&payload),
+            payload,
+        }
+    }
+
+    /// Returns the phase and the place to be recorded. A pod that was being started counts as running: its
+    /// worker starts it if it has no container.
+    fn placement(&self, pod: &SavedPod) -> (Phase, Option<(NodeName, AssignmentId)>) {
+        let is_known = |node: &NodeName| self.known.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
+        let placement = pod.node.clone().zip(pod.assignment.clone()).filter(|(node, _)| is_known(node));
+        match pod.phase {
+            Phase::Succeeded | Phase::Failed => (pod.phase, placement),
+            Phase::Stopping if placement.is_some() => (Phase::Stopping, placement),
+            Phase::Assigned | Phase::Running if placement.is_some() => (Phase::Running, placement),
+            _ => (Phase::Pending, None),
+        }
+    }
+
+    /// A pod of an unknown generation whose specification is not the current one is of an earlier one.
+    fn generation(&self, service: &ServiceName, payload: &Payload, pod: &SavedPod) -> u64 {
+        let of_spec = payload.spec.as_ref().and_then(|id| self.spec(id)).map_or(0, |spec| spec.generation);
+        let known = pod.generation.max(of_spec);
+        if known > 0 {
+            return known;
+        }
+        let saved = self.saved.services.get(service).map_or(0, SavedService::generation);
+        let known = self.known.services.get(service).and_then(|known| known.record);
+        saved.max(known.map_or(0, |record| record.generation)).saturating_sub(1).max(1)
+    }
+
+    fn spec(&self, id: &SpecId) -> Option<SavedSpec> {
+        let current = || {
+            let mut specs = self.saved.services.values().filter_map(SavedService::spec);
+            specs.find(|spec| spec.id == *id)
+        };
+        self.saved.specs.get(id).cloned().or_else(current)
+    }
+
+    fn request(&self, payload: &Payload) -> Resources {
+        let pod = match &payload.spec {
+            Some(id) => self.spec(id).and_then(|spec| spec.pod()),
+            None => payload.inline_spec().ok().map(|inline| inline.pod),
+        };
+        pod.as_ref().map_or(Resources { pods: 1, ..Resources::default() }, PodSpec::request)
+    }
+
+    fn plan_services(&mut self) {
+        let names: BTreeSet<ServiceName> =
+            self.saved.services.keys().chain(self.pods.keys()).cloned().collect();
+        for name in names {
+            let pods = self.pods.remove(&name).unwrap_or_default();
+            let known = self.known.services.get(&name);
+            let known_record = known.and_then(|known| known.record);
+            let saved = self.saved.services.get(&name);
+            let is_newer =
+                |saved: &&SavedService| known_record.is_none_or(|known| saved.revision() > known.revision);
+            if let Some(at) = self.known.deletion_of(&name, self.saved) {
+                self.plan.problems.push(format!(
+                    "service {name} was deleted at {}, after this was saved: it is not recovered; with --deleted it is",
+                    rfc3339(at)
+                ));
+                continue;
+            }
+            let record = saved.filter(is_newer).cloned();
+            let replicas = match &record {
+                Some(saved) if saved.is_active() => saved.replicas(),
+                Some(_) => 0,
+                None => known_record.map_or(0, |known| known.replicas),
+            };
+            let slots = known.iter().flat_map(|known| known.slots.keys()).chain(pods.keys());
+            let taken: BTreeSet<u32> =
+                slots.map(|slot| slot.replica).filter(|replica| *replica < replicas).collect();
+            let missing = replicas.saturating_sub(taken.len() as u32);
+            let used: BTreeSet<&SpecId> = pods.values().filter_map(|pod| pod.payload.spec.as_ref()).collect();
+            let mut specs: BTreeMap<SpecId, SavedSpec> =
+                used.into_iter().filter_map(|id| Some((id.clone(), self.spec(id)?))).collect();
+            if let Some(spec) = record.as_ref().and_then(SavedService::spec) {
+                specs.insert(spec.id.clone(), spec);
+            }
+            let (specs, pods) = (specs.into_values().collect(), pods.into_values().collect());
+            let service = ServiceRecovery { name, record, specs, pods, replicas, missing };
+            if !service.is_empty() {
+                self.plan.services.push(service);
+            }
+        }
+    }
+}
+
+/// Returns one copy of each saved pod. Of those on several nodes the youngest assignment is the pod's: the
+/// older ones are of nodes that have not heard that it has moved.
+fn youngest_copies<'a>(
+    mut pods: Vec<(Payload, &'a SavedPod)>,
+    problems: &mut RecoveryProblems,
+) -> Vec<(Payload, &'a SavedPod)> {
+    pods.sort_by(|(a, one), (b, other)| {
+        let age = |pod: &SavedPod| (Reverse(pod.since), pod.phase != Phase::Running, Reverse(pod.generation));
+        let rest = |pod: &'a SavedPod| (&pod.node, &pod.service, &pod.assignment);
+        let (first, second) = ((&a.id, age(one)), (&b.id, age(other)));
+        first.cmp(&second).then_with(|| (rest(one), a.replica).cmp(&(rest(other), b.replica)))
+    });
+    let mut copies: Vec<(Payload, &SavedPod)> = Vec::with_capacity(pods.len());
+    for (payload, pod) in pods {
+        let Some((first, kept)) = copies.last().filter(|(first, _)| first.id == payload.id) else {
+            copies.push((payload, pod));
+            continue;
+        };
+        if (&kept.node, &kept.assignment) != (&pod.node, &pod.assignment) {
+            problems.add(format!(
+                "pod {} is saved on {} and on {}: it stays on {}",
+                first.id,
+                place(kept),
+                place(pod),
+                place(kept)
+            ));
+        }
+    }
+    copies
+}
+
+impl SavedSpec {
+    /// Returns the specification, unless it is broken.
+    pub fn pod(&self) -> Option<PodSpec> {
+        SpecFile::read(self.text.as_bytes()).ok()
+    }
+}
+
+/// Returns where a saved pod is, for people.
+fn place(pod: &SavedPod) -> String {
+    pod.node.as_ref().map_or_else(|| "no node".to_owned(), |node| format!("node {node}"))
+}
+
+#[derive(Default)]
+struct RecoveryProblems {
+    lines: Vec<String>,
+    more: usize,
+}
+
+impl RecoveryProblems {
+    fn add(&mut self, line: String) {
+        if self.lines.len() < MAX_PROBLEMS {
+            self.lines.push(line);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn into_lines(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.lines.push(format!("and {} more pods are not recovered", self.more));
+        }
+        self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests;

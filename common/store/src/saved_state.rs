@@ -1,0 +1,625 @@
+//! What workers save of the pods that they run, and what a backup has: desired state and assignments as JSON
+//! lines.
+//!
+//! The first line is a [`SavedHeader`], the last one a [`SavedEnd`] with the number of lines between them, so
+//! that a file that was cut off is noticed. In a backup a second section may follow, with secrets, configs
+//! and logins and a last line of its own: versions that do not know it read no further than the first last
+//! line. The lines have environments, which may be secrets: files are readable by their owner only, and
+//! nothing of them is logged.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use model::RedisMillis;
+use model::ids::{
+    AppName, AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName,
+};
+use model::lifecycle::Phase;
+use model::network::PublishedPort;
+use model::payload::{InvalidPayload, Payload};
+use model::pod::EndedRun;
+use model::secret_key::SecretKey;
+use model::value::ValueKind;
+
+/// The newest version of the format. This version of kubeleet reads it and all before.
+pub const FORMAT: u32 = 2;
+/// The format of what has no volumes, so that earlier versions can read it.
+const FORMAT_WITHOUT_VOLUMES: u32 = 1;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SavedLine {
+    /// The first line.
+    Header(SavedHeader),
+    /// A service.
+    Service(SavedService),
+    /// A pod specification.
+    Spec(SavedSpec),
+    /// A persistent volume, since format 2.
+    Volume(SavedVolume),
+    /// A pod.
+    Pod(Box<SavedPod>),
+    /// A secret or config. Only in the second section.
+    Value(SavedValue),
+    /// A login for a registry. Only in the second section.
+    Login(SavedLogin),
+    /// The last line of a section.
+    End(SavedEnd),
+}
+
+/// What the first line says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedHeader {
+    /// See [`FORMAT`].
+    pub format: u32,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The version of kubeleet that wrote it.
+    pub version: String,
+    /// When it was written, as RFC 3339 from Redis' clock; empty in the file of a worker.
+    #[serde(default)]
+    pub at: String,
+    /// The nodes that may have volumes. Those that are down when all this is needed are waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeName>,
+}
+
+impl SavedHeader {
+    /// The header of what this version writes, without volumes.
+    pub fn new(cluster: ClusterId) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let (format, at, nodes) = (FORMAT_WITHOUT_VOLUMES, String::new(), Vec::new());
+        Self { format, cluster, version, at, nodes }
+    }
+
+    /// The same for something that has volumes.
+    #[must_use]
+    pub fn with_volumes(self) -> Self {
+        Self { format: FORMAT, ..self }
+    }
+}
+
+/// A service: all fields of its record, as they are in Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedService {
+    /// Its name.
+    pub name: ServiceName,
+    /// The fields of `service:<name>`.
+    pub fields: BTreeMap<String, String>,
+    /// The indices of a job that are complete, as `done:<name>` has them. Only a backup has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub done: BTreeMap<String, String>,
+    /// The indices of a job that have failed, as `tries:<name>` has them. Only a backup has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tries: BTreeMap<String, String>,
+}
+
+impl SavedService {
+    /// Returns a service with these fields and without results of a job.
+    pub fn new(name: ServiceName, fields: BTreeMap<String, String>) -> Self {
+        Self { name, fields, done: BTreeMap::new(), tries: BTreeMap::new() }
+    }
+
+    /// Returns whether it is a job: it has indices that are complete once.
+    pub fn is_job(&self) -> bool {
+        self.text("kind") == "job"
+    }
+
+    /// Returns the version of its desired state, as [`Service::revision`](model::service::Service::revision)
+    /// has it.
+    pub fn revision(&self) -> u64 {
+        let revision = self.number("revision");
+        let is_changed_since = revision > 0 && self.text("revised_by") != self.text("write");
+        self.generation().max(revision.saturating_add(u64::from(is_changed_since)))
+    }
+
+    /// Returns the version of its pod specification.
+    pub fn generation(&self) -> u64 {
+        self.number("generation")
+    }
+
+    /// Returns the number of pods that are desired.
+    pub fn replicas(&self) -> u32 {
+        u32::try_from(self.number("replicas")).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the specification of its current generation, unless the record is broken.
+    pub fn spec(&self) -> Option<SavedSpec> {
+        let id = SpecId::new(self.text("spec")).ok()?;
+        let text = self.text("spec_text").to_owned();
+        (!text.is_empty()).then(|| SavedSpec { id, generation: self.generation(), text })
+    }
+
+    /// Returns whether it is kept in its desired state: it is not being deleted.
+    pub fn is_active(&self) -> bool {
+        self.text("state") != "deleting"
+    }
+
+    /// Returns when it was created; 0 if that is unknown.
+    pub fn created_at(&self) -> RedisMillis {
+        self.number("created_at")
+    }
+
+    fn age(&self) -> (RedisMillis, u64) {
+        (self.created_at(), self.revision())
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.fields.get(field).map(String::as_str).unwrap_or_default()
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.text(field).parse().unwrap_or_default()
+    }
+}
+
+/// A pod specification, as it is in Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSpec {
+    /// Its id.
+    pub id: SpecId,
+    /// The generation of the service that has it; 0 if that is unknown.
+    #[serde(default)]
+    pub generation: u64,
+    /// The content of `spec:<id>`.
+    pub text: String,
+}
+
+/// A persistent volume and the node that has its data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedVolume {
+    /// The service.
+    pub service: ServiceName,
+    /// Its name in the service.
+    pub source: String,
+    /// The replica that it belongs to.
+    pub replica: u32,
+    /// How many bytes it is meant to hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<u64>,
+    /// The node that has its data.
+    pub node: NodeName,
+    /// The id of that node's container engine, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_id: Option<String>,
+    /// Its epoch; a version before has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Whether its node has had the data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub found: bool,
+    /// Until when other copies of it were given up, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up_at: Option<u64>,
+}
+
+/// A pod and its assignment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedPod {
+    /// Its payload, byte for byte.
+    pub payload: String,
+    /// The service that it belongs to; `None` for a pushed pod.
+    #[serde(default)]
+    pub service: Option<ServiceName>,
+    /// Its phase.
+    pub phase: Phase,
+    /// Its node; `None` while it waits for one.
+    #[serde(default)]
+    pub node: Option<NodeName>,
+    /// Its assignment to that node.
+    #[serde(default)]
+    pub assignment: Option<AssignmentId>,
+    /// The generation of its service that it was created from; 0 if that is unknown.
+    #[serde(default)]
+    pub generation: u64,
+    /// How often its container was restarted.
+    #[serde(default)]
+    pub restarts: u32,
+    /// The address of its container, if it is known.
+    #[serde(default)]
+    pub address: String,
+    /// The ports of its container that are published on its node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_ports: Vec<PublishedPort>,
+    /// When its record was created; 0 if that is unknown.
+    #[serde(default)]
+    pub created_at: RedisMillis,
+    /// A time within this assignment, on Redis' clock; 0 if that is unknown. Of two assignments of a pod the
+    /// one with the later time is the younger.
+    #[serde(default)]
+    pub since: RedisMillis,
+    /// The last runs of its containers that have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<EndedRun>,
+}
+
+/// The current version of a secret or config, as it is stored: a secret is encrypted.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedValue {
+    /// Whether it is a secret or a config.
+    pub kind: ValueKind,
+    /// Its name.
+    pub name: ValueName,
+    /// The version. A secret can be decrypted only as this one.
+    pub version: u64,
+    /// What is stored, in base64.
+    pub data: String,
+    /// When it was created.
+    pub created_at: RedisMillis,
+    /// When this version was stored.
+    pub updated_at: RedisMillis,
+    /// The app that it was created with, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppName>,
+}
+
+impl fmt::Debug for SavedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} v{}", self.kind, self.name, self.version)
+    }
+}
+
+/// The login for a registry, as it is stored: the password is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedLogin {
+    /// The registry.
+    pub host: RegistryHost,
+    /// The name of the user.
+    pub user: String,
+    /// The encrypted password.
+    pub password: String,
+    /// When it was stored.
+    pub updated_at: RedisMillis,
+}
+
+impl SavedPod {
+    /// Returns its id, if its payload is readable.
+    pub fn id(&self) -> Option<PodId> {
+        #[derive(Deserialize)]
+        struct Id {
+            uuid: PodId,
+        }
+        serde_json::from_str::<Id>(&self.payload).ok().map(|payload| payload.uuid)
+    }
+
+    /// Returns its payload.
+    ///
+    /// # Errors
+    /// It is broken.
+    pub fn parsed(&self) -> Result<Payload, InvalidPayload> {
+        Payload::parse(Bytes::copy_from_slice(self.payload.as_bytes()))
+    }
+}
+
+/// What the last line says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedEnd {
+    /// The number of lines between the first and this one.
+    pub lines: usize,
+    /// The number of containers that run and of which nothing is saved.
+    #[serde(default)]
+    pub unsaved: u64,
+    /// Whether the second section follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// The second section of a backup.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SavedValues {
+    /// The cluster.
+    pub cluster: Option<ClusterId>,
+    /// Secrets and configs.
+    pub values: Vec<SavedValue>,
+    /// Logins for registries.
+    pub logins: Vec<SavedLogin>,
+}
+
+impl SavedValues {
+    /// Returns the id of the key that each secret and login is encrypted with.
+    pub fn secret_keys(&self) -> Vec<String> {
+        let secrets = self.values.iter().filter(|value| value.kind == ValueKind::Secret);
+        let texts = secrets.filter_map(|value| String::from_utf8(STANDARD.decode(&value.data).ok()?).ok());
+        let texts = texts.chain(self.logins.iter().map(|login| login.password.clone()));
+        texts.filter_map(|text| SecretKey::id_of_text(&text).map(str::to_owned)).collect()
+    }
+
+    /// Reads a header, lines of the second section, and a last line.
+    ///
+    /// # Errors
+    /// See [`InvalidState`].
+    pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
+        let mut lines = lines.into_iter();
+        let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };
+        let header = SavedHeader::parse(lines.next().ok_or(incomplete)?)?;
+        let mut saved = Self { cluster: Some(header.cluster), ..Self::default() };
+        for (index, line) in lines.enumerate() {
+            let found = saved.values.len() + saved.logins.len();
+            match SavedLine::parse(line, index + 2)? {
+                SavedLine::Value(value) => saved.values.push(value),
+                SavedLine::Login(login) => saved.logins.push(login),
+                SavedLine::End(end) if end.lines == found => return Ok(saved),
+                SavedLine::End(end) => return Err(InvalidState::Incomplete { expected: end.lines, found }),
+                _ => return Err(InvalidState::NotALine(index + 2)),
+            }
+        }
+        let found = saved.values.len() + saved.logins.len();
+        Err(InvalidState::Incomplete { expected: 0, found })
+    }
+}
+
+/// Services, specifications and pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SavedState {
+    /// The services, by name.
+    pub services: BTreeMap<ServiceName, SavedService>,
+    /// The specifications, by id.
+    pub specs: BTreeMap<SpecId, SavedSpec>,
+    /// The pods. One that several nodes have is there several times.
+    pub pods: Vec<SavedPod>,
+    /// The persistent volumes; only a backup has them. Workers say themselves what they have.
+    pub volumes: Vec<SavedVolume>,
+}
+
+/// Why a saved state cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidState {
+    /// It is none.
+    #[error("line {0} is not one of a saved state of kubeleet")]
+    NotALine(usize),
+    /// It was written by a later version.
+    #[error("it has the format {0}, and this version of kubeleet reads only up to {FORMAT}: use a newer one")]
+    Newer(u32),
+    /// Its end is missing.
+    #[error("it is incomplete: its last line is missing, or says {expected} lines where there are {found}")]
+    Incomplete {
+        /// The number of lines that the last line says; 0 without one.
+        expected: usize,
+        /// The number of lines there are.
+        found: usize,
+    },
+}
+
+/// A saved state with what its first and last lines say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SavedFile {
+    /// The first line.
+    pub header: SavedHeader,
+    /// What is saved.
+    pub state: SavedState,
+    /// The last line.
+    pub end: SavedEnd,
+}
+
+impl SavedState {
+    /// Adds a service. Of two revisions the newer one stays, and of two services of one name the one that was
+    /// created later.
+    pub fn add_service(&mut self, service: SavedService) {
+        match self.services.get(&service.name) {
+            Some(known) if known.age() >= service.age() => {}
+            _ => drop(self.services.insert(service.name.clone(), service)),
+        }
+    }
+
+    /// Adds a specification. It never changes under its id; a known generation replaces an unknown one.
+    pub fn add_spec(&mut self, spec: SavedSpec) {
+        match self.specs.get(&spec.id) {
+            Some(known) if known.generation >= spec.generation => {}
+            _ => drop(self.specs.insert(spec.id.clone(), spec)),
+        }
+    }
+
+    /// Adds all of another state.
+    pub fn add(&mut self, other: SavedState) {
+        other.services.into_values().for_each(|service| self.add_service(service));
+        other.specs.into_values().for_each(|spec| self.add_spec(spec));
+        self.pods.extend(other.pods);
+        self.volumes.extend(other.volumes);
+    }
+
+    /// Returns the lines between the first and the last one: volumes, services, specifications, pods.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let volumes = self.volumes.iter().cloned().map(SavedLine::Volume);
+        let services = self.services.values().cloned().map(SavedLine::Service);
+        let specs = self.specs.values().cloned().map(SavedLine::Spec);
+        let pods = self.pods.iter().cloned().map(|pod| SavedLine::Pod(Box::new(pod)));
+        volumes.chain(services).chain(specs).chain(pods).map(|line| line.to_json())
+    }
+
+    /// Returns the state as lines without their ends. `unsaved` is the number of running containers of which
+    /// nothing is saved.
+    pub fn to_lines(&self, header: SavedHeader, unsaved: u64) -> Vec<String> {
+        let header = std::iter::once(SavedLine::Header(header).to_json());
+        let mut lines: Vec<String> = header.chain(self.lines()).collect();
+        lines.push(SavedLine::End(SavedEnd { lines: lines.len() - 1, unsaved, more: false }).to_json());
+        lines
+    }
+}
+
+impl SavedLine {
+    /// Returns the line without its end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers always serialize")
+    }
+
+    /// Reads one line; `number` is its number from 1, for the error.
+    ///
+    /// # Errors
+    /// [`InvalidState::NotALine`].
+    pub fn parse(line: &str, number: usize) -> Result<Self, InvalidState> {
+        serde_json::from_str(line).map_err(|_| InvalidState::NotALine(number))
+    }
+}
+
+impl SavedHeader {
+    /// Reads the first line.
+    ///
+    /// # Errors
+    /// [`InvalidState::NotALine`], or [`InvalidState::Newer`].
+    pub fn parse(line: &str) -> Result<Self, InvalidState> {
+        #[derive(Deserialize)]
+        struct AnyHeader {
+            header: Format,
+        }
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let AnyHeader { header } = serde_json::from_str(line).map_err(|_| InvalidState::NotALine(1))?;
+        if header.format > FORMAT {
+            return Err(InvalidState::Newer(header.format));
+        }
+        match SavedLine::parse(line, 1)? {
+            SavedLine::Header(header) => Ok(header),
+            _ => Err(InvalidState::NotALine(1)),
+        }
+    }
+}
+
+impl SavedFile {
+    /// Reads a whole state. What comes after its last line is not looked at.
+    ///
+    /// # Errors
+    /// See [`InvalidState`].
+    pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
+        let mut lines = lines.into_iter();
+        let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };
+        let header = SavedHeader::parse(lines.next().ok_or(incomplete)?)?;
+        let mut state = SavedState::default();
+        let mut found = 0;
+        for (index, line) in lines.enumerate() {
+            match SavedLine::parse(line, index + 2)? {
+                SavedLine::Header(_) | SavedLine::Value(_) | SavedLine::Login(_) => {
+                    return Err(InvalidState::NotALine(index + 2));
+                }
+                SavedLine::Service(service) => state.add_service(service),
+                SavedLine::Spec(spec) => state.add_spec(spec),
+                SavedLine::Pod(pod) => state.pods.push(*pod),
+                SavedLine::Volume(volume) => state.volumes.push(volume),
+                SavedLine::End(end) if end.lines == found => return Ok(Self { header, state, end }),
+                SavedLine::End(end) => return Err(InvalidState::Incomplete { expected: end.lines, found }),
+            }
+            found += 1;
+        }
+        Err(InvalidState::Incomplete { expected: 0, found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backup_with_values() -> Vec<String> {
+        let value = SavedValue {
+            kind: ValueKind::Secret,
+            name: ValueName::new("db").unwrap(),
+            version: 3,
+            data: "Y2hhY2hh".to_owned(),
+            created_at: 1,
+            updated_at: 2,
+            app: None,
+        };
+        let login = SavedLogin {
+            host: RegistryHost::new("reg.example").unwrap(),
+            user: "bob".to_owned(),
+            password: "chacha".to_owned(),
+            updated_at: 3,
+        };
+        let header = SavedLine::Header(SavedHeader::new(ClusterId::new("c").unwrap()));
+        let end = |lines, more| SavedLine::End(SavedEnd { lines, more, ..SavedEnd::default() });
+        let all = [header, end(0, true), SavedLine::Value(value), SavedLine::Login(login), end(2, false)];
+        all.iter().map(SavedLine::to_json).collect()
+    }
+
+    #[test]
+    fn the_second_section_is_read_by_itself_and_does_not_disturb_versions_that_do_not_know_it() {
+        let lines = backup_with_values();
+        assert!(SavedFile::read(lines.iter().map(String::as_str)).unwrap().end.more);
+        let second = || std::iter::once(&lines[0]).chain(&lines[2..]).map(String::as_str);
+        let saved = SavedValues::read(second()).unwrap();
+        assert_eq!((saved.values[0].version, saved.logins[0].user.as_str()), (3, "bob"));
+        assert!(SavedValues::read(second().take(3)).is_err(), "it was cut off");
+        assert!(!format!("{:?}", saved.values).contains("Y2hhY2hh"));
+    }
+
+    fn state() -> SavedState {
+        let name = ServiceName::new("web").unwrap();
+        let fields = [("generation", "2"), ("revision", "5"), ("revised_by", "a"), ("write", "b")];
+        let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned())).into();
+        let pod = SavedPod {
+            payload: r#"{"name":"web","uuid":"u","image":"i","replica":0}"#.to_owned(),
+            service: Some(name.clone()),
+            phase: Phase::Running,
+            node: NodeName::new("w1").ok(),
+            assignment: AssignmentId::new("a").ok(),
+            generation: 2,
+            restarts: 0,
+            address: String::new(),
+            published_ports: Vec::new(),
+            created_at: 0,
+            since: 0,
+            runs: Vec::new(),
+        };
+        let volume = SavedVolume {
+            service: name.clone(),
+            source: "data".to_owned(),
+            replica: 0,
+            space: Some(1 << 30),
+            node: NodeName::new("w1").unwrap(),
+            engine_id: Some("A".to_owned()),
+            epoch: Some(7),
+            found: true,
+            given_up_at: None,
+        };
+        let mut state = SavedState { pods: vec![pod], volumes: vec![volume], ..SavedState::default() };
+        state.add_service(SavedService::new(name, fields));
+        state.add_spec(SavedSpec { id: SpecId::new("s").unwrap(), generation: 2, text: "{}".to_owned() });
+        state
+    }
+
+    #[test]
+    fn a_state_is_read_back_as_it_was_written() {
+        let header = SavedHeader {
+            nodes: vec![NodeName::new("w1").unwrap()],
+            ..SavedHeader::new(ClusterId::new("c").unwrap()).with_volumes()
+        };
+        let lines = state().to_lines(header.clone(), 3);
+        let file = SavedFile::read(lines.iter().map(String::as_str)).unwrap();
+        assert_eq!((&file.header, &file.state), (&header, &state()));
+        assert_eq!(file.end, SavedEnd { lines: 4, unsaved: 3, more: false });
+    }
+
+    #[test]
+    fn a_state_that_was_cut_off_or_is_of_a_later_version_is_refused() {
+        let lines = state().to_lines(SavedHeader::new(ClusterId::new("c").unwrap()), 0);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        for count in 0..lines.len() {
+            let cut = SavedFile::read(lines[..count].iter().copied());
+            assert!(matches!(cut, Err(InvalidState::Incomplete { .. })), "{count}: {cut:?}");
+        }
+        let without_a_pod = lines.iter().enumerate().filter(|(index, _)| *index != 4).map(|(_, line)| *line);
+        let incomplete = InvalidState::Incomplete { expected: 4, found: 3 };
+        assert_eq!(SavedFile::read(without_a_pod), Err(incomplete));
+        let newer = lines[0].replace("\"format\":1", "\"format\":3,\"more\":{}");
+        assert_eq!(SavedFile::read([newer.as_str()]), Err(InvalidState::Newer(3)));
+        assert_eq!(SavedFile::read(["no state"]), Err(InvalidState::NotALine(1)));
+        assert_eq!(SavedFile::read([lines[0], "{"]), Err(InvalidState::NotALine(2)));
+    }
+
+    #[test]
+    fn of_two_revisions_of_a_service_the_newer_one_stays() {
+        let mut state = state();
+        let known = state.services.values().next().unwrap().clone();
+        assert_eq!((known.revision(), known.generation()), (6, 2), "a version without revisions wrote last");
+        let mut older = known.clone();
+        older.fields.insert("revision".to_owned(), "4".to_owned());
+        state.add_service(older);
+        assert_eq!(state.services.values().next(), Some(&known));
+    }
+}

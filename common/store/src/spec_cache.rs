@@ -1,0 +1,34 @@
+//! A cache of pod specifications. They never change under their id, so an entry is never outdated.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use model::ids::SpecId;
+use model::spec::PodSpec;
+
+/// At this size the cache is emptied: simpler than evicting the oldest, and as good for a few thousand
+/// services.
+const MAX_SPECS: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct SpecCache {
+    specs: Mutex<HashMap<SpecId, Arc<PodSpec>>>,
+}
+
+impl SpecCache {
+    pub(crate) fn get(&self, id: &SpecId) -> Option<Arc<PodSpec>> {
+        self.lock().get(id).cloned()
+    }
+
+    pub(crate) fn insert(&self, id: SpecId, spec: PodSpec) -> Arc<PodSpec> {
+        let mut specs = self.lock();
+        if specs.len() >= MAX_SPECS {
+            specs.clear();
+        }
+        Arc::clone(specs.entry(id).or_insert_with(|| Arc::new(spec)))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SpecId, Arc<PodSpec>>> {
+        self.specs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

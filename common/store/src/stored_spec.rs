@@ -1,0 +1,275 @@
+//! The stored form of a specification: what is in `spec:<id>` and in the field `spec_text` of a service.
+//!
+//! Documents of users are read strictly, this form leniently: an unknown field is ignored, and a missing one
+//! means what pods did before the field existed. So a version can read what the next one writes, and a new
+//! field replaces no pod.
+//!
+//! `tests/fixtures/stored` has what each version has written.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use model::ids::{ServiceName, SpecId};
+use model::spec::{ContainerSpec, PodSpec};
+
+/// The newest version of the stored form that this program reads. It rises only if an earlier program would
+/// run a pod wrongly that it reads leniently.
+pub(crate) const VERSION: u32 = 3;
+
+/// The version of pods that have fields which version 1 does not have.
+const WITH_MORE_FIELDS: u32 = 2;
+
+/// The version of pods of jobs: an earlier program would run them again and again, as those of a service, and
+/// without their index.
+const OF_JOBS: u32 = 3;
+
+/// The fields of a container that version 1 has. Programs that know only these would start a pod without the
+/// other ones, with another entry point or as another user for example: a pod that uses one is stored as
+/// version 2.
+const FIELDS_OF_VERSION_1: [&str; 7] =
+    ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
+
+/// The part of a hash that is the id of a specification. It is short because every payload of a service
+/// contains it; among a million specifications, two with the same id are one chance in 30 million.
+const SPEC_ID_BYTES: usize = 8;
+
+/// The specification of a service's pods as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SpecFile {
+    /// The oldest that has all that the pods use. Missing for 1: the first programs did not write it.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    version: u32,
+    service: ServiceName,
+    pod: PodSpec,
+}
+
+/// Why a stored specification cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpecFileError {
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
+    #[error(
+        "it was stored by a newer kubeleet (form {0}; this program reads forms up to {VERSION}): upgrade this program"
+    )]
+    Newer(u32),
+    #[error("it has no container")]
+    NoContainer,
+}
+
+fn first() -> u32 {
+    1
+}
+
+fn is_first(version: &u32) -> bool {
+    *version == first()
+}
+
+impl SpecFile {
+    /// Returns the stored form of a service's pods.
+    pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
+        Self { version: version_of(pod), service: service.clone(), pod: pod.clone() }
+    }
+
+    /// Reads a stored specification.
+    ///
+    /// # Errors
+    /// It is unreadable, or of a form that only a newer version knows.
+    pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
+        #[derive(Deserialize)]
+        struct Version {
+            #[serde(default = "first")]
+            version: u32,
+        }
+        let Version { version } = serde_json::from_slice(text)?;
+        if version > VERSION {
+            return Err(SpecFileError::Newer(version));
+        }
+        let file: SpecFile = serde_json::from_slice(text)?;
+        if file.pod.containers.is_empty() {
+            return Err(SpecFileError::NoContainer);
+        }
+        Ok(file.pod)
+    }
+
+    /// Returns a fingerprint of what the pods do. It does not depend on the order of fields, nor on whether a
+    /// field is left out or has the value that leaving it out means: adding a field to the stored form
+    /// changes no fingerprint.
+    pub(crate) fn fingerprint(&self) -> String {
+        let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
+        let canonical = without_defaults(pod, &missing).to_string();
+        hex(&Sha256::digest(canonical.as_bytes())[..16])
+    }
+
+    /// Returns the id under which it is stored: equal for equal fingerprints of one service, so that pods
+    /// that have it already need not be replaced. Services share none: each deletes its own.
+    pub(crate) fn id(&self) -> SpecId {
+        let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
+        SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
+    }
+}
+
+/// Returns the oldest version of the stored form that has all the fields of the pod.
+fn version_of(pod: &PodSpec) -> u32 {
+    if !pod.kind.is_service() {
+        return OF_JOBS;
+    }
+    let pod = to_value(pod);
+    let containers = pod["containers"].as_array().into_iter().flatten();
+    let mut fields = containers.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
+    if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { WITH_MORE_FIELDS }
+}
+
+/// Returns a pod of which nothing but the image was chosen.
+fn without_choices() -> PodSpec {
+    PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
+}
+
+/// Removes the fields that have the value of `missing`, in all objects. Every element of a list is compared
+/// with the first element of `missing`'s list. The keys of a `serde_json::Map` are sorted.
+fn without_defaults(value: Value, missing: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let differing = fields.into_iter().filter(|(name, value)| missing.get(name) != Some(value));
+            let fields = differing.map(|(name, value)| {
+                let missing = missing.get(&name).unwrap_or(&Value::Null);
+                (name, without_defaults(value, missing))
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Array(elements) => {
+            let missing = missing.get(0).unwrap_or(&Value::Null);
+            Value::Array(elements.into_iter().map(|element| without_defaults(element, missing)).collect())
+        }
+        other => other,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn to_value(pod: &PodSpec) -> Value {
+    serde_json::to_value(pod).expect("strings, numbers and maps with string keys serialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::spec::{DesiredService, ServiceInput};
+
+    fn desired(json: &str) -> DesiredService {
+        ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap()
+    }
+
+    fn file(json: &str) -> SpecFile {
+        let desired = desired(json);
+        SpecFile::new(&desired.name, &desired.pod)
+    }
+
+    fn fingerprint(json: &str) -> String {
+        file(json).fingerprint()
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again() {
+        let desired = desired(
+            r#"{"name":"web","image":"nginx","command":"sh -c 'sleep 1'","environment":["A=b"],
+                "ports":["8080:80"],"memory":"64m","cpus":"0.5","restart":"no","on_disconnect":"stop"}"#,
+        );
+        let text = serde_json::to_vec(&SpecFile::new(&desired.name, &desired.pod)).unwrap();
+        assert_eq!(SpecFile::read(&text).unwrap(), desired.pod);
+    }
+
+    /// The version before compares the text: if it were different, its next PUT would replace all pods.
+    #[test]
+    fn the_first_form_has_the_bytes_of_the_first_versions() {
+        let text = serde_json::to_string(&file(r#"{"name":"web","image":"nginx","memory":"64m"}"#)).unwrap();
+        assert_eq!(
+            text,
+            r#"{"service":"web","pod":{"containers":[{"image":"nginx","memory":67108864,"restart":"always"}],"on_disconnect":"keep","stop_grace_period":10}}"#
+        );
+    }
+
+    #[test]
+    fn unknown_and_missing_fields_are_read_leniently() {
+        let text =
+            br#"{"service":"web","owner":"a","pod":{"hooks":[1],"containers":[{"image":"nginx","gpu":1}]}}"#;
+        assert_eq!(SpecFile::read(text).unwrap(), desired(r#"{"name":"web","image":"nginx"}"#).pod);
+    }
+
+    #[test]
+    fn a_newer_form_is_refused_with_what_to_do() {
+        let error = SpecFile::read(br#"{"version":4,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
+        assert!(error.to_string().contains("form 4; this program reads forms up to 3"), "{error}");
+        assert!(error.to_string().ends_with("upgrade this program"), "{error}");
+    }
+
+    /// An earlier program would run them as another user, or with another program.
+    #[test]
+    fn what_version_1_does_not_have_is_stored_as_version_2() {
+        for (json, start) in [
+            (r#"{"name":"web","image":"nginx","cpus":1,"ports":[80]}"#, r#"{"service":"web""#),
+            (r#"{"name":"web","image":"nginx","user":"1000"}"#, r#"{"version":2,"service":"web""#),
+            (r#"{"name":"web","image":"nginx","entrypoint":"sh"}"#, r#"{"version":2,"service":"web""#),
+            (
+                r#"{"name":"web","image":"nginx","healthcheck":{"test":"exit 0","interval":0.5}}"#,
+                r#"{"version":2,"service":"web""#,
+            ),
+            (
+                r#"{"name":"web","image":"nginx","readiness":{"http":{"port":80,"status":[200,"204-299"]}}}"#,
+                r#"{"version":2,"service":"web""#,
+            ),
+            (r#"{"name":"web","image":"nginx","kind":"job"}"#, r#"{"version":3,"service":"web""#),
+            (
+                r#"{"name":"web","image":"nginx","kind":"cron","cron":{"schedule":"@daily"}}"#,
+                r#"{"version":3,"service":"web""#,
+            ),
+        ] {
+            let text = serde_json::to_string(&file(json)).unwrap();
+            assert!(text.starts_with(start), "{text}");
+            assert_eq!(SpecFile::read(text.as_bytes()).unwrap(), desired(json).pod);
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_is_that_of_what_the_pods_do() {
+        let plain = fingerprint(r#"{"name":"web","image":"nginx"}"#);
+        for same in [
+            r#"{"name":"web","image":"nginx","replicas":9,"labels":{"a":"b"}}"#,
+            r#"{"name":"web","containers":[{"image":"nginx","restart":"always"}],"stop_grace_period":"10s"}"#,
+        ] {
+            assert_eq!(fingerprint(same), plain, "{same}");
+        }
+        for other in [
+            r#"{"name":"web","image":"nginx:2"}"#,
+            r#"{"name":"web","image":"nginx","restart":"never"}"#,
+            r#"{"name":"web","image":"nginx","stop_grace_period":0}"#,
+            r#"{"name":"web","image":"nginx","command":["a"]}"#,
+        ] {
+            assert_ne!(fingerprint(other), plain, "{other}");
+        }
+        assert_eq!(
+            plain, "760f545c2d80db39ab278018f636977b",
+            "it never changes: services of earlier versions have it"
+        );
+    }
+
+    #[test]
+    fn the_id_is_that_of_what_the_pods_of_one_service_do() {
+        let id = |json: &str| file(json).id();
+        let plain = id(r#"{"name":"web","image":"nginx"}"#);
+        assert_eq!(id(r#"{"name":"web","image":"nginx","replicas":9,"restart":"always"}"#), plain);
+        assert_ne!(id(r#"{"name":"web","image":"nginx:2"}"#), plain);
+        assert_ne!(id(r#"{"name":"web2","image":"nginx"}"#), plain, "another service deletes it");
+        assert_eq!(plain.as_str(), "f37db07b6706428a", "versions side by side agree on it");
+    }
+
+    #[test]
+    fn a_field_with_the_value_that_its_absence_means_changes_no_fingerprint() {
+        let missing = serde_json::json!({"containers": [{"image": "", "tty": false}], "hooks": []});
+        let with = serde_json::json!({"hooks": [], "containers": [{"tty": false, "image": "nginx"}]});
+        let without = serde_json::json!({"containers": [{"image": "nginx"}]});
+        assert_eq!(without_defaults(with, &missing), without);
+    }
+}
