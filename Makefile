@@ -38,6 +38,7 @@ lint:                ## formatting, clippy, words and dependencies, as CI checks
 	$(CARGO) fmt --all --check
 	scripts/check-words
 	scripts/check-docs
+	scripts/check-rooms --self-test
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	scripts/check-dependencies
 
