@@ -1,68 +1,44 @@
 //! The proxy of a host: traffic from outside and from pods goes through it to the pods of its own host, each
-//! of which has a gate.
+//! of which has a gate. This crate puts its parts together, each of which is a crate of its own.
 //!
-//! - [`gate`] counts what is in flight to each pod of this host, and closes before a pod is stopped.
-//! - `local` is the socket on which the workers of this host say where their pods are, and that one is to be
-//!   stopped; `workers` has what they said, and `saved_pods` keeps it for the next proxy process.
-//! - [`route`], [`pick`], [`retry`], [`framing`] and [`headers`] decide what happens to a request, and do
-//!   nothing.
-//! - [`ingress`] takes requests and connections from outside.
-//! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of
-//!   them.
-//! - [`snapshot`] is what they decide from.
-//! - [`take_over`] lets a new process take the place of one that runs; `listening` has the sockets.
+//! - [`gate`] counts what is in flight to each pod of this host, closes before a pod is stopped, and has the
+//!   socket to the workers.
 //! - [`tunnel`] brings connections from and to the pods of other hosts.
-//! - [`acme`] orders certificates.
+//! - [`routing`] follows routes and endpoints in Redis.
+//! - [`ingress`] takes requests and connections from outside.
 //! - [`names`] lets pods reach services by name.
-
-pub mod acme;
-pub mod endpoint_set;
-#[cfg(test)]
-mod fixtures;
-pub mod follow;
-pub mod framing;
-pub mod gate;
-pub mod headers;
-pub mod ingress;
-mod known_file;
-pub mod listening;
-mod local;
-mod measure;
-pub mod names;
-pub mod pick;
-mod rarely;
-pub mod retry;
-pub mod route;
-mod saved_pods;
-mod shares;
-pub mod snapshot;
-mod socket;
-pub mod take_over;
-mod timer;
-pub mod tunnel;
-mod turns;
-mod workers;
+//! - [`acme`] orders certificates.
+//!
+//! Its benches hold it, and the scenarios.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use acme::Acme;
 use common::config::{Config, TunnelListen};
 use common::store::{LinkOptions, Store};
 use futures_util::future::OptionFuture;
+use gate::Gates;
+use gate::listening::Listening;
+use gate::name_reach::{KnownNameReach, NameReach};
+use ingress::{HttpsConfig, Ingress, IngressConfig};
+use names::{Forwarder, HostNames, RESOLV_CONF, Resolver};
+use routing::follow::{Follower, Hosts};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tunnel::{HostTunnel, Peers, ProxyKey, TunnelDialer};
 
-use crate::acme::Acme;
-use crate::follow::{Follower, Hosts};
-use crate::gate::Gates;
-use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
-use crate::listening::Listening;
-use crate::names::{Forwarder, HostNames, KnownNameReach, NameReach, RESOLV_CONF, Resolver};
-use crate::tunnel::{HostTunnel, Peers, ProxyKey, TunnelDialer};
-
-pub use crate::local::{LocalError, LocalHost, LocalServer, SocketEnd, ping};
-pub use crate::saved_pods::PodsOfNodes;
+pub use acme;
+pub use gate;
+pub use gate::PodsOfNodes;
+pub use gate::listening;
+pub use gate::local::{LocalError, LocalHost, LocalServer, SocketEnd, ping};
+pub use ingress;
+pub use names;
+pub use routing;
+pub use routing::{endpoint_set, follow, route, snapshot};
+pub use tunnel;
 
 /// Why a proxy ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
@@ -142,7 +118,7 @@ fn traffic(
 ) -> impl Future<Output = ()> + use<> {
     let socket = local.path().to_owned();
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    let tunnel = tunnel(config, listening, &store, local);
+    let tunnel = host_tunnel(config, listening, &store, local);
     let dialer =
         tunnel.as_ref().map(|tunnel| Arc::new(TunnelDialer::new(tunnel.key.clone(), tunnel.peers.clone())));
     let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
@@ -207,7 +183,7 @@ fn traffic(
 }
 
 /// Returns this host's end of the tunnel to the others; `None` if it has none.
-fn tunnel(
+fn host_tunnel(
     config: &Arc<Config>,
     listening: &Listening,
     store: &Store,
@@ -251,6 +227,6 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.
 pub fn describe_metrics() {
-    measure::describe();
+    gate::describe_metrics();
     ingress::describe_metrics();
 }

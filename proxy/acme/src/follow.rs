@@ -1,0 +1,291 @@
+//! Loads the certificates that were ordered, and keeps them in a file for a proxy that starts while Redis is
+//! away.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use common::backoff::Backoff;
+use common::certificate::{CertificateStatus, StoredCertificate};
+use common::store::{Store, StoreError, channel};
+use gate::saved_file;
+use ingress::certificate_expires;
+use ingress::certificates::stored::{OrderStanding, StoredCertificates};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::AutoHosts;
+
+/// Between two looks at the certificates of all hosts when no message arrives.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A certificate is warned of when this part of its life is left: it should have been renewed at a third.
+const WARN_AT: u64 = 6;
+
+/// Loads certificates.
+pub(super) struct Follow {
+    pub(super) store: Store,
+    pub(super) stored: Arc<StoredCertificates>,
+    pub(super) hosts: AutoHosts,
+    /// The directory that is ordered from.
+    pub(super) directory: String,
+    pub(super) file: PathBuf,
+}
+
+impl Follow {
+    /// Serves what the process before has saved.
+    pub(super) fn read_file(&self) {
+        let saved: Result<Vec<StoredCertificate>, String> = match std::fs::read(&self.file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(error) => Err(error.to_string()),
+        };
+        let problem = match saved {
+            // All of them, also behind one that is faulty.
+            Ok(saved) => {
+                let faults = saved.into_iter().filter_map(|saved| self.stored.serve(saved).err());
+                faults.reduce(|first, _| first)
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(problem) = problem {
+            let file = self.file.display();
+            tracing::warn!("certificates in {file} cannot be read: {problem}; they are read from Redis");
+        }
+    }
+
+    /// Follows until `shutdown`.
+    pub(super) async fn run(mut self, shutdown: CancellationToken) {
+        tokio::select! {
+            () = self.follow() => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        let mut messages = self.store.subscribe(channel::CERTIFICATES);
+        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+        let mut logged = Logged::default();
+        // The host that a message names. Others are read by the next check, so that many orders at once are
+        // not many times many reads.
+        let mut named = None;
+        let mut check_at = Instant::now();
+        loop {
+            let hosts = self.hosts.hosts();
+            let is_check = Instant::now() >= check_at;
+            let named_now = named.take().filter(|host| !is_check && hosts.contains(host));
+            let looked_at = named_now.map_or_else(|| hosts.clone(), |host| vec![host]);
+            match self.look(&hosts, &looked_at, &mut logged).await {
+                Ok(()) => {
+                    backoff.reset();
+                    if looked_at.len() == hosts.len() {
+                        check_at = Instant::now() + CHECK_INTERVAL;
+                    }
+                    tokio::select! {
+                        hint = messages.next() => named = String::from_utf8(hint.to_vec()).ok(),
+                        () = self.hosts.changed() => {}
+                        () = sleep(check_at.saturating_duration_since(Instant::now())) => {}
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "certificates cannot be read: those that are known are served");
+                    sleep(backoff.next()).await;
+                }
+            }
+        }
+    }
+
+    /// Looks at some of the hosts that rules name.
+    async fn look(
+        &self,
+        hosts: &[String],
+        looked_at: &[String],
+        logged: &mut Logged,
+    ) -> Result<(), StoreError> {
+        let gone = self.stored.retain(hosts);
+        for host in &gone {
+            certificate_expires(&metric_name(host), f64::NAN);
+            tracing::info!("no rule wants the certificate of {host} any more: it is not served");
+        }
+        logged.retain(hosts);
+        let mut has_changed = !gone.is_empty();
+        if !looked_at.is_empty() {
+            let (now, statuses) = self.store.certificate_statuses(looked_at).await?;
+            for (host, status) in looked_at.iter().zip(statuses) {
+                match status {
+                    Ok(status) => {
+                        has_changed |= self.load(host, &status, logged).await?;
+                        let (read_at, wait) = (Instant::now(), status.wait(&self.directory, now));
+                        self.stored.set_standing(host, OrderStanding { status, read_at, wait });
+                    }
+                    // Only this host is affected, and what is served of it stays.
+                    Err(error) => logged.problem(host, &error.to_string()),
+                }
+            }
+        }
+        self.measure(logged);
+        if has_changed {
+            self.save().await;
+        }
+        Ok(())
+    }
+
+    /// Serves a certificate if it is another one. A missing one takes nothing away: a Redis that lost
+    /// everything is given it back.
+    async fn load(
+        &self,
+        host: &str,
+        status: &CertificateStatus,
+        logged: &mut Logged,
+    ) -> Result<bool, StoreError> {
+        let Some(issued) = &status.certificate else { return Ok(false) };
+        if self.stored.id(host).as_ref() == Some(&issued.id) || logged.is_faulty(host, &issued.id) {
+            return Ok(false);
+        }
+        let problem = match self.store.certificate(host).await {
+            Ok(Some(certificate)) => {
+                let (id, end) = (certificate.id.clone(), certificate.not_after);
+                match self.stored.serve(certificate) {
+                    Ok(()) => {
+                        let days = seconds_left(end) / 86_400;
+                        tracing::info!("the certificate of {host} is loaded; it expires in {days} days");
+                        logged.loaded(host);
+                        return Ok(true);
+                    }
+                    Err(problem) => {
+                        logged.faulty(host, id);
+                        problem
+                    }
+                }
+            }
+            Ok(None) => return Ok(false),
+            Err(error) if error.is_broken_key() => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        logged.problem(host, &problem);
+        Ok(false)
+    }
+
+    fn measure(&self, logged: &mut Logged) {
+        for certificate in self.stored.all() {
+            let left = seconds_left(certificate.not_after);
+            certificate_expires(&metric_name(&certificate.host), left as f64);
+            let life = certificate.not_after.saturating_sub(certificate.not_before);
+            if left < (life / WARN_AT).cast_signed() && logged.may_warn(&certificate.host) {
+                let (host, hours) = (&certificate.host, left / 3600);
+                tracing::warn!(
+                    "the certificate of {host} expires in {hours} h and was not renewed: see `kubeleet route ls`"
+                );
+            }
+        }
+    }
+
+    async fn save(&self) {
+        let text = serde_json::to_string(&self.stored.all()).expect("texts and numbers serialize");
+        let file = self.file.clone();
+        let written = tokio::task::spawn_blocking(move || saved_file::write(&file, &text)).await;
+        if let Ok(Err(error)) = written {
+            let file = self.file.display();
+            tracing::warn!(
+                "{file} cannot be written: {error}; a proxy that is restarted without Redis has no such certificates"
+            );
+        }
+    }
+}
+
+/// As it is called in the metric, beside those from files.
+fn metric_name(host: &str) -> String {
+    format!("certificate:{host}")
+}
+
+fn seconds_left(end: u64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    end.cast_signed().saturating_sub(now.cast_signed())
+}
+
+/// What was told of each host: each problem once, and what expires once a day.
+#[derive(Default)]
+struct Logged {
+    problems: HashMap<String, String>,
+    /// The id of a certificate that cannot be served.
+    faulty: HashMap<String, String>,
+    warned: HashMap<String, Instant>,
+}
+
+impl Logged {
+    fn retain(&mut self, hosts: &[String]) {
+        let is_known = |host: &String| hosts.binary_search(host).is_ok();
+        self.problems.retain(|host, _| is_known(host));
+        self.faulty.retain(|host, _| is_known(host));
+        self.warned.retain(|host, _| is_known(host));
+    }
+
+    fn problem(&mut self, host: &str, problem: &str) {
+        if self.problems.get(host).is_none_or(|known| known != problem) {
+            tracing::warn!(
+                "the certificate of {host} is not served as it is in Redis (certificate:{host}): {problem}. \
+                 DEL it to have it ordered again"
+            );
+            self.problems.insert(host.to_owned(), problem.to_owned());
+        }
+    }
+
+    fn faulty(&mut self, host: &str, id: String) {
+        self.faulty.insert(host.to_owned(), id);
+    }
+
+    fn is_faulty(&self, host: &str, id: &str) -> bool {
+        self.faulty.get(host).is_some_and(|known| known == id)
+    }
+
+    fn loaded(&mut self, host: &str) {
+        self.problems.remove(host);
+        self.faulty.remove(host);
+        self.warned.remove(host);
+    }
+
+    fn may_warn(&mut self, host: &str) -> bool {
+        let is_due = self.warned.get(host).is_none_or(|at| at.elapsed() >= DAY);
+        if is_due {
+            self.warned.insert(host.to_owned(), Instant::now());
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::secret::Secret;
+    use common::secret_key::SecretKey;
+    use common::store::LinkOptions;
+    use routing::snapshot::RoutingSnapshot;
+    use tokio::sync::watch;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_faulty_certificate_in_the_file_keeps_no_other_from_being_served() {
+        let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+        let stored = |host: &str| {
+            let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+            let pem = Secret::new(made.signing_key.serialize_pem());
+            StoredCertificate::seal(host, "d", made.cert.pem(), &pem, (1, 2), &key).unwrap()
+        };
+        let faulty = StoredCertificate { chain: "none".to_owned(), ..stored("a.example") };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("certificates.json");
+        std::fs::write(&file, serde_json::to_string(&[faulty, stored("b.example")]).unwrap()).unwrap();
+        let snapshot = RoutingSnapshot::default();
+        let follow = Follow {
+            store: Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default()),
+            stored: Arc::new(StoredCertificates::new(key.clone())),
+            hosts: AutoHosts::new(watch::channel(Arc::new(snapshot)).1),
+            directory: "d".to_owned(),
+            file,
+        };
+        follow.read_file();
+        assert_eq!(["a.example", "b.example"].map(|host| follow.stored.id(host).is_some()), [false, true]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Certificates for rules with `tls: auto`, ordered by ACME with HTTP-01.
+//!
+//! One proxy at a time orders: the one that holds a lease (`orderer`). Every proxy loads what was
+//! ordered (`follow`). Ingress answers the authority, and serves the certificates. What they share is in
+//! Redis, in one record for each host.
+//!
+//! Of this workspace it may import `common`, `gate`, `routing` and `ingress`. Its own tests hold it, and the
+//! scenarios with Pebble.
+
+mod authority;
+mod follow;
+mod order;
+mod orderer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::config::Config;
+use common::store::Store;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, OptionFuture};
+use ingress::certificates::stored::StoredCertificates;
+use ingress::{Challenges, IngressConfig};
+use routing::snapshot::RoutingSnapshot;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use follow::Follow;
+use order::Ordering;
+use orderer::Orderer;
+
+/// The hosts of rules with `tls: auto`, as they change.
+#[derive(Clone)]
+pub(crate) struct AutoHosts {
+    snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
+    known: Vec<String>,
+}
+
+impl AutoHosts {
+    pub(crate) fn new(snapshot: watch::Receiver<Arc<RoutingSnapshot>>) -> Self {
+        Self { snapshot, known: Vec::new() }
+    }
+
+    /// Returns them, sorted.
+    fn hosts(&mut self) -> Vec<String> {
+        self.known = self.snapshot.borrow_and_update().routes.auto_hosts().map(str::to_owned).collect();
+        self.known.clone()
+    }
+
+    /// Waits until they are others than [`AutoHosts::hosts`] has returned.
+    ///
+    /// # Cancel safety
+    /// No change is missed.
+    async fn changed(&mut self) {
+        loop {
+            if self.snapshot.changed().await.is_err() {
+                // Nothing keeps the snapshot any more: the proxy ends.
+                std::future::pending::<()>().await;
+            }
+            if !self.snapshot.borrow_and_update().routes.auto_hosts().eq(&self.known) {
+                return;
+            }
+        }
+    }
+}
+
+/// What a proxy does for rules with `tls: auto`.
+pub struct Acme {
+    challenges: Arc<Challenges>,
+    answering: BoxFuture<'static, ()>,
+    /// For a proxy with HTTPS and the key of secrets.
+    https: Option<(Follow, Orderer)>,
+}
+
+impl Acme {
+    /// Serves at first what the process before has saved beside its socket.
+    pub fn new(
+        config: &Config,
+        store: &Store,
+        socket: &Path,
+        snapshot: &watch::Receiver<Arc<RoutingSnapshot>>,
+    ) -> Self {
+        let (challenges, answering) = Challenges::new(store.clone());
+        let has_https = config.ingress_listen.is_some() && config.ingress_tls_listen.is_some();
+        let https = config.secret_key.clone().filter(|_| has_https).map(|key| {
+            let (settings, hosts) = (config.acme.clone(), AutoHosts::new(snapshot.clone()));
+            let stored = Arc::new(StoredCertificates::new(key.clone()));
+            let follow = Follow {
+                store: store.clone(),
+                stored: stored.clone(),
+                hosts: hosts.clone(),
+                directory: settings.directory.clone(),
+                file: socket.with_extension("certificates.json"),
+            };
+            follow.read_file();
+            let ordering = Ordering { store: store.clone(), settings, key };
+            (follow, Orderer::new(ordering, &config.node, stored, hosts))
+        });
+        Self { challenges, answering: answering.boxed(), https }
+    }
+
+    /// Has ingress answer authorities, and serve what was ordered.
+    pub fn serve_by(&self, ingress: &mut IngressConfig) {
+        ingress.challenges = Some(self.challenges.clone());
+        if let (Some(https), Some((follow, _))) = (&mut ingress.https, &self.https) {
+            https.stored = Some(follow.stored.clone());
+        }
+    }
+
+    /// Runs until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let https = self.https.map(|(follow, orderer)| async {
+            tokio::join!(follow.run(shutdown.clone()), orderer.run(shutdown.clone()));
+        });
+        tokio::join!(OptionFuture::from(https), shutdown.run_until_cancelled(self.answering));
+    }
+}

@@ -1,0 +1,298 @@
+//! The socket to the workers of this host: takes what they say about their pods, and tells them when a pod
+//! that is to be stopped has let go of its last request.
+//!
+//! The protocol is in [`common::handover`]. Only the user of the proxy can open the socket (0600).
+
+mod connection;
+mod host;
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::handover::{FromWorker, Gateway, Lines, lines, to_line};
+use common::ids::NodeName;
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use self::host::LocalHost;
+use crate::gates::Gates;
+use crate::listening::Listening;
+use crate::name_reach::KnownNameReach;
+use crate::pods_file;
+use crate::take_over::{self, Former, TakeOverError};
+use crate::workers::{ConnectionId, Workers};
+
+/// The most connections at a time: far more than a host has workers, with one of a supervisor each.
+const MAX_CONNECTIONS: usize = 4_096;
+/// Between two looks for workers that do not come back.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
+/// The wait after a connection could not be accepted, as without free file descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Why the socket cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// Another process serves it.
+    #[error(
+        "another proxy of this host serves {0}: one is enough for all workers; stop this one or the other, or take its \
+         place with `kubeleet proxy --take-over`"
+    )]
+    InUse(PathBuf),
+    /// The process that serves it does not hand over.
+    #[error("the proxy that serves {path} does not hand over: {source}; it serves on")]
+    TakeOver {
+        /// The socket.
+        path: PathBuf,
+        /// What went wrong.
+        source: TakeOverError,
+    },
+    /// It cannot be created.
+    #[error("the socket {path} cannot be created: {source}; see KUBELEET_PROXY_SOCKET")]
+    Socket {
+        /// Where it was to be.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+/// The bound socket. Workers can connect from now on, and are served by [`LocalServer::run`].
+pub struct LocalServer {
+    listener: UnixListener,
+    path: PathBuf,
+    host: LocalHost,
+    /// The sockets that the next process may ask for.
+    listening: Listening,
+}
+
+/// Why a socket is served no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketEnd {
+    /// As long as it was to be.
+    UntilShutdown,
+    /// The next process took its place, and has ended: what this one has in flight must end at once.
+    UntilNextEnded,
+}
+
+impl LocalServer {
+    /// Binds the socket, and opens the gates that the proxy before this one has saved.
+    ///
+    /// # Errors
+    /// If another process serves it, or it cannot be created.
+    pub async fn bind(path: PathBuf, gates: Arc<Gates>) -> Result<Self, LocalError> {
+        if UnixStream::connect(&path).await.is_ok() {
+            return Err(LocalError::InUse(path));
+        }
+        let server = Self::in_place(path, gates)?;
+        server.host.restore(pods_file::read(&pods_file::path(&server.path)));
+        Ok(server)
+    }
+
+    /// Takes the place of the process that serves the socket, and its other sockets. If none does, this is
+    /// [`bind`](Self::bind).
+    ///
+    /// # Errors
+    /// If that process does not hand over, or the socket cannot be created.
+    pub async fn take_over(
+        path: PathBuf,
+        gates: Arc<Gates>,
+        listening: &Listening,
+    ) -> Result<Self, LocalError> {
+        let Ok(stream) = UnixStream::connect(&path).await else { return Self::bind(path, gates).await };
+        let mut former = match take_over::ask(stream, listening).await {
+            Ok(former) => former,
+            Err(source) => return Err(LocalError::TakeOver { path, source }),
+        };
+        // Before the workers look for it: they find this one as soon as the former process leaves them.
+        let server = Self::in_place(path, gates)?;
+        match take_over::take(&mut former).await {
+            Ok(rows) => {
+                server.host.restore(rows);
+                server.host.workers.keep_in_step(Former::connect(former));
+                tracing::info!("took the place of the proxy before, which ends what it has accepted");
+            }
+            Err(error) => {
+                tracing::warn!("the proxy before has ended instead of handing over: {error}");
+                server.host.restore(pods_file::read(&pods_file::path(&server.path)));
+            }
+        }
+        Ok(server)
+    }
+
+    fn in_place(path: PathBuf, gates: Arc<Gates>) -> Result<Self, LocalError> {
+        let listener = match bind_private(&path) {
+            Ok(listener) => listener,
+            Err(source) => return Err(LocalError::Socket { path, source }),
+        };
+        let listening = CancellationToken::new().into();
+        Ok(Self { listener, path, host: LocalHost::new(gates), listening })
+    }
+
+    /// Sends these sockets to the next process when it asks for them. Else it gets that of the workers only.
+    #[must_use]
+    pub fn giving(self, listening: Listening) -> Self {
+        Self { listening, ..self }
+    }
+
+    /// Tells workers whether pods reach services by name. Else they are told nothing of it.
+    pub fn telling(self, names: watch::Receiver<KnownNameReach>) -> Self {
+        Self { host: LocalHost { names, ..self.host }, ..self }
+    }
+
+    /// Returns the process whose place this one has taken.
+    pub fn former(&self) -> Option<Former> {
+        self.host.workers.former()
+    }
+
+    /// Returns what the workers of this host have said.
+    pub fn workers(&self) -> Arc<Workers> {
+        self.host.workers.clone()
+    }
+
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the nodes whose workers are connected, as they come and go.
+    pub fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
+        self.host.workers.speaking()
+    }
+
+    /// Returns the addresses of this host in the networks of pods.
+    pub fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
+        self.host.workers.gateways()
+    }
+
+    /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that
+    /// one, until `shutdown` or as long as it runs.
+    pub async fn run(mut self, shutdown: CancellationToken) -> SocketEnd {
+        let mut connections = JoinSet::new();
+        let stop_saving = shutdown.child_token();
+        let saving = pods_file::keep_in_file(
+            self.host.workers.clone(),
+            pods_file::path(&self.path),
+            stop_saving.clone(),
+        );
+        let saving = tokio::spawn(saving);
+        let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
+        let mut next = ConnectionId(0);
+        let taken = loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break None,
+                _ = expiry.tick() => self.host.workers.expire(Instant::now()),
+                Some(ended) = connections.join_next() => {
+                    if let Ok(Some(asking)) = ended
+                        && let Some(taken) = self.give(asking).await
+                    {
+                        break Some(taken);
+                    }
+                }
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                    Ok((stream, _)) => {
+                        next.0 += 1;
+                        connections.spawn(self.host.connection(next, lines(stream)).run());
+                    }
+                    Err(error) => {
+                        tracing::warn!("a connection to {} was not accepted: {error}", self.path.display());
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                },
+            }
+        };
+        if taken.is_none() {
+            // A worker that finds no socket does not wait for a drain: nothing is let in any more.
+            let _removed = std::fs::remove_file(&self.path);
+        }
+        connections.shutdown().await;
+        stop_saving.cancel();
+        let _saved = saving.await;
+        match taken {
+            None => SocketEnd::UntilShutdown,
+            Some(next) => self.serve_next(next, shutdown).await,
+        }
+    }
+
+    /// Sends the sockets to the next process. Returns the connection to the next process once it has taken
+    /// them; `None` if it has not.
+    async fn give(&mut self, mut next: Lines) -> Option<Lines> {
+        tracing::info!("the next proxy process asks for the sockets");
+        match take_over::give(&mut next, &self.listening).await {
+            Ok(()) => {
+                self.listening.hand_over();
+                Some(next)
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "the next proxy process did not take the sockets: {error}; this one serves on"
+                );
+                // It may have put its own socket in the place of this one.
+                match bind_private(&self.path) {
+                    Ok(listener) => self.listener = listener,
+                    Err(error) => {
+                        tracing::error!(
+                            "the socket {} cannot be created again: {error}",
+                            self.path.display()
+                        );
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Does at its gates what the next process does at its own.
+    async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> SocketEnd {
+        if take_over::tell(&mut next, self.host.workers.rows()).await.is_err() {
+            return SocketEnd::UntilNextEnded;
+        }
+        tracing::info!("the next proxy process serves; this one ends when what it has accepted has ended");
+        let id = ConnectionId(u64::MAX);
+        let ended = shutdown.run_until_cancelled(self.host.connection(id, next).of_next().run()).await;
+        if ended.is_some() { SocketEnd::UntilNextEnded } else { SocketEnd::UntilShutdown }
+    }
+}
+
+/// Asks whether a proxy answers on this socket.
+///
+/// # Errors
+/// If none does, as a sentence. Waits as long as the proxy takes.
+pub async fn ping(socket: &Path) -> Result<(), String> {
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|error| format!("no proxy listens on {}: {error}", socket.display()))?;
+    let mut lines = lines(stream);
+    let sent = lines.send(to_line(&FromWorker::Ping)).await;
+    match (sent, lines.next().await) {
+        (Ok(()), Some(Ok(_))) => Ok(()),
+        (Err(_), _) | (_, None | Some(Err(_))) => {
+            Err(format!("the proxy on {} ended the connection", socket.display()))
+        }
+    }
+}
+
+/// Binds a socket that only this user can open, in place of one that no process serves any more. It is
+/// renamed when it is private, so that no other user can connect to it before.
+fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let temporary = path.with_extension("new");
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&temporary)?;
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&temporary, path)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! One connection of a worker, of its supervisor, or of the next proxy process of this host.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::handover::{FromProxy, FromWorker, Gateway, Lines, to_line};
+use common::ids::{AssignmentId, NodeName, PodId};
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::{self, AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::codec::LinesCodecError;
+
+use crate::gates::Drained;
+use crate::name_reach::KnownNameReach;
+use crate::workers::{ConnectionId, NotSpeaker, Workers};
+
+/// A worker that reads nothing for this long has stopped, and its connection ends.
+const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
+/// The longest time in flight that a worker can ask for: as long as the longest `drain`.
+const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the end of a drain waits until it is saved that the gate is closed: twenty times as long as that
+/// takes.
+const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
+
+/// Why a connection ended, other than by its other end.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error(transparent)]
+    NotSpeaker(#[from] NotSpeaker),
+    #[error("{0}")]
+    Lines(#[from] LinesCodecError),
+    #[error("it reads no answers")]
+    NotReading,
+}
+
+/// Why a connection is served no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LocalEnd {
+    ByItself,
+    /// It is the next process, which asks for the sockets.
+    TakeOver,
+}
+
+/// A drain that was asked for on this connection and has ended; `None` if the pod was opened again.
+type EndedDrain = (PodId, AssignmentId, Option<Drained>);
+
+pub(super) struct LocalConnection<S> {
+    id: ConnectionId,
+    workers: Arc<Workers>,
+    names: watch::Receiver<KnownNameReach>,
+    lines: Lines<S>,
+    /// The node that it speaks for.
+    node: Option<NodeName>,
+    /// Whether it is that of the next process, which speaks for all nodes.
+    is_of_next: bool,
+    drains: JoinSet<EndedDrain>,
+    handles: HashMap<AssignmentId, AbortHandle>,
+    has_warned: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
+    pub(super) fn new(
+        id: ConnectionId,
+        workers: Arc<Workers>,
+        names: watch::Receiver<KnownNameReach>,
+        lines: Lines<S>,
+    ) -> Self {
+        let drains = JoinSet::new();
+        let handles = HashMap::new();
+        let (node, is_of_next, has_warned) = (None, false, false);
+        Self { id, workers, names, lines, node, is_of_next, drains, handles, has_warned }
+    }
+
+    /// Makes it that of the next process, which has taken the sockets.
+    pub(super) fn of_next(self) -> Self {
+        Self { is_of_next: true, ..self }
+    }
+
+    /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes
+    /// on in its next session. Returns the connection if it is one of the next process, which asks for the
+    /// sockets.
+    pub(super) async fn run(mut self) -> Option<Lines<S>> {
+        let ended = self.serve().await.unwrap_or_else(|error| {
+            let node = self.node.as_ref().map_or("", NodeName::as_str);
+            tracing::warn!(node, "the connection of a worker is ended: {error}");
+            LocalEnd::ByItself
+        });
+        if let Some(node) = &self.node {
+            self.workers.disconnected(self.id, node);
+        }
+        (ended == LocalEnd::TakeOver).then_some(self.lines)
+    }
+
+    async fn serve(&mut self) -> Result<LocalEnd, ConnectionError> {
+        loop {
+            tokio::select! {
+                line = self.lines.next() => match line {
+                    Some(line) => {
+                        if self.receive(&line?).await? == Some(LocalEnd::TakeOver) {
+                            return Ok(LocalEnd::TakeOver);
+                        }
+                    }
+                    None => return Ok(LocalEnd::ByItself),
+                },
+                // Only to workers: others ask one thing and end. Without names nothing is told for ever.
+                Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
+                Some(ended) = self.drains.join_next_with_id() => {
+                    // An error is a drain that was begun anew, or ended because the pod was opened.
+                    if let Ok((drain, ended)) = ended {
+                        self.report(drain, ended).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self, line: &str) -> Result<Option<LocalEnd>, ConnectionError> {
+        let message = match serde_json::from_str(line) {
+            Ok(message) => message,
+            Err(error) => {
+                self.warn_once(&error);
+                return Ok(None);
+            }
+        };
+        match message {
+            FromWorker::Hello { node, incarnation } => {
+                self.workers.hello(self.id, &node, incarnation);
+                self.node = Some(node);
+                self.names.mark_changed();
+            }
+            FromWorker::Network { gateway, on_demand } => {
+                self.workers.add_gateway(Gateway { address: gateway, on_demand });
+            }
+            FromWorker::Pods { pods, more } => {
+                pods.iter().filter(|pod| pod.open).for_each(|pod| self.abort_drain(&pod.assignment));
+                self.workers.replace(self.id, self.speaker()?, pods, more)?;
+            }
+            FromWorker::Set { pod } => {
+                if pod.open {
+                    self.abort_drain(&pod.assignment);
+                }
+                if self.is_of_next {
+                    self.workers.set_gate(pod);
+                } else {
+                    self.workers.set(self.id, self.speaker()?, pod)?;
+                }
+            }
+            FromWorker::Remove { assignment, .. } if self.is_of_next => self.workers.remove_gate(&assignment),
+            FromWorker::Remove { assignment, .. } => {
+                self.workers.remove(self.id, self.speaker()?, &assignment)?;
+            }
+            FromWorker::Close { pod, assignment, within_ms } => {
+                let within = Duration::from_millis(within_ms).min(MAX_DRAIN);
+                self.close(pod, assignment, within).await?;
+            }
+            FromWorker::Ping => self.send(&FromProxy::Pong).await?,
+            FromWorker::TakeOver => return Ok(Some(LocalEnd::TakeOver)),
+            FromWorker::Taken => {}
+        }
+        Ok(None)
+    }
+
+    fn speaker(&self) -> Result<&NodeName, NotSpeaker> {
+        self.node.as_ref().ok_or(NotSpeaker)
+    }
+
+    /// A worker of a later version may know more kinds of messages.
+    fn warn_once(&mut self, error: &serde_json::Error) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            let node = self.node.as_ref().map_or("", NodeName::as_str);
+            tracing::warn!(node, "skipping what a worker said, because it is not understood: {error}");
+        }
+    }
+
+    async fn close(
+        &mut self,
+        pod: PodId,
+        assignment: AssignmentId,
+        within: Duration,
+    ) -> Result<(), ConnectionError> {
+        let (in_flight, before) = self.workers.close(&pod, &assignment, within);
+        self.send(&FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight }).await?;
+        self.abort_drain(&assignment);
+        let gates = self.workers.gates().clone();
+        let saved = self.workers.until_saved();
+        let key = assignment.clone();
+        let drain = async move {
+            let closed_at = Instant::now();
+            let mut drained = gates.drained(&pod, &assignment, within).await;
+            if let (Some(drained), Some(before)) = (&mut drained, before) {
+                drained.cut += before.ended().await;
+                drained.after = closed_at.elapsed();
+            }
+            // If this process dies now, the next one must not open the gate again. A disk that hangs holds up
+            // no stop.
+            let _in_time = tokio::time::timeout(MAX_SAVE_WAIT, saved).await;
+            (pod, assignment, drained)
+        };
+        self.handles.insert(key, self.drains.spawn(drain));
+        Ok(())
+    }
+
+    fn abort_drain(&mut self, assignment: &AssignmentId) {
+        if let Some(handle) = self.handles.remove(assignment) {
+            handle.abort();
+        }
+    }
+
+    /// Reports a drain, unless it had ended already when another one took its place, or the pod was opened.
+    async fn report(
+        &mut self,
+        drain: task::Id,
+        (pod, assignment, drained): EndedDrain,
+    ) -> Result<(), ConnectionError> {
+        if self.handles.get(&assignment).is_none_or(|handle| handle.id() != drain) {
+            return Ok(());
+        }
+        self.handles.remove(&assignment);
+        let Some(Drained { after, cut }) = drained else { return Ok(()) };
+        if cut > 0 {
+            tracing::warn!(%pod, cut, "requests took longer than the pod's `drain` and were cut");
+        }
+        let after_ms = after.as_millis() as u64;
+        self.send(&FromProxy::Drained { pod, assignment, after_ms, cut }).await
+    }
+
+    async fn tell_names(&mut self) -> Result<(), ConnectionError> {
+        let Some(status) = self.names.borrow_and_update().clone() else { return Ok(()) };
+        let gateways = status.gateways.into_iter().collect();
+        self.send(&FromProxy::Names { problem: status.problem, gateways }).await
+    }
+
+    async fn send(&mut self, message: &FromProxy) -> Result<(), ConnectionError> {
+        match tokio::time::timeout(MAX_SEND_WAIT, self.lines.send(to_line(message))).await {
+            Ok(sent) => Ok(sent?),
+            Err(_) => Err(ConnectionError::NotReading),
+        }
+    }
+}

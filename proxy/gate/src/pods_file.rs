@@ -1,0 +1,125 @@
+//! The file of this host's pods, so that a proxy that was restarted serves them before their workers speak.
+//!
+//! It is in the runtime directory, which a reboot of the machine empties: after that no pod is where it was.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::handover::LocalPod;
+use common::ids::NodeName;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::saved_file;
+use crate::workers::Workers;
+
+/// Between two writes, at least. A worker that finds the proxy restarted sends its table within about the
+/// same time.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+
+#[derive(Default, Serialize, Deserialize)]
+struct SavedPodsFile {
+    nodes: Vec<NodePods>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NodePods {
+    node: NodeName,
+    pods: Vec<LocalPod>,
+}
+
+/// All pods of this host, by node.
+pub type PodsOfNodes = Vec<(NodeName, Vec<LocalPod>)>;
+
+/// Returns the path of the file that belongs to a socket.
+pub(crate) fn path(socket: &Path) -> PathBuf {
+    socket.with_extension("pods.json")
+}
+
+/// Reads the file. Without one, or if it is unreadable, nothing was saved: the workers say it again.
+pub(crate) fn read(path: &Path) -> PodsOfNodes {
+    let loss = "pods are served when their workers have said where they are";
+    let file: SavedPodsFile = saved_file::read_saved(path, |text| serde_json::from_slice(text), loss);
+    file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
+}
+
+/// Writes the file whenever the tables have changed, until `shutdown`, and then once more.
+pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown: CancellationToken) {
+    keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
+}
+
+/// Calls `write` whenever the tables have changed, until `shutdown`, and then once more. It learns whether it
+/// could the last time, and returns whether it could.
+pub(crate) async fn keep<F: Future<Output = bool>>(
+    workers: Arc<Workers>,
+    write: impl Fn(PodsOfNodes, bool) -> F,
+    shutdown: CancellationToken,
+) {
+    let mut changes = workers.changes();
+    let mut was_written = true;
+    workers.note_saved(Some(*changes.borrow()));
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            changed = changes.changed() => if changed.is_err() { break },
+        }
+        let version = *changes.borrow_and_update();
+        was_written = write(workers.rows(), was_written).await;
+        workers.note_saved(Some(version));
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            () = tokio::time::sleep(MIN_INTERVAL) => {}
+        }
+    }
+    write(workers.rows(), was_written).await;
+    workers.note_saved(None);
+}
+
+/// Writes the file on another thread. Returns whether it could; says so when that changes.
+async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
+    let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
+    let target = path.clone();
+    let written = tokio::task::spawn_blocking(move || write(&target, &SavedPodsFile { nodes })).await;
+    let written = written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
+    match &written {
+        Ok(()) => {}
+        Err(error) if was_written => tracing::warn!(
+            "the pods of this host cannot be saved to {}: {error}; a proxy that is restarted serves nothing until the \
+             workers speak",
+            path.display()
+        ),
+        Err(_) => {}
+    }
+    written.is_ok()
+}
+
+/// Replaces the file atomically. No fsync: a crash of the machine ends the pods as well.
+fn write(path: &Path, content: &SavedPodsFile) -> std::io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = std::fs::File::options();
+    let mut file = file.create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(content)?)?;
+    drop(file);
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_file_counts_as_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("proxy.pods.json");
+        assert!(read(&path).is_empty());
+        std::fs::write(&path, "{").unwrap();
+        assert!(read(&path).is_empty());
+        let node = NodeName::new("n").unwrap();
+        write(&path, &SavedPodsFile { nodes: vec![NodePods { node: node.clone(), pods: Vec::new() }] })
+            .unwrap();
+        assert_eq!(read(&path), [(node, Vec::new())]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Warnings of what may happen with each connection are told once in a while.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The shortest time between two of them.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// When something was told last.
+#[derive(Debug, Default)]
+pub struct Rarely {
+    told: Mutex<Option<Instant>>,
+}
+
+impl Rarely {
+    /// Returns whether it is to be told now.
+    pub fn is_due(&self) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|at| at.elapsed() >= INTERVAL);
+        if is_due {
+            *told = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+/// As [`Rarely`], for each subject and reason on its own.
+#[derive(Debug)]
+pub struct RarelyEach<K> {
+    logged: Mutex<HashMap<K, LoggedLine>>,
+}
+
+#[derive(Debug)]
+struct LoggedLine {
+    at: Instant,
+    left_out: LeftOut,
+}
+
+/// How many were left out since the last one. Its `Display` fits after a sentence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut(u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " ({} more since the last such line)", self.0) }
+    }
+}
+
+impl<K> Default for RarelyEach<K> {
+    fn default() -> Self {
+        Self { logged: Mutex::default() }
+    }
+}
+
+impl<K: Eq + Hash> RarelyEach<K> {
+    /// Returns how many were left out before, if this one is to be logged now.
+    pub fn due(&self, key: K) -> Option<LeftOut> {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = logged.get_mut(&key) {
+            if last.at.elapsed() < INTERVAL {
+                last.left_out.0 += 1;
+                return None;
+            }
+            last.at = Instant::now();
+            return Some(std::mem::take(&mut last.left_out));
+        }
+        // What was not logged for long is forgotten.
+        logged.retain(|_, last| last.at.elapsed() < INTERVAL * 10);
+        logged.insert(key, LoggedLine { at: Instant::now(), left_out: LeftOut::default() });
+        Some(LeftOut::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reason_of_each_pod_is_logged_once_per_interval_with_what_was_left_out() {
+        let rarely = RarelyEach::default();
+        let line = |pod: &'static str, reason: &'static str| {
+            rarely.due((pod, reason)).map(|left_out: LeftOut| left_out.to_string())
+        };
+        assert_eq!(line("a", "refused"), Some(String::new()));
+        assert!((0..5000).all(|_| line("a", "refused").is_none()));
+        assert_eq!((line("b", "refused"), line("a", "silent")), (Some(String::new()), Some(String::new())));
+        tokio::time::sleep(INTERVAL).await;
+        assert_eq!(line("a", "refused"), Some(" (5000 more since the last such line)".to_owned()));
+        tokio::time::sleep(INTERVAL * 10).await;
+        assert_eq!(line("c", "refused"), Some(String::new()));
+        assert_eq!(
+            rarely.logged.lock().unwrap_or_else(PoisonError::into_inner).len(),
+            1,
+            "the others are forgotten"
+        );
+    }
+}

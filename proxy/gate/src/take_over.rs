@@ -1,0 +1,252 @@
+//! A new proxy process takes the place of the one that runs, and no connection is lost: it gets the sockets,
+//! and what was accepted before ends in the former process, a day later at the latest.
+//!
+//! ```text
+//! next     TakeOver ──>
+//!              <── a line for each socket, with the socket itself, and the end of the list
+//!                                                                former, which serves on
+//! next     binds the socket of the workers in its place;  Taken ──>
+//!              <── the pods of the workers, whose connections are ended
+//!                                                                former, which accepts nothing any more
+//! next     accepts;  each change of a pod, and each close of a gate ──>
+//!              <── Drained, for each close                       former, until all has ended
+//! ```
+//!
+//! A gate is let go of when both processes have nothing in flight to its pod. If the former process ends, so
+//! has all that it had accepted. If the next one ends, another may start at any time that knows nothing of
+//! the former: so it ends at once, as all of a proxy does that is killed.
+
+mod former;
+mod sockets;
+
+use std::io;
+use std::time::Duration;
+
+use common::handover::{FromWorker, Lines, LocalPod, MAX_PODS, lines, to_line};
+use common::ids::NodeName;
+use futures_util::{SinkExt, StreamExt};
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
+use tokio_util::codec::LinesCodecError;
+
+pub use self::former::Former;
+pub(crate) use self::former::FormerDrain;
+use crate::listening::{Listening, SocketName};
+
+/// How long one of the two waits for the other.
+const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why the next process could not take the place of the one that runs.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// The connection failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What came is no line.
+    #[error("{0}")]
+    Lines(#[from] LinesCodecError),
+    /// A line without a meaning.
+    #[error("what it says is not understood: {0}")]
+    Unknown(#[from] serde_json::Error),
+    /// It ended.
+    #[error("it ended the connection")]
+    Ended,
+    /// It did not answer.
+    #[error("it did not answer within {} s; a version that cannot hand over has to be restarted", OTHER_PROCESS_WITHIN.as_secs())]
+    Silent,
+}
+
+/// From the former process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum FromFormer {
+    /// One of its sockets, which comes with the line.
+    Socket { name: String },
+    /// That were all sockets.
+    AllSockets,
+    /// Pods of a node, whose gates are as their rows say. A node can have several of these.
+    Pods { node: NodeName, pods: Vec<LocalPod> },
+    /// That were all pods: nothing is accepted any more.
+    AllPods,
+}
+
+/// The pods of each node.
+pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
+
+/// Gets the sockets of the process that runs. It serves on until it is told that they are taken.
+///
+/// # Errors
+/// If it does not hand them over.
+pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lines, TakeOverError> {
+    within(async {
+        sockets::send(&stream, &format!("{}\n", to_line(&FromWorker::TakeOver)), None).await?;
+        loop {
+            let (line, socket) = sockets::receive(&stream).await?.ok_or(TakeOverError::Ended)?;
+            match (serde_json::from_slice(&line)?, socket) {
+                (FromFormer::Socket { name }, Some(socket)) => {
+                    listening.inherit(SocketName::new(&name), socket);
+                }
+                (FromFormer::AllSockets, None) => return Ok(()),
+                _ => return Err(TakeOverError::Io(io::Error::other("a socket is missing"))),
+            }
+        }
+    })
+    .await?;
+    Ok(lines(stream))
+}
+
+/// Tells the process that runs that its sockets are taken. Returns the pods that it knows: it lets nothing in
+/// any more but for what it has accepted.
+///
+/// # Errors
+/// If it does not answer.
+pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
+    within(async {
+        lines.send(to_line(&FromWorker::Taken)).await?;
+        let mut rows = NodeRows::new();
+        loop {
+            let line = lines.next().await.ok_or(TakeOverError::Ended)??;
+            match serde_json::from_str(&line)? {
+                FromFormer::Pods { node, pods } => rows.push((node, pods)),
+                FromFormer::AllPods => return Ok(rows),
+                FromFormer::Socket { .. } | FromFormer::AllSockets => {}
+            }
+        }
+    })
+    .await
+}
+
+/// Sends the sockets of this process to the next one, and waits until it has taken them.
+///
+/// # Errors
+/// If it does not take them: this process serves on.
+pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(), TakeOverError> {
+    within(async {
+        for (name, socket) in listening.held() {
+            let line = to_line(&FromFormer::Socket { name: name.to_string() });
+            sockets::send(lines.get_ref(), &format!("{line}\n"), Some(&socket)).await?;
+        }
+        lines.send(to_line(&FromFormer::AllSockets)).await?;
+        let line = lines.next().await.ok_or(TakeOverError::Ended)??;
+        match serde_json::from_str(&line)? {
+            FromWorker::Taken => Ok(()),
+            _ => Err(TakeOverError::Ended),
+        }
+    })
+    .await
+}
+
+/// Tells the next process where the pods are, and that this one accepts nothing any more.
+///
+/// # Errors
+/// If the next process has ended.
+pub(crate) async fn tell(lines: &mut Lines, rows: NodeRows) -> Result<(), TakeOverError> {
+    within(async {
+        for (node, pods) in rows {
+            for pods in pods.chunks(MAX_PODS) {
+                let pods = FromFormer::Pods { node: node.clone(), pods: pods.to_vec() };
+                lines.feed(to_line(&pods)).await?;
+            }
+        }
+        Ok(lines.send(to_line(&FromFormer::AllPods)).await?)
+    })
+    .await
+}
+
+async fn within<T>(answer: impl Future<Output = Result<T, TakeOverError>>) -> Result<T, TakeOverError> {
+    tokio::time::timeout(OTHER_PROCESS_WITHIN, answer).await.unwrap_or(Err(TakeOverError::Silent))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use common::listen::Presence;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpStream, UdpSocket};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::fixtures::{follower_of, local_pod};
+
+    fn process() -> Listening {
+        CancellationToken::new().into()
+    }
+
+    #[tokio::test]
+    async fn sockets_come_with_what_waits_in_them_and_closed_ones_do_not_come() {
+        let (former, next) = (process(), process());
+        let [any, other] =
+            ["127.0.0.1:0", "127.0.0.2:0"].map(|address| address.parse::<SocketAddr>().unwrap());
+        let (tcp, udp) = (former.tcp(any).unwrap(), former.udp_at(any, Presence::Required).unwrap());
+        drop(former.tcp(other).unwrap());
+        let mut waiting = TcpStream::connect(tcp.local_addr().unwrap()).await.unwrap();
+        waiting.write_all(b"waits").await.unwrap();
+        let asking = UdpSocket::bind(any).await.unwrap();
+        asking.send_to(b"asks", udp.local_addr().unwrap()).await.unwrap();
+
+        let (here, there) = UnixStream::pair().unwrap();
+        let rows = vec![(NodeName::new("n").unwrap(), vec![local_pod("a"); MAX_PODS + 1])];
+        let giving = async {
+            let mut lines = lines(here);
+            let asked = lines.next().await.unwrap().unwrap();
+            assert_eq!(serde_json::from_str::<FromWorker>(&asked).unwrap(), FromWorker::TakeOver);
+            give(&mut lines, &former).await.unwrap();
+            tell(&mut lines, rows.clone()).await.unwrap();
+        };
+        let taking = async {
+            let mut lines = ask(there, &next).await.unwrap();
+            take(&mut lines).await.unwrap()
+        };
+        let ((), told) = tokio::join!(giving, taking);
+        let told: Vec<LocalPod> = told.into_iter().flat_map(|(_, pods)| pods).collect();
+        assert_eq!(told, rows[0].1);
+
+        let addresses = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+        drop((tcp, udp));
+        let (tcp, udp) = (next.tcp(any).unwrap(), next.udp_at(any, Presence::Required).unwrap());
+        assert_eq!((tcp.local_addr().unwrap(), udp.local_addr().unwrap()), addresses);
+        let mut bytes = [0; 16];
+        let length = tcp.accept().await.unwrap().0.read(&mut bytes).await.unwrap();
+        assert_eq!(&bytes[..length], b"waits");
+        let length = udp.recv(&mut bytes).await.unwrap();
+        assert_eq!(&bytes[..length], b"asks");
+        assert_eq!(next.held().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn an_unused_socket_of_the_process_before_is_closed_after_a_while() {
+        let former = process();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = former.tcp(any).unwrap();
+        let address = socket.local_addr().unwrap();
+        let next = follower_of(&former);
+        drop(socket);
+        assert!(TcpStream::connect(address).await.is_ok());
+        next.drop_inherited();
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_not_asked_for_yet_goes_on_to_the_process_after_the_next() {
+        let first = process();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = first.tcp(any).unwrap();
+        let address = socket.local_addr().unwrap();
+        let second = follower_of(&first);
+        drop(socket);
+        let third = follower_of(&second);
+        second.hand_over();
+        assert_eq!(third.tcp(any).unwrap().local_addr().unwrap(), address);
+        // The second one keeps nothing: with the third one's listener the port has gone.
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_of_a_version_that_does_not_answer_is_left_alone() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        let error = ask(here, &process()).await.unwrap_err().to_string();
+        assert!(error.contains("has to be restarted"), "{error}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What the next process tells the former one, and waits for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::handover::{FromProxy, FromWorker, Lines, LocalPod, to_line};
+use common::ids::{AssignmentId, PodId};
+use futures_util::{SinkExt, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use crate::listening::Listening;
+
+/// A former process that reads nothing for this long counts as ended.
+const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
+
+/// The process that had the sockets before. It ends what it has accepted, at gates that this process keeps as
+/// its own are.
+#[derive(Debug, Clone)]
+pub struct Former {
+    messages: mpsc::UnboundedSender<FromWorker>,
+    drains: Arc<Drains>,
+    /// Runs for as long as that process does.
+    link: TaskTracker,
+}
+
+/// The waits for the drain of each pod. `None` when the former process has ended: nothing of it is in flight.
+#[derive(Debug)]
+struct Drains(Mutex<Option<DrainWaiters>>);
+
+type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
+
+impl Drains {
+    fn lock(&self) -> MutexGuard<'_, Option<DrainWaiters>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Former {
+    /// Speaks to it until it has ended.
+    pub(crate) fn connect(lines: Lines) -> Self {
+        let (messages, receiver) = mpsc::unbounded_channel();
+        let drains = Arc::new(Drains(Mutex::new(Some(HashMap::new()))));
+        let link = TaskTracker::new();
+        link.spawn(speak(lines, receiver, drains.clone()));
+        Self { messages, drains, link }
+    }
+
+    /// Waits until it has ended, as long as for a connection of this process: what it has in flight is cut
+    /// when this process ends.
+    pub async fn has_ended(self, listening: &Listening) {
+        listening.have_ended(&self.link).await;
+    }
+
+    /// A pod has changed, or is new.
+    pub(crate) fn set(&self, pod: LocalPod) {
+        self.send(FromWorker::Set { pod });
+    }
+
+    /// A pod is not here any more.
+    pub(crate) fn remove(&self, pod: PodId, assignment: AssignmentId) {
+        self.send(FromWorker::Remove { pod, assignment });
+    }
+
+    /// Lets nothing in to a pod any more.
+    pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(drains) = &mut *self.drains.lock() {
+            // A worker and the fence may both wait. The former process tells the end of the last request
+            // only.
+            drains.entry(assignment.clone()).or_default().push(sender);
+        }
+        self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });
+        FormerDrain(receiver)
+    }
+
+    fn send(&self, message: FromWorker) {
+        // To nothing, once the process has ended.
+        let _ = self.messages.send(message);
+    }
+}
+
+/// What the former process has in flight to a pod.
+pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
+
+impl FormerDrain {
+    /// Waits until it is nothing. Returns how many of it were cut.
+    pub(crate) async fn ended(self) -> u64 {
+        self.0.await.unwrap_or(0)
+    }
+}
+
+async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorker>, drains: Arc<Drains>) {
+    loop {
+        tokio::select! {
+            line = lines.next() => {
+                let Some(Ok(line)) = line else { break };
+                // A process of another version may say more.
+                if let Ok(FromProxy::Drained { assignment, cut, .. }) = serde_json::from_str(&line)
+                    && let Some(waits) = drains.lock().as_mut().and_then(|drains| drains.remove(&assignment))
+                {
+                    for wait in waits {
+                        let _ = wait.send(cut);
+                    }
+                }
+            }
+            message = messages.recv() => {
+                let Some(message) = message else { break };
+                let sent = tokio::time::timeout(MAX_SEND_WAIT, lines.send(to_line(&message))).await;
+                if !matches!(sent, Ok(Ok(()))) {
+                    break;
+                }
+            }
+        }
+    }
+    tracing::info!("the proxy process before this one has ended");
+    // This ends the waits: nothing of it is in flight.
+    drains.lock().take();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use common::handover::lines;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_of_two_that_wait_for_a_drain_learns_of_its_end() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let former = Former::connect(lines(here));
+        let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
+        let closes = || former.close(pod.clone(), assignment.clone(), Duration::from_secs(60));
+        let mut waits = [closes(), closes()].map(|drain| Box::pin(drain.ended()));
+        let mut there = lines(there);
+        for _ in 0..2 {
+            there.next().await.unwrap().unwrap();
+        }
+        for wait in &mut waits {
+            assert!(futures_util::poll!(wait).is_pending());
+        }
+        let (after_ms, cut) = (1, 3);
+        there.send(to_line(&FromProxy::Drained { pod, assignment, after_ms, cut })).await.unwrap();
+        for wait in waits {
+            assert_eq!(wait.await, 3);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Which pods may reach a service by name: the proxy of the pod that connects decides, for it alone knows
+//! whose address that is.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use common::ids::ServiceName;
+use tokio::time::{Instant, sleep};
+
+use super::IngressShared;
+
+/// How long a pod that has just been started may be unknown to this proxy, and the wait between two looks.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+const KNOWN_RETRY: Duration = Duration::from_millis(20);
+
+impl IngressShared {
+    /// Returns whether the pod at this address may reach a service by name.
+    pub async fn may_reach(&self, client: IpAddr, service: &ServiceName) -> bool {
+        let table = self.table.borrow().clone();
+        if !table.routes.has_callers(service) {
+            return true;
+        }
+        let from = self.service_at(client).await;
+        let may = table.routes.may_reach(from.as_ref(), service);
+        let due = (!may).then(|| self.warnings.unwanted.due((service.clone(), client))).flatten();
+        if let Some(left_out) = due {
+            let from = from.as_ref().map_or("no pod of a service", ServiceName::as_str);
+            tracing::info!(
+                %client, from, %service,
+                "Connection refused: the `allow_from` of the service does not name it{left_out}"
+            );
+        }
+        may
+    }
+
+    async fn service_at(&self, client: IpAddr) -> Option<ServiceName> {
+        let deadline = Instant::now() + KNOWN_WITHIN;
+        loop {
+            match self.gates.service_at(client) {
+                None if Instant::now() < deadline => sleep(KNOWN_RETRY).await,
+                from => return from,
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Deadlines of HTTP/2 requests. Each has its own: a request whose client sends nothing of its body, or takes
+//! in nothing of its answer, is reset while the others of the connection go on.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use gate::timer::Timer;
+use hyper::rt::Executor;
+use tokio::time::Instant;
+
+/// How often in the time that a client may take it is looked whether its request has begun to wait for it:
+/// the body of a request may be sent by another task.
+const LOOKS: u32 = 4;
+
+tokio::task_local! {
+    static CLIENT_WAIT: Arc<ClientWait>;
+}
+
+/// Since when an HTTP/2 request waits for its client.
+#[derive(Debug)]
+pub(super) struct ClientWait {
+    begun: Instant,
+    /// Since when the next part of the request's body is missing: in milliseconds after `begun`, plus one. 0
+    /// if it does not wait.
+    for_body: AtomicU64,
+    /// The same for room for the next part of the answer.
+    for_room: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl ClientWait {
+    fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            for_body: AtomicU64::new(0),
+            for_room: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns that of the request whose task this is; `None` if its client does not speak HTTP/2.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        CLIENT_WAIT.try_with(Clone::clone).ok()
+    }
+
+    /// Notes whether a part of the body is missing.
+    pub(super) fn set_body_is_missing(&self, is_missing: bool) {
+        self.set(&self.for_body, is_missing);
+    }
+
+    /// Notes whether the client has to take in what was handed over of its answer before more is asked for.
+    pub(super) fn set_answer_is_handed_over(&self, is_handed_over: bool) {
+        // The next part begins a wait of its own.
+        self.for_room.store(0, Ordering::Relaxed);
+        self.set(&self.for_room, is_handed_over);
+    }
+
+    fn set(&self, since: &AtomicU64, waits: bool) {
+        if !waits {
+            since.store(0, Ordering::Relaxed);
+        } else if since.load(Ordering::Relaxed) == 0 {
+            since.store(self.begun.elapsed().as_millis() as u64 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the request was reset because its client took too long.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the client will have taken longer than `within`; `None` if nothing waits for it.
+    fn deadline(&self, within: Duration) -> Option<Instant> {
+        let since = [&self.for_body, &self.for_room].map(|since| since.load(Ordering::Relaxed));
+        let earliest = since.into_iter().filter(|since| *since > 0).min()?;
+        Some(self.begun + Duration::from_millis(earliest - 1) + within)
+    }
+}
+
+/// Runs the requests of an HTTP/2 connection, each with its deadline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestExecutor {
+    /// How long a client may do nothing when something is due.
+    pub(super) within: Duration,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
+    fn execute(&self, request: F) {
+        let wait = Arc::new(ClientWait::new());
+        tokio::spawn(CLIENT_WAIT.scope(wait.clone(), until_deadline(request, wait, self.within)));
+    }
+}
+
+/// Runs a request until it has ended, or its client takes too long. Dropped before its end, it is reset.
+async fn until_deadline(request: impl Future<Output = ()>, wait: Arc<ClientWait>, within: Duration) {
+    let mut request = pin!(request);
+    let mut timer = None;
+    poll_fn(|cx| {
+        if request.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let deadline = wait.deadline(within);
+        let wake_at = deadline.unwrap_or_else(|| Instant::now() + within / LOOKS);
+        let timer = timer.get_or_insert_with(|| Timer::new(wake_at));
+        if timer.poll_until(wake_at, cx).is_pending() || deadline.is_none() {
+            return Poll::Pending;
+        }
+        tracing::debug!("Request by HTTP/2 reset: its client took too long");
+        wait.is_over.store(true, Ordering::Relaxed);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(75);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_ends_when_its_client_has_done_nothing_for_too_long() {
+        for waits in [ClientWait::set_body_is_missing, ClientWait::set_answer_is_handed_over] {
+            let wait = Arc::new(ClientWait::new());
+            let mut running = pin!(until_deadline(std::future::pending(), wait.clone(), WITHIN));
+            let mut runs = async |seconds| {
+                tokio::time::timeout(Duration::from_secs(seconds), running.as_mut()).await.is_err()
+            };
+            // A pod may take as long as it likes.
+            assert!(runs(1000).await);
+            waits(&wait, true);
+            assert!(runs(70).await);
+            // A part has come, and the next one is due.
+            waits(&wait, false);
+            waits(&wait, true);
+            assert!(runs(70).await && !wait.is_over());
+            assert!(!runs(30).await && wait.is_over());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_answered_has_ended() {
+        until_deadline(std::future::ready(()), Arc::new(ClientWait::new()), WITHIN).await;
+        assert!(ClientWait::current().is_none());
+    }
+}

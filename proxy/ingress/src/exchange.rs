@@ -1,0 +1,430 @@
+//! Sends a request to a pod, and to another one where that is safe.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use gate::Pass;
+use gate::timer::Timer;
+use hyper::body::{Body, Incoming};
+use hyper::{Request, Response, StatusCode, Uri, header, http};
+use routing::route::HttpRoute;
+use tokio::time::Instant;
+use tunnel::{KeptStream, TunnelStream};
+
+use common::ingress::HttpProtocol;
+
+use crate::retry::{self, NoAnswer};
+
+use super::IngressShared;
+use super::answer::OwnAnswer;
+use super::client_body::ClientBody;
+use super::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
+use super::from_pod::{FromPod, RequestHold};
+use super::pods::{InFlight, Pod};
+use super::search::{ForRequest, NoPod, RequestTarget, Search};
+use super::way::{self, Way};
+
+/// How long a pod may take to answer without a limit.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A request as pods get it.
+pub(super) struct OutgoingRequest {
+    pub(super) head: http::request::Parts,
+    /// The body, until it was sent. `None` if there is none.
+    pub(super) body: Option<ClientBody>,
+    progress: Option<Arc<BodyProgress>>,
+}
+
+/// A pod that gave no answer.
+struct Failure {
+    why: NoAnswer,
+    detail: String,
+    is_timeout: bool,
+    at: FailedAt,
+}
+
+/// What a request got as far as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailedAt {
+    /// The pod.
+    Pod,
+    /// Its gate, on another host, which has refused.
+    Gate,
+    /// Its host, which says nothing.
+    Host,
+}
+
+impl OutgoingRequest {
+    pub(super) fn new(request: Request<ClientBody>) -> Self {
+        let (head, body) = request.into_parts();
+        let body = (!body.is_end_stream()).then_some(body);
+        let progress = body.as_ref().map(|_| Arc::default());
+        Self { head, body, progress }
+    }
+
+    fn take_request(&mut self) -> Request<RequestToPod> {
+        let body = match (self.body.take(), &self.progress) {
+            (Some(body), Some(progress)) => RequestToPod::Streamed(body, progress.clone()),
+            _ => RequestToPod::Empty,
+        };
+        Request::from_parts(self.head.clone(), body)
+    }
+
+    /// Returns whether it may be sent again if the connection ends at that moment.
+    fn is_repeatable(&self) -> bool {
+        self.head.method.is_idempotent() && self.body.is_none()
+    }
+
+    /// Returns whether the pod may have seen a part of the body.
+    fn has_sent_body(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| progress.has_begun() || self.body.is_none())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.progress.as_ref().is_none_or(|progress| progress.has_ended())
+    }
+}
+
+/// Sends the request and returns the answer of a pod, whose body is still to come.
+///
+/// # Errors
+/// The answer to give instead.
+pub(super) async fn exchange(
+    shared: &IngressShared,
+    route: &HttpRoute,
+    mut request: Box<OutgoingRequest>,
+    begun: Instant,
+) -> Result<Response<FromPod>, OwnAnswer> {
+    let target = RequestTarget { service: &route.service, slot: None, port: route.port };
+    let known = ForRequest { is_repeatable: request.is_repeatable(), protocol: route.protocol };
+    let mut search = Search::for_request(shared, target, known);
+    if let Some(service) = search.service() {
+        service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, begun.into_std());
+    }
+    let mut seen_by = 0;
+    loop {
+        let (pod, way) = search.next().await.map_err(|why| {
+            if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
+                service.metrics.not_listening.increment(1);
+            }
+            no_pod(route, why)
+        })?;
+        let failure = match attempt(shared, route, &mut request, &pod, way).await {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        if request.progress.as_ref().is_some_and(|progress| progress.has_failed()) {
+            return Err(OwnAnswer::bad_request("The body did not arrive whole, or is malformed."));
+        }
+        match failure.at {
+            FailedAt::Pod => {
+                pod.failed(&route.service, Instant::now().into_std());
+                search.rule_out(&pod, failure.why == NoAnswer::Refused);
+            }
+            FailedAt::Gate => search.refused(&pod),
+            FailedAt::Host => search.rule_out_host(&pod),
+        }
+        seen_by += u32::from(failure.why != NoAnswer::Refused);
+        let has_budget = || {
+            let budget = search.service().map(|service| service.budget.clone());
+            budget.is_some_and(|budget| {
+                budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now().into_std())
+            })
+        };
+        if !retry::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
+            return Err(failure.problem(shared, route, &pod));
+        }
+        if let Some(service) = search.service() {
+            service.metrics.repeats.increment(1);
+        }
+    }
+}
+
+fn no_pod(route: &HttpRoute, why: NoPod) -> OwnAnswer {
+    let (service, port) = (&route.service, route.port);
+    match why {
+        NoPod::NotReady => OwnAnswer::not_ready(format!("Service {service} has no ready pod.")),
+        NoPod::NotListening => OwnAnswer::bad_gateway(format!(
+            "No pod of service {service} accepts connections on port {port}, the port of its ingress rule."
+        )),
+    }
+}
+
+impl Failure {
+    fn new(why: NoAnswer, detail: String) -> Self {
+        Self { why, detail, is_timeout: false, at: FailedAt::Pod }
+    }
+
+    fn problem(self, shared: &IngressShared, route: &HttpRoute, pod: &Pod) -> OwnAnswer {
+        let (service, id) = (&route.service, &pod.endpoint.pod);
+        if let Some(left_out) = shared.warnings.failed.due((id.clone(), self.why)) {
+            tracing::warn!(
+                %service, pod = %id, node = %pod.endpoint.node,
+                "Request failed and is not sent again: {}{left_out}", self.detail
+            );
+        }
+        let detail = format!("Service {service}: {}.", self.detail);
+        if self.is_timeout { OwnAnswer::timeout(detail) } else { OwnAnswer::bad_gateway(detail) }
+    }
+}
+
+/// Sends the request to one pod.
+async fn attempt(
+    shared: &IngressShared,
+    route: &HttpRoute,
+    request: &mut OutgoingRequest,
+    pod: &Arc<Pod>,
+    way: Way,
+) -> Result<Response<FromPod>, Failure> {
+    let in_flight = pod.begin();
+    let is_repeatable = request.is_repeatable();
+    let (pass, key, mut source) = match way {
+        Way::Here(pass) => {
+            let key = PoolKey::new(pass.pod().start, route.port, route.protocol);
+            let source = match pod.pools.take(key, is_repeatable) {
+                Some(connection) => ConnectionSource::Open(connection),
+                None => ConnectionSource::Closed(Unconnected::Pod((pass.address(), route.port).into(), key)),
+            };
+            (Some(pass), Some(key), source)
+        }
+        Way::Http(connection) => (
+            None,
+            Some(PoolKey::of_other_host(route.port, route.protocol)),
+            ConnectionSource::Open(*connection),
+        ),
+        Way::There { stream, .. } => {
+            (None, None, ConnectionSource::Closed(Unconnected::Tunnel(stream, route.protocol)))
+        }
+    };
+    let is_reused = matches!(source, ConnectionSource::Open(_));
+    let mut kept = source.take_kept();
+    if let Some(pass) = pass.as_ref().filter(|pass| !kept.cut.as_ref().is_some_and(|cut| cut.is_of(pass))) {
+        kept.cut = Some(pass.cut());
+    }
+    let (timer, cut) = (&mut kept.timer, &mut kept.cut);
+    let progress = request.progress.clone();
+    let sent = async {
+        let mut connection = match source {
+            ConnectionSource::Open(connection) => connection,
+            // Not in the memory of each request, which most do without it.
+            ConnectionSource::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
+        };
+        let sent = Instant::now();
+        let response = send(shared, route, request, &mut connection, sent, timer).await?;
+        learn(route, pod, response.status(), sent);
+        Ok((connection, response))
+    };
+    let (connection, response) = tokio::select! {
+        biased;
+        sent = sent => sent.inspect_err(|failure: &Failure| {
+            let is_client = progress.as_ref().is_some_and(|progress| progress.has_failed());
+            if let (Some(key), true, FailedAt::Pod) = (key, is_reused && !is_client, failure.at)
+                && !failure.is_timeout
+            {
+                pod.pools.note_closed(key);
+            }
+        })?,
+        () = way::until_cut(cut.as_mut()) => {
+            let why = if request.has_sent_body() { NoAnswer::BodySent } else { NoAnswer::Unanswered };
+            return Err(Failure::new(why, "the pod was stopped before it answered".to_owned()));
+        }
+    };
+    let lease = RequestHold { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
+    Ok(response.map(|body| FromPod::new(body, lease)))
+}
+
+fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
+    let now = Instant::now();
+    match status {
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            pod.failed(&route.service, now.into_std());
+        }
+        _ => pod.answered(route.port, now - sent, now.into_std()),
+    }
+}
+
+/// Where the connection for a request comes from.
+enum ConnectionSource {
+    /// It is open: from the pod's pool, or through the tunnel and already asked of the gate there.
+    Open(PodConnection),
+    Closed(Unconnected),
+}
+
+/// What becomes a connection.
+enum Unconnected {
+    /// A port of the pod.
+    Pod(SocketAddr, PoolKey),
+    /// A connection through the tunnel, for this request alone.
+    Tunnel(Box<TunnelStream>, HttpProtocol),
+}
+
+impl ConnectionSource {
+    /// Takes what the connection's request before has left.
+    fn take_kept(&mut self) -> Kept {
+        match self {
+            ConnectionSource::Open(connection) => connection.take_kept(),
+            ConnectionSource::Closed(_) => Kept::default(),
+        }
+    }
+}
+
+async fn connect(shared: &IngressShared, pod: &Pod, closed: Unconnected) -> Result<PodConnection, Failure> {
+    match closed {
+        Unconnected::Pod(address, key) => open(shared, pod, address, key).await,
+        Unconnected::Tunnel(stream, protocol) => {
+            PodConnection::over(*stream, protocol).await.map_err(|error| {
+                Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
+            })
+        }
+    }
+}
+
+async fn open(
+    shared: &IngressShared,
+    pod: &Pod,
+    address: SocketAddr,
+    key: PoolKey,
+) -> Result<PodConnection, Failure> {
+    let connecting = PodConnection::connect(address, key.protocol);
+    match tokio::time::timeout(shared.config.connect_within, connecting).await {
+        Ok(Ok(connection)) => {
+            if let Some(shared) = connection.shared() {
+                // By all requests from now on.
+                pod.pools.put(key, shared, &mut std::task::Context::from_waker(std::task::Waker::noop()));
+            }
+            Ok(connection)
+        }
+        Ok(Err(error)) => {
+            let detail = format!("cannot connect to port {}: {error}", key.port);
+            let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+            Err(Failure::new(if is_refused { NoAnswer::Refused } else { NoAnswer::NotConnected }, detail))
+        }
+        Err(_) => {
+            let detail = format!(
+                "no connection to port {} within {} s",
+                key.port,
+                shared.config.connect_within.as_secs()
+            );
+            Err(Failure { is_timeout: true, ..Failure::new(NoAnswer::NotConnected, detail) })
+        }
+    }
+}
+
+/// Sends the request on a connection and waits for the head of the answer. While the body of the request is
+/// being sent the answer is not due.
+async fn send(
+    shared: &IngressShared,
+    route: &HttpRoute,
+    request: &mut OutgoingRequest,
+    connection: &mut PodConnection,
+    mut since: Instant,
+    timer: &mut Option<Timer>,
+) -> Result<Response<Incoming>, Failure> {
+    let tunnel = connection.tunnel().cloned();
+    let is_heard = || tunnel.as_ref().is_none_or(KeptStream::has_heard);
+    let answer_within = route.answer_timeout.unwrap_or(FOR_EVER);
+    let mut within = if is_heard() { answer_within } else { shared.config.connect_within };
+    let failure = {
+        let mut answer = pin!(connection.send(request.take_request()));
+        loop {
+            let deadline = since + within;
+            let timer = timer.get_or_insert_with(|| Timer::new(deadline));
+            let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+                Poll::Pending => timer.poll_until(deadline, cx).map(Err),
+            });
+            match answered.await {
+                Err(()) if !is_heard() => {
+                    let detail =
+                        format!("the proxy of the pod's host says nothing within {} s", within.as_secs());
+                    let failure = Failure::new(NoAnswer::Unanswered, detail);
+                    return Err(Failure { is_timeout: true, at: FailedAt::Host, ..failure });
+                }
+                Err(()) if within != answer_within => within = answer_within,
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(failure)) => break failure,
+                Err(()) if !request.has_ended() => {}
+                Err(()) => {
+                    let detail =
+                        format!("no answer within {} s, the `answer_timeout` of its rule", within.as_secs());
+                    return Err(Failure { is_timeout: true, ..Failure::new(NoAnswer::BodySent, detail) });
+                }
+            }
+            since = deadline;
+        }
+    };
+    let failure = not_sent(request, failure);
+    Err(match tunnel.and_then(|tunnel| tunnel.refusal()) {
+        Some(refusal) => Failure {
+            at: FailedAt::Gate,
+            ..Failure::new(NoAnswer::Refused, format!("its gate refuses: {refusal}"))
+        },
+        None => failure,
+    })
+}
+
+fn not_sent(
+    request: &mut OutgoingRequest,
+    mut failure: hyper::client::conn::TrySendError<Request<RequestToPod>>,
+) -> Failure {
+    let returned = failure.take_message();
+    let was_sent = returned.is_none();
+    if let Some(RequestToPod::Streamed(body, _)) = returned.map(Request::into_body) {
+        request.body = Some(body);
+    }
+    let why = match (was_sent, request.has_sent_body()) {
+        (false, _) => NoAnswer::NotConnected,
+        (true, false) => NoAnswer::Unanswered,
+        (true, true) => NoAnswer::BodySent,
+    };
+    Failure::new(why, format!("the connection ended before the answer: {}", chain(failure.error())))
+}
+
+/// Returns an error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |error| error.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Writes the target as the pod's protocol wants it: a path, or a URL from which the pseudo-headers are made.
+pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
+    let path = head.uri.path_and_query();
+    let is_path = path.is_some() && head.uri.authority().is_none();
+    let mut target = http::uri::Parts::default();
+    target.path_and_query = path.cloned().or_else(|| Some(http::uri::PathAndQuery::from_static("/")));
+    match protocol {
+        HttpProtocol::Http => {
+            head.version = hyper::Version::HTTP_11;
+            if let (false, Ok(host)) = (head.headers.contains_key(header::HOST), host.parse()) {
+                head.headers.insert(header::HOST, host);
+            }
+            if is_path {
+                return;
+            }
+        }
+        HttpProtocol::H2c => {
+            head.version = hyper::Version::HTTP_2;
+            head.headers.remove(header::HOST);
+            target.scheme = Some(http::uri::Scheme::HTTP);
+            let fallback = || http::uri::Authority::from_static("localhost");
+            target.authority = Some(host.parse().unwrap_or_else(|_| fallback()));
+        }
+    }
+    if let Ok(uri) = Uri::from_parts(target) {
+        head.uri = uri;
+    }
+}
+
+impl RequestHold {
+    /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
+    /// stream.
+    pub(super) fn upgraded(self) -> (Option<Pass>, InFlight) {
+        self.connection.detach();
+        (self.pass, self.in_flight)
+    }
+}

@@ -1,0 +1,141 @@
+//! The answer of a pod on its way to the client. Until it has ended, the request counts at the pod's gate.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use gate::Pass;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::task::coop::poll_proceed;
+
+use super::connection::{BodyProgress, Kept, PodConnection, PoolKey};
+use super::pods::{InFlight, Pod};
+
+/// An error of a body. Where it comes from does not matter: the client sees a cut connection.
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a pod's answer.
+pub(super) struct FromPod {
+    body: Incoming,
+    lease: Option<RequestHold>,
+    /// Why the answer breaks off. It is an error only after what came before was sent: the server would drop
+    /// the head, and the client would see no answer at all.
+    broken_off: Option<BodyError>,
+}
+
+/// What a request holds until its answer has ended.
+///
+/// The order of the fields matters: the connection ends before the gate learns that the request has.
+pub(super) struct RequestHold {
+    pub(super) connection: PodConnection,
+    /// The pool that keeps the connection; `None` for one that is not kept.
+    pub(super) key: Option<PoolKey>,
+    pub(super) pod: Arc<Pod>,
+    /// The request's own body, if it has one.
+    pub(super) progress: Option<Arc<BodyProgress>>,
+    pub(super) kept: Kept,
+    pub(super) in_flight: InFlight,
+    /// `None` if the gate is on another host.
+    pub(super) pass: Option<Pass>,
+}
+
+impl RequestHold {
+    /// Returns whether the request has to end at once. The caller is woken for it only if it `waits`.
+    fn is_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
+        let cut = self.kept.cut.as_mut();
+        cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
+    }
+
+    /// The answer has ended: keeps the connection if more may be sent to the pod.
+    fn end(self, cx: &mut Context<'_>) {
+        let Self { mut connection, key, pod, progress, kept, in_flight, pass } = self;
+        connection.keep(kept);
+        let is_sent = progress.is_none_or(|progress| progress.has_ended());
+        match (key, &pass) {
+            (Some(key), Some(pass)) if is_sent && pod.pools.keeps(pass) => pod.pools.put(key, connection, cx),
+            (Some(key), None) if is_sent && connection.end(cx) => pod.pools.put(key, connection, cx),
+            _ => drop(connection),
+        }
+        drop((in_flight, pass));
+    }
+}
+
+impl FromPod {
+    pub(super) fn new(body: Incoming, lease: RequestHold) -> Self {
+        Self { body, lease: Some(lease), broken_off: None }
+    }
+
+    fn break_off(
+        &mut self,
+        why: BodyError,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        // The connection to the pod ends at once.
+        self.lease = None;
+        self.broken_off = Some(why);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Body for FromPod {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if let Some(why) = this.broken_off.take() {
+            return Poll::Ready(Some(Err(why)));
+        }
+        let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
+        // Very many small pieces come from memory: other clients of this thread have their turn meanwhile.
+        let turn = ready!(poll_proceed(cx));
+        let mut frame = Pin::new(&mut this.body).poll_frame(cx);
+        if frame.is_pending() {
+            lease.connection.drive(cx);
+            frame = Pin::new(&mut this.body).poll_frame(cx);
+        }
+        if lease.is_cut(frame.is_pending(), cx) {
+            return this.break_off("the pod is being stopped".into(), cx);
+        }
+        let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
+        if has_ended && let Some(lease) = this.lease.take() {
+            lease.end(cx);
+        }
+        if frame.is_ready() {
+            turn.made_progress();
+        }
+        match frame {
+            Poll::Ready(Some(Err(error))) => this.break_off(error.into(), cx),
+            frame => frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::from))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for FromPod {
+    /// An answer without a body is never polled.
+    fn drop(&mut self) {
+        if let (true, Some(lease)) = (self.body.is_end_stream(), self.lease.take()) {
+            lease.end(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+impl FromPod {
+    /// Takes the request's hold after the pod has agreed to upgrade.
+    pub(super) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
+        self.lease.take().map(RequestHold::upgraded)
+    }
+}

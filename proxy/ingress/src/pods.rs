@@ -1,0 +1,360 @@
+//! The services that are followed and their pods, with what was learnt about each pod.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::endpoint::{Endpoint, EndpointState};
+use common::ids::ServiceName;
+use routing::route::RouteTable;
+use routing::snapshot::{Endpoints, RoutingSnapshot};
+use tokio::sync::watch;
+
+use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
+use crate::retry::RetryBudget;
+
+use super::IngressShared;
+use super::asking::Asking;
+use super::connection::Pools;
+use super::measure::ServiceMetrics;
+
+/// A port that has not refused for this time may have been open meanwhile.
+const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
+
+/// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
+#[derive(Default)]
+pub(super) struct RoutingTable {
+    pub(super) routes: Arc<RouteTable>,
+    services: HashMap<ServiceName, Arc<FollowedService>>,
+}
+
+/// A service that is followed.
+pub(super) struct FollowedService {
+    /// Of which it was made; `None` if none are known.
+    endpoints: Option<Endpoints>,
+    /// Its ready pods.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// Its pods that run and are not ready: only who asks for their very slot reaches them.
+    unready: Vec<Arc<Pod>>,
+    pub(super) budget: Arc<Mutex<RetryBudget>>,
+    pub(super) metrics: Arc<ServiceMetrics>,
+}
+
+/// A pod, and how it does.
+pub(super) struct Pod {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) pools: Arc<Pools>,
+    in_flight: AtomicU32,
+    health: Mutex<PodHealth>,
+    /// For those of other hosts.
+    asking: Mutex<Asking>,
+}
+
+#[derive(Default)]
+struct PodHealth {
+    latency: Latency,
+    failures: Failures,
+    /// The ports that accept nothing: since when, and when they last refused.
+    refusing: Vec<RefusingPort>,
+}
+
+struct RefusingPort {
+    port: u16,
+    since: Instant,
+    last: Instant,
+}
+
+/// A request or connection that counts for the choice of a pod until this is dropped.
+pub(super) struct InFlight(Arc<Pod>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pod {
+    fn health(&self) -> MutexGuard<'_, PodHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request.
+    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+
+    /// Takes in an answer from a port, and how long it took to begin.
+    pub(super) fn answered(&self, port: u16, took: Duration, now: Instant) {
+        let mut health = self.health();
+        health.refusing.retain(|refusing| refusing.port != port);
+        health.latency.record(took, now);
+        health.failures.succeeded();
+    }
+
+    /// Takes in a failed connect or the answer of a gateway that failed.
+    pub(super) fn failed(&self, service: &ServiceName, now: Instant) {
+        if let Some(ejection) = self.health().failures.failed(now) {
+            tracing::warn!(
+                %service, pod = %self.endpoint.pod, node = %self.endpoint.node,
+                "Pod failed 5 times in a row; it gets no requests for {} s if others are ready",
+                ejection.as_secs()
+            );
+        }
+    }
+
+    /// Takes in that a port has accepted no connection.
+    pub(super) fn port_refused(&self, port: u16, now: Instant) {
+        let refusing = &mut self.health().refusing;
+        refusing.retain(|refusing| now.saturating_duration_since(refusing.last) < REFUSAL_FORGOTTEN);
+        match refusing.iter_mut().find(|refusing| refusing.port == port) {
+            Some(refusing) => refusing.last = now,
+            None => refusing.push(RefusingPort { port, since: now, last: now }),
+        }
+    }
+
+    /// Returns whether a port has accepted no connection for this time, and refused again and again: it is
+    /// not about to be opened.
+    pub(super) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
+        let health = self.health();
+        let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
+        refusing.is_some_and(|refusing| now.saturating_duration_since(refusing.since) >= time)
+    }
+
+    /// Returns whether its host lets requests in, and when it may be asked.
+    pub(super) fn asking(&self) -> MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cost(&self, now: Instant) -> f64 {
+        cost(self.health().latency.at(now), self.in_flight.load(Ordering::Relaxed))
+    }
+
+    fn set_aside_until(&self, now: Instant) -> Option<Instant> {
+        self.health().failures.until(now)
+    }
+}
+
+impl FollowedService {
+    /// Iterates over the pods, ready or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter().chain(&self.unready)
+    }
+
+    /// Returns the pod of a slot, ready or not, unless `is_tried` is true for it.
+    pub(super) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
+    }
+
+    /// Returns whether a port of all ready pods has accepted nothing for this time.
+    pub(super) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
+        !self.pods.is_empty() && self.pods.iter().all(|pod| pod.has_refused_for(port, time, now))
+    }
+
+    /// Chooses a ready pod other than those for which `is_tried` is true.
+    pub(super) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        // Mostly all are well: then no request has to look at more than two of a thousand.
+        let (count, random) = (self.pods.len(), rand::random());
+        let (first, second) = two_of(count, random)?;
+        let is_well = |pod: &Pod| !is_tried(pod) && pod.set_aside_until(now).is_none();
+        if !is_well(&self.pods[first]) || !is_well(&self.pods[second]) {
+            return self.choose_of_all(now, is_tried);
+        }
+        better_of_two(count, random, |pod| self.pods[pod].cost(now)).map(|pod| self.pods[pod].clone())
+    }
+
+    fn choose_of_all(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        let until: Vec<_> = self.pods.iter().map(|pod| pod.set_aside_until(now)).collect();
+        let pods: Vec<&Arc<Pod>> = if until.iter().all(Option::is_none) {
+            self.pods.iter().filter(|pod| !is_tried(pod)).collect()
+        } else {
+            let preferred = not_set_aside(&until).into_iter().map(|pod| &self.pods[pod]);
+            let preferred: Vec<_> = preferred.filter(|pod| !is_tried(pod)).collect();
+            // Better a pod that failed than none.
+            let others = || self.pods.iter().filter(|pod| !is_tried(pod)).collect();
+            if preferred.is_empty() { others() } else { preferred }
+        };
+        let chosen = better_of_two(pods.len(), rand::random(), |pod| pods[pod].cost(now))?;
+        Some(pods[chosen].clone())
+    }
+}
+
+impl RoutingTable {
+    pub(super) fn service(&self, name: &ServiceName) -> Option<&Arc<FollowedService>> {
+        self.services.get(name)
+    }
+
+    /// Ends connections to pods that were idle for too long to be used.
+    pub(super) fn end_old_connections(&self) {
+        self.services.values().flat_map(|service| service.all()).for_each(|pod| pod.pools.end_old());
+    }
+
+    /// Makes the next table.
+    fn next(&self, snapshot: &RoutingSnapshot, shared: &IngressShared) -> Self {
+        // A service that has a route may have no endpoints yet.
+        let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
+        let services = followed.into_iter().map(|name| {
+            let endpoints = snapshot.endpoints.get(name);
+            let before = self.services.get(name);
+            let same = before.filter(|before| before.is_made_of(endpoints)).cloned();
+            (
+                name.clone(),
+                same.unwrap_or_else(|| Arc::new(FollowedService::next(before, name, endpoints, shared))),
+            )
+        });
+        Self { services: services.collect(), routes: snapshot.routes.clone() }
+    }
+}
+
+impl FollowedService {
+    fn is_made_of(&self, endpoints: Option<&Endpoints>) -> bool {
+        match (&self.endpoints, endpoints) {
+            (Some(own), Some(endpoints)) => Arc::ptr_eq(own, endpoints),
+            (own, endpoints) => own.is_none() && endpoints.is_none(),
+        }
+    }
+
+    fn next(
+        before: Option<&Arc<Self>>,
+        name: &ServiceName,
+        endpoints: Option<&Endpoints>,
+        shared: &IngressShared,
+    ) -> Self {
+        let of = |endpoint: &'_ Endpoint| (endpoint.pod.clone(), endpoint.assignment.clone());
+        let known: HashMap<_, _> =
+            before.iter().flat_map(|before| before.all()).map(|pod| (of(&pod.endpoint), pod)).collect();
+        let in_state = |state| {
+            let endpoints = endpoints.into_iter().flat_map(|all| all.iter());
+            let endpoints = endpoints.filter(move |endpoint| endpoint.state == state);
+            endpoints.map(|endpoint| match known.get(&of(endpoint)) {
+                // What was learnt about it stays; its state may be another.
+                Some(pod) => Arc::clone(pod),
+                None => new_pod(endpoint, shared),
+            })
+        };
+        Self {
+            endpoints: endpoints.cloned(),
+            pods: in_state(EndpointState::Ready).collect(),
+            unready: in_state(EndpointState::Running).collect(),
+            budget: before.map_or_else(
+                || Arc::new(Mutex::new(RetryBudget::new(Instant::now()))),
+                |before| before.budget.clone(),
+            ),
+            metrics: before
+                .map_or_else(|| Arc::new(ServiceMetrics::new(name)), |before| before.metrics.clone()),
+        }
+    }
+}
+
+fn new_pod(endpoint: &Arc<Endpoint>, shared: &IngressShared) -> Arc<Pod> {
+    Arc::new(Pod {
+        endpoint: endpoint.clone(),
+        pools: shared.new_pools(),
+        in_flight: AtomicU32::new(0),
+        health: Mutex::default(),
+        asking: Mutex::default(),
+    })
+}
+
+impl IngressShared {
+    #[cfg(not(test))]
+    fn new_pools(&self) -> Arc<Pools> {
+        Arc::default()
+    }
+
+    #[cfg(test)]
+    fn new_pools(&self) -> Arc<Pools> {
+        self.ablation.as_ref().and_then(super::tests::Ablation::pools).unwrap_or_default()
+    }
+}
+
+/// Keeps the table up to date, until nothing keeps the snapshot any more.
+pub(super) async fn follow(
+    mut snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
+    table: watch::Sender<Arc<RoutingTable>>,
+    shared: Arc<IngressShared>,
+) {
+    loop {
+        let latest = snapshot.borrow_and_update().clone();
+        let next = table.borrow().next(&latest, &shared);
+        table.send_replace(Arc::new(next));
+        if snapshot.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use gate::fixtures::endpoint;
+
+    use super::*;
+
+    fn service(pods: usize) -> FollowedService {
+        let pod = |number: usize| {
+            let endpoint = Arc::new(endpoint(&format!("p{number}"), EndpointState::Ready));
+            let (pools, in_flight) = (Arc::default(), AtomicU32::new(0));
+            Arc::new(Pod { endpoint, pools, in_flight, health: Mutex::default(), asking: Mutex::default() })
+        };
+        let name = ServiceName::new("web").unwrap();
+        FollowedService {
+            endpoints: None,
+            pods: (0..pods).map(pod).collect(),
+            unready: Vec::new(),
+            budget: Arc::new(Mutex::new(RetryBudget::new(Instant::now()))),
+            metrics: Arc::new(ServiceMetrics::new(&name)),
+        }
+    }
+
+    #[test]
+    fn a_request_looks_at_two_pods_of_a_thousand() {
+        let service = service(1000);
+        let looked_at = Cell::new(0);
+        let look = |_: &Pod| {
+            looked_at.set(looked_at.get() + 1);
+            false
+        };
+        assert!(service.choose(Instant::now(), look).is_some());
+        assert_eq!(looked_at.get(), 2);
+    }
+
+    #[test]
+    fn a_port_is_not_waited_for_that_all_pods_have_refused_for_long() {
+        let (start, service) = (Instant::now(), service(2));
+        let seconds = Duration::from_secs;
+        for second in 0..=10 {
+            assert!(!service.has_refused_for(80, seconds(10), start + seconds(9)));
+            service.pods.iter().for_each(|pod| pod.port_refused(80, start + seconds(second)));
+        }
+        assert!(service.has_refused_for(80, seconds(10), start + seconds(10)));
+        assert!(!service.has_refused_for(81, seconds(10), start + seconds(10)), "another port");
+        service.pods[0].answered(81, Duration::ZERO, start);
+        assert!(service.has_refused_for(80, seconds(10), start + seconds(10)));
+        service.pods[0].answered(80, Duration::ZERO, start);
+        assert!(!service.has_refused_for(80, seconds(10), start + seconds(10)), "one accepts");
+        // No request has come for a while: it may have been open.
+        service.pods.iter().for_each(|pod| pod.port_refused(80, start + seconds(60)));
+        assert!(!service.has_refused_for(80, seconds(10), start + seconds(60)));
+    }
+
+    #[test]
+    fn the_only_pod_that_is_neither_tried_nor_set_aside_is_found() {
+        let now = Instant::now();
+        let service = service(20);
+        for pod in &service.pods[..9] {
+            (0..5).for_each(|_| pod.failed(&ServiceName::new("web").unwrap(), now));
+        }
+        for _ in 0..100 {
+            let chosen = service.choose(now, |pod| pod.endpoint.pod.as_str() >= "p1").unwrap();
+            assert_eq!(chosen.endpoint.pod.as_str(), "p0", "the others were tried");
+            let chosen = service.choose(now, |pod| pod.endpoint.pod.as_str() != "p9");
+            assert_eq!(chosen.unwrap().endpoint.pod.as_str(), "p9");
+            let chosen = service.choose(now, |_| false).unwrap();
+            assert!(service.pods[9..].iter().any(|pod| Arc::ptr_eq(pod, &chosen)), "others are set aside");
+            assert!(service.choose(now, |_| true).is_none());
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The search for a pod that lets a request or connection in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::endpoint::Endpoint;
+use common::ids::{PodId, ServiceName};
+use common::ingress::HttpProtocol;
+use tokio::time::Instant;
+use tunnel::{HttpStream, NotAccepted, TunnelDialer, TunnelError};
+
+use super::IngressShared;
+use super::asking::EntryRefusal;
+use super::connection::{PodConnection, PoolKey};
+use super::pods::{FollowedService, Pod, RoutingTable};
+use super::way::Way;
+
+/// The longest wait until gates and closed ports are tried again: neither tells when it opens.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a request or connection is for.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestTarget<'a> {
+    /// The service.
+    pub service: &'a ServiceName,
+    /// The slot whose pod it is for, ready or not; `None` for any ready pod.
+    pub slot: Option<u32>,
+    /// The port of the pod.
+    pub port: u16,
+}
+
+/// The search for a pod of one service, for one request or connection.
+pub(super) struct Search<'a> {
+    shared: &'a IngressShared,
+    target: RequestTarget<'a>,
+    /// `None` for what has a connection of its own.
+    request: Option<ForRequest>,
+    table: Arc<RoutingTable>,
+    /// As the table has it.
+    service: Option<Arc<FollowedService>>,
+    /// Pods that refused since the last wait.
+    refused: Vec<PodId>,
+    has_refused_connection: bool,
+    /// When the search ends; `None` until something holds it up.
+    deadline: Option<Instant>,
+}
+
+/// What a search for a request knows of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ForRequest {
+    /// Whether it may be sent again if its connection ends at that moment.
+    pub(super) is_repeatable: bool,
+    /// What the pod speaks.
+    pub(super) protocol: HttpProtocol,
+}
+
+/// Why there is no way to a pod.
+enum NoWay {
+    /// Its gate refuses, or no proxy has it.
+    Refused,
+    /// It let nothing in a moment ago, and was not asked again.
+    NotAsked(EntryRefusal),
+    /// Its port accepts no connection.
+    NotListening,
+    /// The proxy of its host does not answer: no pod of that node is reached.
+    Unreachable,
+}
+
+/// Why there is no pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum NoPod {
+    /// None was ready.
+    NotReady,
+    /// Some were ready, but did not accept connections.
+    NotListening,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(shared: &'a IngressShared, target: RequestTarget<'a>) -> Self {
+        let table = shared.table.borrow().clone();
+        Self {
+            shared,
+            target,
+            request: None,
+            service: table.service(target.service).cloned(),
+            table,
+            refused: Vec::new(),
+            has_refused_connection: false,
+            deadline: None,
+        }
+    }
+
+    /// As [`new`](Self::new), for a request.
+    pub(super) fn for_request(
+        shared: &'a IngressShared,
+        target: RequestTarget<'a>,
+        request: ForRequest,
+    ) -> Self {
+        Self { request: Some(request), ..Self::new(shared, target) }
+    }
+
+    /// Returns the service as it is known now.
+    pub(super) fn service(&self) -> Option<&Arc<FollowedService>> {
+        self.service.as_ref()
+    }
+
+    /// Returns a pod that lets in. Waits for one if there is none.
+    ///
+    /// # Errors
+    /// If there was none for as long as requests wait.
+    pub(super) async fn next(&mut self) -> Result<(Arc<Pod>, Way), NoPod> {
+        loop {
+            if let Some(found) = self.find().await {
+                return Ok(found);
+            }
+            self.wait().await?;
+        }
+    }
+
+    /// Tries the pods until one lets in.
+    async fn find(&mut self) -> Option<(Arc<Pod>, Way)> {
+        let service = self.service.clone()?;
+        let begun = Instant::now();
+        let now = begun.into_std();
+        loop {
+            let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod);
+            let choose = |is_out: &dyn Fn(&Pod) -> bool| match self.target.slot {
+                None => service.choose(now, is_out),
+                Some(slot) => service.of_slot(slot, is_out),
+            };
+            // Better a pod whose host is silent than none: the host may be back.
+            let pod = choose(&|pod| is_tried(pod) || self.is_silent(pod)).or_else(|| choose(&is_tried));
+            let Some(pod) = pod else {
+                self.doubt();
+                return None;
+            };
+            match self.enter(&pod).await {
+                Ok(way) => return Some((pod, way)),
+                Err(NoWay::Refused) => self.refused(&pod),
+                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == EntryRefusal::Port),
+                Err(NoWay::NotListening) => {
+                    pod.failed(self.target.service, now);
+                    self.rule_out(&pod, true);
+                }
+                Err(NoWay::Unreachable) => {
+                    self.rule_out_host(&pod);
+                    if Instant::now() >= self.deadline_since(begun) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether the host of the pod is another one, and does not answer.
+    fn is_silent(&self, pod: &Pod) -> bool {
+        self.shared.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_silent(&pod.endpoint.node))
+    }
+
+    /// What is known of the service may be of yesterday.
+    fn doubt(&self) {
+        if let Some(doubts) = &self.shared.doubts {
+            doubts.note(self.target.service);
+        }
+    }
+
+    async fn enter(&self, pod: &Pod) -> Result<Way, NoWay> {
+        let (gates, endpoint) = (&self.shared.gates, &pod.endpoint);
+        let entered = match &self.shared.tunnel {
+            None => gates.enter(&endpoint.pod, &endpoint.assignment),
+            Some(tunnel) => match gates.enter_if_here(&endpoint.pod, &endpoint.assignment) {
+                Some(entered) => entered,
+                None => {
+                    return match self.request {
+                        Some(request) => self.enter_with_request(tunnel, pod, request).await,
+                        None => Box::pin(self.enter_through(tunnel, pod)).await,
+                    };
+                }
+            },
+        };
+        entered.map(Way::Here).map_err(|_| NoWay::Refused)
+    }
+
+    /// Asks the proxy of the pod's own host.
+    async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<Way, NoWay> {
+        let (port, within) = (self.target.port, self.shared.config.connect_within);
+        let connect = async || {
+            let begun = Instant::now();
+            let stream = tunnel.connect(&pod.endpoint, port, within).await?;
+            Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() })
+        };
+        self.ask(pod, connect).await
+    }
+
+    /// Asks the host of a pod to let a request in, unless it has refused a moment ago.
+    async fn ask<T>(
+        &self,
+        pod: &Pod,
+        connect: impl AsyncFnOnce() -> Result<T, TunnelError>,
+    ) -> Result<T, NoWay> {
+        let port = self.target.port;
+        pod.asking().begin(port, Instant::now().into_std()).map_err(NoWay::NotAsked)?;
+        let connected = connect().await;
+        let now = Instant::now().into_std();
+        match &connected {
+            Ok(_) => pod.asking().let_in(port),
+            Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => {
+                pod.asking().refused(port, EntryRefusal::Gate, now);
+            }
+            Err(TunnelError::NotListening(_)) => pod.asking().refused(port, EntryRefusal::Port, now),
+            // Each request tries for itself: on busy hosts some connect in time, and some do not.
+            Err(TunnelError::Unreachable { .. }) => {}
+        }
+        connected.map_err(|error| self.no_way(&pod.endpoint, &error))
+    }
+
+    /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if
+    /// there is one.
+    async fn enter_with_request(
+        &self,
+        tunnel: &TunnelDialer,
+        pod: &Pod,
+        ForRequest { is_repeatable, protocol }: ForRequest,
+    ) -> Result<Way, NoWay> {
+        let within = self.shared.config.connect_within;
+        let key = PoolKey::of_other_host(self.target.port, protocol);
+        while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
+            match connection.begin(is_repeatable, within).await {
+                Ok(()) => return Ok(Way::Http(Box::new(connection))),
+                Err(NotAccepted::Refused) => return Err(NoWay::Refused),
+                // Nothing was sent on it.
+                Err(NotAccepted::Ended) => {}
+                Err(NotAccepted::Unanswered) => return Err(NoWay::Unreachable),
+            }
+        }
+        // Not in the memory of each request, which most do without it.
+        Box::pin(self.connect_for_requests(tunnel, pod, protocol)).await
+    }
+
+    async fn connect_for_requests(
+        &self,
+        tunnel: &TunnelDialer,
+        pod: &Pod,
+        protocol: HttpProtocol,
+    ) -> Result<Way, NoWay> {
+        let (port, within) = (self.target.port, self.shared.config.connect_within);
+        let begun = Instant::now();
+        match self.ask(pod, async || tunnel.connect_for_requests(&pod.endpoint, port, within).await).await? {
+            HttpStream::Kept(stream) => {
+                let connection = PodConnection::over_kept(stream, protocol).await;
+                connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
+            }
+            HttpStream::Once(stream) => Ok(Way::There { stream, took: begun.elapsed() }),
+        }
+    }
+
+    fn no_way(&self, endpoint: &Endpoint, error: &TunnelError) -> NoWay {
+        match error {
+            TunnelError::Refused(_) | TunnelError::NoProxy(_) => NoWay::Refused,
+            TunnelError::NotListening(_) => NoWay::NotListening,
+            TunnelError::Unreachable { .. } => {
+                tracing::debug!(service = %self.target.service, pod = %endpoint.pod, %error, "Not connected");
+                NoWay::Unreachable
+            }
+        }
+    }
+
+    /// Rules out a pod until the next wait: its gate lets nothing in.
+    pub(super) fn refused(&mut self, pod: &Pod) {
+        self.doubt();
+        // Servers that stop wait for idle connections to end.
+        pod.pools.clear();
+        self.rule_out(pod, false);
+    }
+
+    /// Rules out a pod until the next wait: it did not answer.
+    pub(super) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
+        if has_refused_connection {
+            self.has_refused_connection = true;
+            pod.port_refused(self.target.port, Instant::now().into_std());
+        }
+        self.refused.push(pod.endpoint.pod.clone());
+    }
+
+    /// Rules out all pods of the pod's host until the next wait. Until it answers, requests of all services
+    /// go to other hosts where they can.
+    pub(super) fn rule_out_host(&mut self, pod: &Pod) {
+        let node = &pod.endpoint.node;
+        if let Some(tunnel) = &self.shared.tunnel {
+            tunnel.note_silent(node);
+        }
+        let Some(service) = self.service.clone() else { return };
+        for lost in service.all().filter(|other| other.endpoint.node == *node) {
+            lost.pools.clear();
+            self.rule_out(lost, false);
+        }
+        self.has_refused_connection = true;
+    }
+
+    /// Returns when the search ends: what held it up first began at `begun`.
+    fn deadline_since(&mut self, begun: Instant) -> Instant {
+        *self.deadline.get_or_insert(begun + self.shared.config.wait)
+    }
+
+    /// Returns whether the pods are ready and their port has been closed for longer than anything waits: it
+    /// is the wrong port.
+    fn is_hopeless(&self, now: Instant) -> bool {
+        let (port, wait) = (self.target.port, self.shared.config.wait);
+        let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());
+        self.has_refused_connection
+            && self.target.slot.is_none()
+            && self.service.as_ref().is_some_and(refuses)
+    }
+
+    /// Waits until something has changed, or for a moment.
+    async fn wait(&mut self) -> Result<(), NoPod> {
+        let now = Instant::now();
+        let deadline = self.deadline_since(now);
+        if now >= deadline || self.is_hopeless(now) {
+            return Err(if self.has_refused_connection { NoPod::NotListening } else { NoPod::NotReady });
+        }
+        let mut table = self.shared.table.clone();
+        if Arc::ptr_eq(&table.borrow_and_update(), &self.table) {
+            let until = deadline.min(now + RETRY_INTERVAL);
+            // An end of the channel is the end of the proxy.
+            let _ = tokio::time::timeout_at(until, table.changed()).await;
+        }
+        self.table = table.borrow().clone();
+        self.service = self.table.service(self.target.service).cloned();
+        self.refused.clear();
+        Ok(())
+    }
+}

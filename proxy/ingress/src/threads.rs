@@ -1,0 +1,98 @@
+//! The threads that serve HTTP: one for each core, each with an event loop of its own.
+//!
+//! A client's connection stays on its thread, and so do the connections to pods that its requests use. On an
+//! event loop that all cores share, a request took 31.5 µs of processor and not 28: threads woke each other.
+
+use std::io;
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use gate::listening::Listening;
+use gate::shares::TakenPlace;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::IngressShared;
+use super::serve::{self, ClientScheme};
+
+/// A client that was accepted.
+pub(super) struct Accepted {
+    /// Its connection, which belongs to no event loop yet.
+    pub(super) stream: TcpStream,
+    pub(super) address: IpAddr,
+    /// That of the port which it has connected to.
+    pub(super) scheme: ClientScheme,
+    /// Counts the connection until it has ended.
+    pub(super) place: TakenPlace,
+    /// Counts it as one that goes on, also before its thread has it.
+    pub(super) goes_on: TaskTrackerToken,
+}
+
+/// What every thread has.
+#[derive(Clone)]
+pub(super) struct ThreadContext {
+    pub(super) shared: Arc<IngressShared>,
+    pub(super) connections: TaskTracker,
+    pub(super) listening: Listening,
+}
+
+/// The threads. When this is dropped each ends with its last connection, or when no connection may go on.
+pub(super) struct Threads {
+    threads: Vec<mpsc::UnboundedSender<Accepted>>,
+    next: AtomicUsize,
+}
+
+impl Threads {
+    /// Starts as many threads as the configuration says.
+    ///
+    /// # Errors
+    /// If the system gives no more threads or file descriptors.
+    pub(super) fn start(served: &ThreadContext) -> io::Result<Self> {
+        let threads = (0..served.shared.config.threads.max(1)).map(|_| start_one(served.clone()));
+        Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: AtomicUsize::new(0) })
+    }
+
+    /// Passes a client on to the next thread.
+    pub(super) fn serve(&self, client: Accepted) {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        // A thread that has panicked drops the client, who sees a closed connection.
+        let _ = self.threads[next].send(client);
+    }
+}
+
+fn start_one(served: ThreadContext) -> io::Result<mpsc::UnboundedSender<Accepted>> {
+    let (sender, clients) = mpsc::unbounded_channel();
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("ingress".to_owned()).spawn(move || run(&runtime, served, clients))?;
+    Ok(sender)
+}
+
+fn run(runtime: &Runtime, served: ThreadContext, mut clients: mpsc::UnboundedReceiver<Accepted>) {
+    runtime.block_on(async {
+        let ThreadContext { shared, connections, listening } = served;
+        let listening = listening.of_thread();
+        while let Some(client) = clients.recv().await {
+            let connection = connection(shared.clone(), client, listening.clone(), connections.clone());
+            connections.spawn(connection);
+        }
+        listening.have_ended(&connections).await;
+    });
+}
+
+async fn connection(
+    shared: Arc<IngressShared>,
+    client: Accepted,
+    listening: Listening,
+    connections: TaskTracker,
+) {
+    let Accepted { stream, address, scheme, place, goes_on } = client;
+    match tokio::net::TcpStream::from_std(stream) {
+        Ok(stream) => serve::connection(shared, stream, address, scheme, place, listening, connections).await,
+        Err(error) => tracing::warn!(%error, %address, "Ingress cannot serve a connection"),
+    }
+    drop(goes_on);
+}

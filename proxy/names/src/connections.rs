@@ -1,0 +1,107 @@
+//! Takes the connections of pods to the addresses of services and slots, and passes each to a pod.
+//!
+//! The host's rules redirect them here, and the kernel tells where they were to go. A connection to any port
+//! of a service leads to the same port of one of its ready pods; one to a slot leads to the slot's pod, ready
+//! or not. Where only some services may reach another one, the proxy of the pod that connects refuses the
+//! rest.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::address::PoolAddress;
+use common::listen::Presence;
+use gate::listening::Listening;
+use ingress::{IngressShared, RequestTarget, pass_on};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use super::resolver::Resolver;
+
+/// The port to which the host's rules redirect connections to services.
+pub(crate) const PORT: u16 = 7054;
+/// The most connections of one pod.
+const MAX_PER_POD: usize = 4_096;
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Binds the port.
+///
+/// # Errors
+/// If it is in use, or the address is not of this host.
+pub(super) fn bind(
+    address: Ipv4Addr,
+    presence: Presence,
+    listening: &Listening,
+) -> std::io::Result<Arc<TcpListener>> {
+    listening.tcp_at((address, PORT).into(), presence)
+}
+
+/// Accepts connections, for ever. Those that were accepted go on without it.
+pub(super) async fn accept_all(
+    listener: Arc<TcpListener>,
+    resolver: Arc<Resolver>,
+    shared: Arc<IngressShared>,
+    connections: TaskTracker,
+) {
+    loop {
+        let (stream, client) = match listener.accept().await {
+            Ok((stream, client)) => (stream, client.ip()),
+            Err(error) => {
+                tracing::warn!(%error, "a connection to a service cannot be accepted; trying again in 50 ms");
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let Ok(place) = resolver.shares.connections.take_fairly(client, MAX_PER_POD) else {
+            resolver.shares.note_refused(client, "connections to services");
+            reset(stream);
+            continue;
+        };
+        let (resolver, shared) = (resolver.clone(), shared.clone());
+        connections.spawn(async move {
+            if let Err(stream) = serve(stream, client, &resolver, &shared).await {
+                reset(stream);
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Passes a connection on.
+///
+/// # Errors
+/// The connection, if nothing took it.
+async fn serve(
+    stream: TcpStream,
+    client: IpAddr,
+    resolver: &Arc<Resolver>,
+    shared: &IngressShared,
+) -> Result<(), TcpStream> {
+    let original = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
+    // A connection that no rule has redirected was to go to this very port.
+    let Some(original) = original else { return Err(stream) };
+    let Some(address) = PoolAddress::from_ip(*original.ip()) else { return Err(stream) };
+    let Some(name) = resolver.holder(address, client).await else {
+        tracing::debug!(%client, address = %original, "a connection to an address that nothing has");
+        return Err(stream);
+    };
+    if !shared.may_reach(client, &name.service).await {
+        return Err(stream);
+    }
+    resolver.want(&name.service);
+    let target = RequestTarget { service: &name.service, slot: name.slot, port: original.port() };
+    pass_on(shared, stream, target, || {
+        tracing::debug!(target: "access", %client, %name, port = original.port(), "Connection by name");
+    })
+    .await
+}
+
+/// Ends a connection as a host does that does not listen: its client is not to wait.
+pub(super) fn reset(stream: TcpStream) {
+    // Without it the client sees an end instead of an error.
+    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    drop(stream);
+}

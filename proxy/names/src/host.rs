@@ -1,0 +1,163 @@
+//! Keeps names working on this host: the rules, and a listener in each network of pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::handover::Gateway;
+use common::listen::Presence;
+use common::store::RedisUrl;
+use gate::listening::Listening;
+use gate::name_reach::{KnownNameReach, NameReach};
+use ingress::IngressShared;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::TaskTracker;
+use tunnel::Peers;
+
+use super::closed::to_close;
+use super::dns::DnsListener;
+use super::resolver::Resolver;
+use super::rules::{Rules, RulesError};
+use super::{connections, dns, probe, saved};
+use common::address_range::AddressRange;
+
+/// Between two looks at the rules while they lead here, and while they do not.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Names on this host.
+pub struct HostNames {
+    /// Answers questions.
+    pub resolver: Arc<Resolver>,
+    /// The ways to pods.
+    pub shared: Arc<IngressShared>,
+    /// The addresses of this host in the networks of pods, as workers name them.
+    pub gateways: watch::Receiver<BTreeSet<Gateway>>,
+    /// For the workers.
+    pub status: watch::Sender<KnownNameReach>,
+    /// Redis, which is closed to pods.
+    pub redis: RedisUrl,
+    /// The other proxies of the cluster, which are closed to pods as well; `None` without a tunnel.
+    pub peers: Option<Arc<Peers>>,
+    /// Further addresses that are closed to pods.
+    pub closed_ranges: Vec<AddressRange>,
+    /// The file of what is known.
+    pub file: PathBuf,
+    /// The sockets of this process.
+    pub listening: Listening,
+    /// Those of pods to services.
+    pub connections: TaskTracker,
+}
+
+/// The listeners, by address. When this is dropped they end.
+type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
+
+impl HostNames {
+    /// Serves for as long as this process listens. Connections end with a shutdown; those that are there when
+    /// the sockets are handed over may end by themselves.
+    pub async fn run(mut self) {
+        let (listening, connections) = (self.listening.clone(), self.connections.clone());
+        self.resolver.restore(saved::read(&self.file));
+        let saving = saved::keep(self.resolver.clone(), self.file.clone());
+        let serve = async { tokio::join!(self.serve(), saving) };
+        listening.stopped().run_until_cancelled(serve).await;
+        if listening.is_handed_over() {
+            listening.have_ended(&connections).await;
+        }
+    }
+
+    async fn serve(&mut self) {
+        let mut listeners = Listeners::default();
+        let mut refused = None;
+        let (mut rules, mut is_whole) = (Rules::default(), true);
+        loop {
+            // For people on the host, and for the probe. One of several proxies on a host has it.
+            let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
+            // Without the right to set rules: root may have set them, which is found out without any right.
+            if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
+                let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
+                let to_close =
+                    to_close(&self.redis, &self.closed_ranges, proxies.map(|(peer, _)| peer.address)).await;
+                refused = rules.set(&to_close).await.err();
+                if std::mem::replace(&mut is_whole, to_close.unknown.is_empty()) && !is_whole {
+                    let unknown = to_close.unknown.join(", ");
+                    tracing::warn!(
+                        "No address is found for {unknown}: pods of this host may reach Redis there if it was not closed to \
+                         them before; trying again every 5 s"
+                    );
+                }
+            }
+            let mut problem = match probe::resolver_answers().await {
+                true => None,
+                false => Some(why_not(refused.as_ref(), probe::has_route().await)),
+            };
+            let wanted = self.gateways.borrow_and_update().clone();
+            let mut gateways = BTreeSet::new();
+            for gateway in wanted {
+                // If the engine waits for a container to give the host its address, that is no reason to keep
+                // containers from the network. In all other cases the engine is on another host.
+                let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
+                match self.listen(&mut listeners, gateway.address, presence) {
+                    Ok(()) => drop(gateways.insert(gateway.address)),
+                    // New containers are not to ask where nothing answers.
+                    Err(error) => problem = Some(not_listening(gateway.address, &error)),
+                }
+            }
+            let wait = if problem.is_none() && is_whole { CHECK_INTERVAL } else { RETRY_INTERVAL };
+            self.tell(NameReach { problem, gateways });
+            tokio::select! {
+                Ok(()) = self.gateways.changed() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Listens on an address, unless it does already.
+    fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr, presence: Presence) -> io::Result<()> {
+        if listeners.contains_key(&address) {
+            return Ok(());
+        }
+        let questions = DnsListener::bind((address, dns::PORT).into(), presence, &self.listening)?;
+        let listener = connections::bind(address, presence, &self.listening)?;
+        let (resolver, shared) = (self.resolver.clone(), self.shared.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(questions.run(resolver.clone()));
+        tasks.spawn(connections::accept_all(listener, resolver, shared, self.connections.clone()));
+        listeners.insert(address, tasks);
+        Ok(())
+    }
+
+    fn tell(&self, status: NameReach) {
+        let before = self.status.borrow().as_ref().map(|status| status.problem.clone());
+        if before.as_ref() != Some(&status.problem) {
+            match &status.problem {
+                None => tracing::info!("pods of this host reach services by name"),
+                Some(problem) => tracing::warn!("pods of this host reach no service by name: {problem}"),
+            }
+        }
+        self.status.send_if_modified(|told| {
+            let is_new = told.as_ref() != Some(&status);
+            *told = Some(status);
+            is_new
+        });
+    }
+}
+
+fn not_listening(gateway: Ipv4Addr, error: &io::Error) -> String {
+    format!("it cannot listen at {gateway}: {error}; the engine has to be on this host, with one proxy")
+}
+
+fn why_not(refused: Option<&RulesError>, has_route: bool) -> String {
+    let set_them = "start the proxy as root, or run `kubeleet net rules` as root";
+    match refused {
+        Some(error) => format!("the rules of this host that lead to the resolver are missing: {error}; {set_them}"),
+        None if !has_route => probe::NO_ROUTE.to_owned(),
+        None => "the rules of this host that lead to the resolver are set, and no answer comes: look for other rules \
+                 about 198.18.0.0/15 in `iptables-save`"
+            .to_owned(),
+    }
+}

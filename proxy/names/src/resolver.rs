@@ -1,0 +1,392 @@
+//! Answers questions: decides from what is known, and asks Redis or the upstream resolver for what is not.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::address::{AddressName, PoolAddress};
+use common::endpoint::EndpointState;
+use common::ids::{AppName, ServiceName};
+use common::store::{GivenAddress, Store, StoreError};
+use futures_util::future::try_join_all;
+use gate::Gates;
+use gate::rarely::Rarely;
+use gate::shares::Shares;
+use routing::follow::Interest;
+use routing::snapshot::RoutingSnapshot;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::answer::{
+    NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide, failure,
+};
+use super::cache::{Cache, Unanswered};
+use super::forward::Forwarder;
+
+/// Addresses and apps are asked for again after this.
+const FOUND_KEPT: Duration = Duration::from_secs(60);
+/// A service that does not exist may be created at any moment.
+const MISSING_KEPT: Duration = Duration::from_secs(1);
+/// How long an answer of Redis may take: a program asks again after 5 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How long the first answer about a service's endpoints may take.
+const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
+/// The most questions to Redis in this time, of which one pod has half. A question that would be one more
+/// waits a while.
+const ASKS: usize = 1000;
+const ASKS_PER: Duration = Duration::from_secs(1);
+const ASK_RETRY: Duration = Duration::from_millis(20);
+const ASK_WITHIN: Duration = Duration::from_secs(3);
+/// The most questions over UDP that wait for Redis or for another resolver.
+const WAITING_QUESTIONS: usize = 1024;
+/// The most connections at a time for questions, and to services.
+const DNS_CONNECTIONS: usize = 256;
+const CONNECTIONS: usize = 16_384;
+/// How often an answer is decided: each of an alias, an app's short name, a name, a slot and the endpoints
+/// may have to be asked for, and then the addresses of all slots together.
+const MAX_ROUNDS: usize = 6;
+
+/// The resolver of this host.
+pub struct Resolver {
+    store: Store,
+    interest: Interest,
+    snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
+    gates: Arc<Gates>,
+    forwarder: Forwarder,
+    answers: Mutex<Answers>,
+    pub(super) shares: NameShares,
+}
+
+/// The limits that the pods of this host share, each fairly.
+pub(super) struct NameShares {
+    /// Questions to Redis: each counts for a while.
+    asks: Arc<Shares>,
+    pub(super) waiting_questions: Arc<Shares>,
+    pub(super) dns_connections: Arc<Shares>,
+    pub(super) connections: Arc<Shares>,
+    warned: Rarely,
+}
+
+impl NameShares {
+    fn new() -> Self {
+        Self {
+            asks: Shares::new(ASKS),
+            waiting_questions: Shares::new(WAITING_QUESTIONS),
+            dns_connections: Shares::new(DNS_CONNECTIONS),
+            connections: Shares::new(CONNECTIONS),
+            warned: Rarely::default(),
+        }
+    }
+
+    /// Takes in that a pod has its share of `what`, and gets no more.
+    pub(super) fn note_refused(&self, client: IpAddr, what: &str) {
+        if self.warned.is_due() {
+            tracing::warn!(
+                "The pod at {client} has its share of the {what} of this host: further ones are refused, and those of \
+                 other pods are not. `kubeleet pod ls` shows whose address it is."
+            );
+        }
+    }
+}
+
+/// A pod asks more than its share: its question is not answered now.
+#[derive(Debug)]
+struct AskedTooMuch;
+
+/// What Redis has answered.
+struct Answers {
+    addresses: Cache<AddressName, PoolAddress>,
+    holders: Cache<PoolAddress, AddressName>,
+    apps: Cache<ServiceName, AppName>,
+}
+
+/// What is known at one moment.
+struct KnownNames<'a> {
+    answers: &'a Answers,
+    snapshot: &'a RoutingSnapshot,
+    /// Services whose endpoints were asked for in vain.
+    unanswered: &'a HashSet<ServiceName>,
+    now: Instant,
+    /// Names whose address was used.
+    used: RefCell<Vec<AddressName>>,
+}
+
+impl Names for KnownNames<'_> {
+    fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName> {
+        self.snapshot.routes.alias(app, name).cloned()
+    }
+
+    fn address(&self, name: &AddressName) -> NameLookup<PoolAddress> {
+        let known = self.answers.addresses.get(name, self.now);
+        if matches!(known, NameLookup::Found(_)) {
+            self.used.borrow_mut().push(name.clone());
+        }
+        known
+    }
+
+    fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName> {
+        self.answers.holders.get(&address, self.now)
+    }
+
+    fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>> {
+        let Some(endpoints) = self.snapshot.endpoints.get(service) else {
+            let is_unanswered = self.unanswered.contains(service);
+            return if is_unanswered { NameLookup::Unavailable } else { NameLookup::NotAsked };
+        };
+        let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
+        // While the pod of a slot is being replaced two may be ready.
+        let slots: BTreeSet<u32> = ready.map(|endpoint| endpoint.replica).collect();
+        NameLookup::Found(slots.into_iter().collect())
+    }
+}
+
+impl Resolver {
+    /// Returns a resolver that knows no name yet.
+    pub fn new(
+        store: Store,
+        interest: Interest,
+        snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
+        gates: Arc<Gates>,
+        forwarder: Forwarder,
+    ) -> Self {
+        let answers = Answers {
+            addresses: Cache::new(FOUND_KEPT, MISSING_KEPT),
+            holders: Cache::new(FOUND_KEPT, MISSING_KEPT),
+            apps: Cache::new(FOUND_KEPT, FOUND_KEPT),
+        };
+        let shares = NameShares::new();
+        Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
+    }
+
+    /// Takes in what a process before this one knew.
+    pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
+        let (mut answers, now) = (self.answers(), Instant::now());
+        for (name, address) in known {
+            self.interest.want(&name.service);
+            answers.holders.restore(address, name.clone(), now);
+            answers.addresses.restore(name, address, now);
+        }
+    }
+
+    /// Returns all names whose address is known.
+    pub(super) fn known_addresses(&self) -> Vec<(AddressName, PoolAddress)> {
+        let answers = self.answers();
+        answers.addresses.found().map(|(name, address)| (name.clone(), *address)).collect()
+    }
+
+    /// Returns the answer to a message from `client`; `None` if none is to be sent.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        request: &[u8],
+        client: IpAddr,
+        transport: QuestionTransport,
+    ) -> Option<Vec<u8>> {
+        let app = match self.gates.service_at(client) {
+            Some(service) => self.app_of(service, client).await,
+            None => Ok(None),
+        };
+        let Ok(app) = app else { return failure(request, transport) };
+        let questioner = Questioner { app: app.as_ref(), transport, random: rand::random() };
+        let mut unanswered = HashSet::new();
+        for _ in 0..MAX_ROUNDS {
+            match self.decide(request, client, &questioner, &unanswered) {
+                QuestionDecision::Answer(answer) => return Some(answer),
+                QuestionDecision::Ignore => return None,
+                QuestionDecision::Forward => {
+                    let answer = self.forwarder.forward(request, transport).await;
+                    return answer.or_else(|| failure(request, transport));
+                }
+                QuestionDecision::Ask(needed) => {
+                    let Ok(()) = self.ask(needed, client, &mut unanswered).await else { break };
+                }
+            }
+        }
+        failure(request, transport)
+    }
+
+    /// Returns the answer if all that it takes is known already.
+    pub(super) fn answer_at_once(
+        self: &Arc<Self>,
+        request: &[u8],
+        client: IpAddr,
+        transport: QuestionTransport,
+    ) -> Option<Vec<u8>> {
+        let app = match self.gates.service_at(client) {
+            None => None,
+            Some(service) => match self.answers().apps.get(&service, Instant::now()) {
+                NameLookup::Found(app) => Some(app),
+                NameLookup::Missing => None,
+                NameLookup::NotAsked | NameLookup::Unavailable => return None,
+            },
+        };
+        let questioner = Questioner { app: app.as_ref(), transport, random: rand::random() };
+        match self.decide(request, client, &questioner, &HashSet::new()) {
+            QuestionDecision::Answer(answer) => Some(answer),
+            QuestionDecision::Ask(_) | QuestionDecision::Forward | QuestionDecision::Ignore => None,
+        }
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        request: &[u8],
+        client: IpAddr,
+        questioner: &Questioner<'_>,
+        unanswered: &HashSet<ServiceName>,
+    ) -> QuestionDecision {
+        let (snapshot, now) = (self.snapshot.borrow().clone(), Instant::now());
+        let mut answers = self.answers();
+        let known =
+            KnownNames { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
+        let decision = decide(request, questioner, &known);
+        let used = known.used.into_inner();
+        for name in used.into_iter().filter(|name| answers.addresses.is_due(name, now)) {
+            let resolver = self.clone();
+            tokio::spawn(async move { resolver.ask_address(name, client).await });
+        }
+        decision
+    }
+
+    /// Returns the service or slot that has an address, for a connection of `client`; `None` if none has it,
+    /// or it cannot be found out.
+    pub(super) async fn holder(
+        self: &Arc<Self>,
+        address: PoolAddress,
+        client: IpAddr,
+    ) -> Option<AddressName> {
+        if self.answers().holders.is_due(&address, Instant::now()) {
+            let resolver = self.clone();
+            tokio::spawn(async move { resolver.ask_holder(address, client).await });
+        }
+        let known = self.answers().holders.get(&address, Instant::now());
+        let known = match known {
+            NameLookup::NotAsked => {
+                self.ask_holder(address, client).await.ok()?;
+                self.answers().holders.get(&address, Instant::now())
+            }
+            known => known,
+        };
+        match known {
+            NameLookup::Found(name) => Some(name),
+            NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
+        }
+    }
+
+    /// From now on the endpoints of the service are followed.
+    pub(super) fn want(&self, service: &ServiceName) {
+        self.interest.want(service);
+    }
+
+    async fn app_of(&self, service: ServiceName, client: IpAddr) -> Result<Option<AppName>, AskedTooMuch> {
+        if self.answers().apps.get(&service, Instant::now()) == NameLookup::NotAsked {
+            self.wait_for_share(client).await?;
+            let answer = self.within(self.store.app_of_service(&service)).await;
+            self.answers().apps.set(service.clone(), answer, Instant::now());
+        }
+        Ok(match self.answers().apps.get(&service, Instant::now()) {
+            NameLookup::Found(app) => Some(app),
+            NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
+        })
+    }
+
+    /// Waits until a pod may ask Redis once.
+    async fn wait_for_share(&self, client: IpAddr) -> Result<(), AskedTooMuch> {
+        let end = Instant::now() + ASK_WITHIN;
+        loop {
+            if let Ok(place) = self.shares.asks.take_fairly(client, usize::MAX) {
+                tokio::spawn(async move {
+                    sleep(ASKS_PER).await;
+                    drop(place);
+                });
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                self.shares.note_refused(client, "questions about names of services");
+                return Err(AskedTooMuch);
+            }
+            sleep(ASK_RETRY).await;
+        }
+    }
+
+    async fn ask(
+        &self,
+        needed: Vec<Needed>,
+        client: IpAddr,
+        unanswered: &mut HashSet<ServiceName>,
+    ) -> Result<(), AskedTooMuch> {
+        let (mut addresses, mut services) = (Vec::new(), Vec::new());
+        for needed in needed {
+            match needed {
+                Needed::Address(name) => addresses.push(name),
+                Needed::Holder(address) => self.ask_holder(address, client).await?,
+                Needed::Endpoints(service) => services.push(service),
+            }
+        }
+        let asked = addresses.into_iter().map(|name| self.ask_address(name, client));
+        try_join_all(asked).await?;
+        for service in services {
+            if !self.wait_for_endpoints(&service).await {
+                unanswered.insert(service);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is known of the name if the pod asks too much: another one may ask.
+    async fn ask_address(&self, name: AddressName, client: IpAddr) -> Result<(), AskedTooMuch> {
+        self.wait_for_share(client).await?;
+        let answer = match self.within(self.store.address(&name)).await {
+            Ok(GivenAddress::Confirmed(address)) => Ok(Some(address)),
+            Ok(GivenAddress::Missing) => Ok(None),
+            Ok(GivenAddress::Unconfirmed) => Err(Unanswered),
+            Ok(GivenAddress::Full) => {
+                tracing::warn!(%name, "no address is free in the pool for services; its name is not resolved");
+                Err(Unanswered)
+            }
+            Err(Unanswered) => Err(Unanswered),
+        };
+        if let Ok(Some(address)) = answer {
+            // A connection to it will follow.
+            self.want(&name.service);
+            self.answers().holders.set(address, Ok(Some(name.clone())), Instant::now());
+        }
+        self.answers().addresses.set(name, answer, Instant::now());
+        Ok(())
+    }
+
+    async fn ask_holder(&self, address: PoolAddress, client: IpAddr) -> Result<(), AskedTooMuch> {
+        self.wait_for_share(client).await?;
+        let answer = self.within(self.store.address_holder(address)).await;
+        self.answers().holders.set(address, answer, Instant::now());
+        Ok(())
+    }
+
+    /// Returns whether the endpoints of the service became known.
+    async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
+        self.want(service);
+        let mut snapshot = self.snapshot.clone();
+        let known = snapshot.wait_for(|snapshot| snapshot.endpoints.contains_key(service));
+        timeout(ENDPOINTS_WITHIN, known).await.is_ok_and(|known| known.is_ok())
+    }
+
+    /// Waits for an answer of Redis, though not for long.
+    async fn within<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Unanswered> {
+        match timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "what a name needs cannot be read: what is known stays");
+                Err(Unanswered)
+            }
+            Err(_) => Err(Unanswered),
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! The file with the addresses that a proxy knew, so that one that is restarted without Redis resolves them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::address::{AddressName, PoolAddress};
+use gate::saved_file;
+use serde::{Deserialize, Serialize};
+
+use super::resolver::Resolver;
+
+/// What changes within this time is saved at once.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// As in Redis: the fields of `addresses`, with a name.
+#[derive(Default, Serialize, Deserialize)]
+struct SavedNamesFile {
+    addresses: BTreeMap<String, u32>,
+}
+
+/// Reads the file. What is no address of a name is left out; without a file nothing is known.
+pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
+    let parse = |text: &[u8]| serde_json::from_slice(text);
+    let SavedNamesFile { addresses } =
+        saved_file::read_saved(path, parse, "no name is known until Redis answers");
+    let known = addresses.into_iter();
+    known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
+}
+
+/// Saves what the resolver knows whenever it has changed, for ever.
+pub(super) async fn keep(resolver: Arc<Resolver>, path: PathBuf) {
+    let text = || text(&resolver.known_addresses());
+    saved_file::keep(path, SAVE_INTERVAL, text(), text, "will know no names").await;
+}
+
+fn text(known: &[(AddressName, PoolAddress)]) -> String {
+    let addresses = known.iter().map(|(name, address)| (name.to_string(), address.number())).collect();
+    serde_json::to_string(&SavedNamesFile { addresses }).expect("texts and numbers serialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_is_broken_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("names.json");
+        assert_eq!(read(&path), []);
+        let known: Vec<(AddressName, PoolAddress)> = [("0.web", 8), ("web", 7)]
+            .map(|(name, number)| (name.parse().unwrap(), PoolAddress::from_number(number).unwrap()))
+            .into();
+        saved_file::write(&path, &text(&known)).unwrap();
+        assert_eq!(read(&path), known);
+        for broken in ["{", r#"{"addresses":{"Web":7,"web":0,"x":4294967295}}"#] {
+            saved_file::write(&path, broken).unwrap();
+            assert_eq!(read(&path), [], "{broken}");
+        }
+    }
+}

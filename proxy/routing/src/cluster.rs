@@ -1,0 +1,26 @@
+//! What a proxy knows of the cluster: routes, and the endpoints of each service that it follows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::ids::ServiceName;
+use common::store::Routing;
+
+use crate::endpoint_set::EndpointSet;
+use crate::route::RouteTable;
+use crate::snapshot::RoutingSnapshot;
+
+/// What is known of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FollowedCluster {
+    pub(crate) routing: Arc<Routing>,
+    pub(crate) sets: BTreeMap<ServiceName, EndpointSet>,
+}
+
+impl FollowedCluster {
+    /// Returns the snapshot with these routes, which are those of `routing`.
+    pub(crate) fn snapshot(&self, routes: Arc<RouteTable>) -> RoutingSnapshot {
+        let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.shared()));
+        RoutingSnapshot { routes, endpoints: endpoints.collect() }
+    }
+}

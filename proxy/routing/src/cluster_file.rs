@@ -1,0 +1,123 @@
+//! The file with what a proxy last knew of routes and endpoints, so that one that was restarted without Redis
+//! serves it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::endpoint::Endpoint;
+use common::ids::{PodId, ServiceName};
+use common::ingress::{IngressRule, read_rules};
+use common::store::{AliasesByApp, Callers, EndpointVersion, Routing};
+use gate::saved_file;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::FollowedCluster;
+use crate::endpoint_set::EndpointSet;
+
+#[derive(Serialize, Deserialize)]
+struct KnownClusterFile {
+    routes: Vec<Route>,
+    /// The services that only some reach by name. Versions before do not save it.
+    #[serde(default)]
+    callers: Callers,
+    /// The further names of services. Versions before do not save them.
+    #[serde(default)]
+    aliases: AliasesByApp,
+    services: BTreeMap<ServiceName, KnownEndpoints>,
+}
+
+/// As in Redis: a field of `routes`, and its value.
+#[derive(Serialize, Deserialize)]
+struct Route {
+    route: String,
+    target: String,
+}
+
+/// As in Redis: the fields of `ep:<service>`.
+#[derive(Serialize, Deserialize)]
+struct KnownEndpoints {
+    version: u64,
+    master: String,
+    endpoints: BTreeMap<PodId, String>,
+    /// Whether hosts were asked since Redis had this version.
+    #[serde(default)]
+    is_heard: bool,
+}
+
+/// Returns the content of the file.
+pub(crate) fn text(known: &FollowedCluster) -> String {
+    let fields = |(service, rule): &(ServiceName, IngressRule)| {
+        let field = (rule.route(), rule.target(service));
+        [Some(field), rule.options(service)].into_iter().flatten()
+    };
+    let service = |(name, set): (&ServiceName, &EndpointSet)| {
+        let (version, is_heard) = set.to_save()?;
+        let endpoints = set.iter().map(|one| (one.pod.clone(), one.to_string())).collect();
+        let service =
+            KnownEndpoints { version: version.version, master: version.master.clone(), endpoints, is_heard };
+        Some((name.clone(), service))
+    };
+    let file = KnownClusterFile {
+        routes: {
+            let fields = known.routing.routes.iter().flat_map(fields);
+            fields.map(|(route, target)| Route { route, target }).collect()
+        },
+        callers: known.routing.callers.clone(),
+        aliases: known.routing.aliases.clone(),
+        services: known.sets.iter().filter_map(service).collect(),
+    };
+    serde_json::to_string(&file).expect("texts and numbers serialize")
+}
+
+/// Reads the content of the file. What is no route or no endpoint is left out.
+fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
+    let file: KnownClusterFile = serde_json::from_slice(text)?;
+    let routes = read_rules(file.routes.iter().map(|one| (one.route.as_str(), one.target.as_str())));
+    let set = |service: KnownEndpoints| {
+        let endpoints = service.endpoints.into_iter();
+        let endpoints = endpoints.filter_map(|(pod, line)| Endpoint::parse(pod, &line).ok()).collect();
+        let version = EndpointVersion { version: service.version, master: service.master };
+        EndpointSet::saved(version, endpoints, service.is_heard)
+    };
+    let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
+    let routing = Routing { routes, callers: file.callers, aliases: file.aliases };
+    Ok(FollowedCluster { routing: Arc::new(routing), sets })
+}
+
+/// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
+pub(crate) fn read(path: &Path) -> FollowedCluster {
+    saved_file::read_saved(path, parse, "nothing is routed until Redis answers")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use gate::saved_file::write;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_is_broken_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known.json");
+        assert_eq!(read(&path), FollowedCluster::default(), "there is no file yet");
+        let web = ServiceName::new("web").unwrap();
+        let endpoint = Endpoint::parse(PodId::new("p").unwrap(), "0 w a ready").unwrap();
+        let version = EndpointVersion { version: 7, master: "0".to_owned() };
+        let fields = [("web.example/", "web 80"), ("rule:web.example/", "web answer_timeout=300")];
+        let rule = read_rules(fields).remove(0);
+        for is_heard in [false, true] {
+            let set = EndpointSet::saved(version.clone(), vec![endpoint.clone()], is_heard);
+            let callers = [(web.clone(), [ServiceName::new("api").unwrap()].into())].into();
+            let aliases = [("db.internal".to_owned(), web.clone())].into();
+            let aliases = [(common::ids::AppName::new("shop").unwrap(), aliases)].into();
+            let routing = Arc::new(Routing { routes: vec![rule.clone()], callers, aliases });
+            let known = FollowedCluster { routing, sets: [(web.clone(), set)].into() };
+            write(&path, &text(&known)).unwrap();
+            assert_eq!(read(&path), known);
+        }
+        write(&path, "{").unwrap();
+        assert_eq!(read(&path), FollowedCluster::default());
+    }
+}

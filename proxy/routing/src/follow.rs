@@ -1,0 +1,498 @@
+//! Keeps what this proxy knows of the cluster: the routes, and the endpoints of the services that they lead
+//! to.
+//!
+//! Changes come as messages, and each message is the difference to the version before. A proxy that misses
+//! one reads all endpoints of that service again, in pages; every [`CHECK_INTERVAL`] the version is compared
+//! in any case. While Redis is away, what was known last is served; if that leads to no pod, the hosts are
+//! asked: see `doubts`.
+
+mod doubts;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::backoff::Backoff;
+use common::ids::ServiceName;
+use common::store::{
+    EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, Routing, Store,
+    StoreError, Subscription, channel,
+};
+use gate::saved_file;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::cluster::FollowedCluster;
+use crate::cluster_file;
+use crate::endpoint_set::{Applied, EndpointSet};
+use crate::read_limit::ReadLimit;
+use crate::route::RouteTable;
+use crate::snapshot::RoutingSnapshot;
+
+pub use doubts::Doubts;
+pub use doubts::Hosts;
+
+/// Between two looks at the routes, and at the version of a service's endpoints, when no message arrives.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Endpoints that were known before are read again after a random part of this: all proxies lose their
+/// connections to a master at the same moment.
+const REREAD_SPREAD: Duration = Duration::from_secs(2);
+/// The most pages of endpoints in this time that one proxy reads: all of them read again after a failover.
+const READS: usize = 10;
+/// And of services of which nothing is known yet. Requests to these wait, and few proxies are new at the same
+/// time.
+const FIRST_READS: usize = 200;
+const READS_PER: Duration = Duration::from_secs(1);
+/// After each page a reader pauses for this many times as long as Redis took to answer: however many proxies
+/// read at the same time, few of them are being answered, and heartbeats wait for these only.
+const PAUSE_PER_ANSWER: u32 = 4;
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks while another proxy makes the endpoints of a service.
+const MAKING_LOOK: Duration = Duration::from_millis(500);
+/// Messages that are kept while endpoints are read. After more of them it is read again.
+const MAX_KEPT_MESSAGES: usize = 10_000;
+/// How long a service is followed that no route leads to, after a pod has asked for it.
+const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
+/// What changes within this time becomes one snapshot,
+const COLLECT: Duration = Duration::from_millis(10);
+/// and what changes within this time is saved at once.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the tasks of a follower share.
+struct FollowerShared {
+    store: Store,
+    known: Mutex<FollowedCluster>,
+    changed: Notify,
+    /// Services that pods have asked for, and when they did last.
+    wanted: Mutex<HashMap<ServiceName, Instant>>,
+    is_wanted: Notify,
+    /// Services of which what is known has led to no pod, and the version at which it did first.
+    doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
+    is_doubted: Notify,
+    /// Messages may have been missed: the versions have to be compared.
+    is_check_due: Notify,
+    reads: ReadLimit,
+    first_reads: ReadLimit,
+}
+
+impl FollowerShared {
+    fn lock(&self) -> MutexGuard<'_, FollowedCluster> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, HashMap<ServiceName, Instant>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, HashMap<ServiceName, Option<EndpointVersion>>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_followed(&self, service: &ServiceName) -> bool {
+        self.wanted().contains_key(service)
+            || self.lock().routing.routes.iter().any(|(routed, _)| routed == service)
+    }
+
+    /// Returns the services to be followed: those that have a route, and those that pods ask for.
+    fn services(&self) -> BTreeSet<ServiceName> {
+        let mut wanted = self.wanted();
+        let now = Instant::now();
+        wanted.retain(|_, asked| now.duration_since(*asked) < WANTED_FOR);
+        let mut services: BTreeSet<ServiceName> = wanted.keys().cloned().collect();
+        drop(wanted);
+        services.extend(self.lock().routing.routes.iter().map(|(service, _)| service.clone()));
+        services
+    }
+}
+
+/// Makes a follower follow services that no route leads to.
+#[derive(Clone)]
+pub struct Interest(Arc<FollowerShared>);
+
+impl Interest {
+    /// Follows a service for an hour from now on.
+    pub fn want(&self, service: &ServiceName) {
+        let mut wanted = self.0.wanted();
+        let now = Instant::now();
+        match wanted.get_mut(service) {
+            Some(asked) => *asked = now,
+            None => {
+                wanted.insert(service.clone(), now);
+                self.0.is_wanted.notify_one();
+            }
+        }
+    }
+}
+
+/// Follows routes and endpoints.
+pub struct Follower {
+    shared: Arc<FollowerShared>,
+    snapshot: watch::Sender<Arc<RoutingSnapshot>>,
+    file: Option<PathBuf>,
+    hosts: Option<Hosts>,
+}
+
+impl Follower {
+    /// Returns a follower, and what it knows: at first what `file` has from the process before.
+    pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<RoutingSnapshot>>) {
+        let known = file.as_deref().map(cluster_file::read).unwrap_or_default();
+        let routes = Arc::new(RouteTable::of(&known.routing));
+        let (snapshot, receiver) = watch::channel(Arc::new(known.snapshot(routes)));
+        let shared = FollowerShared {
+            store,
+            known: Mutex::new(known),
+            changed: Notify::new(),
+            wanted: Mutex::default(),
+            is_wanted: Notify::new(),
+            doubts: Mutex::default(),
+            is_doubted: Notify::new(),
+            is_check_due: Notify::new(),
+            reads: ReadLimit::new(READS, READS_PER),
+            first_reads: ReadLimit::new(FIRST_READS, READS_PER),
+        };
+        (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
+    }
+
+    /// Makes it ask the hosts when Redis does not answer. Else what is known then is all.
+    pub fn asking(self, hosts: Hosts) -> Self {
+        Self { hosts: Some(hosts), ..self }
+    }
+
+    /// Returns what is told when what is known has led to no pod.
+    pub fn doubts(&self) -> Doubts {
+        Doubts(self.shared.clone())
+    }
+
+    /// Returns what makes it follow more services.
+    pub fn interest(&self) -> Interest {
+        Interest(self.shared.clone())
+    }
+
+    /// Follows until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { shared, snapshot, file, hosts } = self;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(publish(shared.clone(), snapshot));
+        if let Some(file) = file {
+            tasks.spawn(save(shared.clone(), file));
+        }
+        if let Some(hosts) = hosts {
+            tasks.spawn(doubts::settle(shared.clone(), hosts));
+        }
+        tasks.spawn(follow_routes(shared));
+        shutdown.cancelled().await;
+        tasks.shutdown().await;
+    }
+}
+
+/// Makes a snapshot after changes.
+async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<RoutingSnapshot>>) {
+    let mut routing = shared.lock().routing.clone();
+    let mut routes = snapshot.borrow().routes.clone();
+    loop {
+        shared.changed.notified().await;
+        sleep(COLLECT).await;
+        let known = shared.lock();
+        if !Arc::ptr_eq(&known.routing, &routing) {
+            routing = known.routing.clone();
+            routes = Arc::new(RouteTable::of(&routing));
+        }
+        let next = known.snapshot(routes.clone());
+        drop(known);
+        snapshot.send_replace(Arc::new(next));
+    }
+}
+
+/// Saves what is known, for the process after this one.
+async fn save(shared: Arc<FollowerShared>, file: PathBuf) {
+    let text = || cluster_file::text(&shared.lock());
+    saved_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
+}
+
+/// A service that is followed, until this is dropped.
+struct Followed {
+    /// Its endpoints are to be read.
+    look: Arc<Notify>,
+    _end: DropGuard,
+}
+
+/// Follows the routes, and the endpoints of each service that has one or that pods ask for.
+async fn follow_routes(shared: Arc<FollowerShared>) {
+    let mut messages = shared.store.subscribe(channel::ROUTES);
+    let mut services: BTreeMap<ServiceName, Followed> = BTreeMap::new();
+    let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+    let mut check_at = Instant::now();
+    loop {
+        // Those that are known from before are followed as soon as Redis answers.
+        follow_services(&shared, &mut services);
+        let read = async {
+            read_routes(&shared).await?;
+            follow_services(&shared, &mut services);
+            if Instant::now() >= check_at {
+                check_versions(&shared, &services).await?;
+                check_at = Instant::now() + CHECK_INTERVAL;
+            }
+            Ok::<(), StoreError>(())
+        };
+        match read.await {
+            Ok(()) => {
+                backoff.reset();
+                tokio::select! {
+                    _hint = messages.next() => {}
+                    () = shared.is_wanted.notified() => {}
+                    () = shared.is_check_due.notified() => {
+                        check_at = check_at.min(Instant::now() + REREAD_SPREAD.mul_f64(rand::random()));
+                    }
+                    () = sleep_until(check_at) => {}
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "routes and versions cannot be read: those that are known stay");
+                sleep(backoff.next()).await;
+            }
+        }
+    }
+}
+
+/// Has the endpoints read that are not those that are known: all are asked for together.
+async fn check_versions(
+    shared: &FollowerShared,
+    followed: &BTreeMap<ServiceName, Followed>,
+) -> Result<(), StoreError> {
+    let services: Vec<ServiceName> = followed.keys().cloned().collect();
+    let versions = shared.store.endpoint_versions(&services).await?;
+    let known = shared.lock();
+    for (service, version) in services.iter().zip(&versions) {
+        let known = known.sets.get(service).and_then(EndpointSet::version);
+        if known.is_none() || known != version.as_ref() {
+            followed[service].look.notify_one();
+        }
+    }
+    Ok(())
+}
+
+async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
+    let mut routing = shared.store.routing().await?;
+    routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
+    // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew
+    // will be recovered.
+    let is_empty = routing == Routing::default() && *shared.lock().routing != routing;
+    if is_empty && shared.store.cluster_id().await?.is_none() {
+        return Ok(());
+    }
+    let is_changed = *shared.lock().routing != routing;
+    if is_changed {
+        shared.lock().routing = Arc::new(routing);
+    }
+    let services = shared.services();
+    let mut known = shared.lock();
+    let followed = known.sets.len();
+    known.sets.retain(|service, _| services.contains(service));
+    if is_changed || known.sets.len() != followed {
+        shared.changed.notify_one();
+    }
+    Ok(())
+}
+
+/// Begins to follow services, and ends it for those that are not to be followed any more.
+fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<ServiceName, Followed>) {
+    let services = shared.services();
+    followed.retain(|service, _| services.contains(service));
+    for service in services {
+        followed.entry(service.clone()).or_insert_with(|| {
+            let (end, look) = (CancellationToken::new(), Arc::new(Notify::new()));
+            let follow = follow_service(shared.clone(), service, look.clone());
+            tokio::spawn(end.clone().run_until_cancelled_owned(follow));
+            Followed { look, _end: end.drop_guard() }
+        });
+    }
+}
+
+/// Follows the endpoints of one service.
+async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look: Arc<Notify>) {
+    let mut messages = shared.store.subscribe(&channel::endpoints(&service));
+    // What is known from before is compared with the others.
+    let mut read_at = if is_known(&shared, &service) { None } else { Some(Instant::now()) };
+    let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+    loop {
+        tokio::select! {
+            message = messages.next() => {
+                match apply(&shared, &service, &message) {
+                    MessageOutcome::Wait => {}
+                    MessageOutcome::Compare => shared.is_check_due.notify_one(),
+                    MessageOutcome::Read(wait) => read_at = sooner(read_at, Instant::now() + wait),
+                }
+            }
+            () = look.notified() => read_at = sooner(read_at, Instant::now()),
+            () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
+                read_at = match read_and_listen(&shared, &service, &mut messages).await {
+                    Ok(next) => {
+                        backoff.reset();
+                        next.map(|wait| Instant::now() + wait)
+                    }
+                    Err(error) => {
+                        tracing::debug!(%service, %error, "endpoints cannot be read: those that are known stay");
+                        Some(Instant::now() + backoff.next())
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the endpoints of a service, and applies what is published meanwhile. Returns when they are to be
+/// read again, if so.
+async fn read_and_listen(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    messages: &mut Subscription,
+) -> Result<Option<Duration>, StoreError> {
+    let limit = if is_known(shared, service) { &shared.reads } else { &shared.first_reads };
+    let mut reading = pin!(read_endpoints(shared, service, limit));
+    let mut kept = Vec::new();
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut reading => break outcome?,
+            message = messages.next() => {
+                // What is served meanwhile is the former set. The one that is read is of an earlier version.
+                apply(shared, service, &message);
+                if kept.len() >= MAX_KEPT_MESSAGES {
+                    kept = vec![Bytes::new()];
+                }
+                kept.push(message);
+            }
+        }
+    };
+    if let ReadOutcome::Again = outcome {
+        return Ok(Some(MAKING_LOOK.mul_f64(rand::random::<f64>() + 0.5)));
+    }
+    let mut read_again = None;
+    for message in kept {
+        match apply(shared, service, &message) {
+            MessageOutcome::Wait => {}
+            MessageOutcome::Compare => shared.is_check_due.notify_one(),
+            MessageOutcome::Read(wait) => read_again = Some(wait),
+        }
+    }
+    Ok(read_again)
+}
+
+/// What follows from a message.
+enum MessageOutcome {
+    Wait,
+    /// Messages may have been missed: the version is to be compared, with those of all services.
+    Compare,
+    /// The endpoints have to be read, after this time.
+    Read(Duration),
+}
+
+/// Applies a message. A service of which nothing is known is read at once.
+fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> MessageOutcome {
+    let mut known = shared.lock();
+    let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {
+        return MessageOutcome::Read(Duration::ZERO);
+    };
+    let Some(change) = EndpointChange::parse(message) else { return MessageOutcome::Compare };
+    match set.apply(change) {
+        Applied::Changed => shared.changed.notify_one(),
+        Applied::Old => {}
+        Applied::Gap => return MessageOutcome::Read(REREAD_SPREAD.mul_f64(rand::random())),
+    }
+    MessageOutcome::Wait
+}
+
+fn is_known(shared: &FollowerShared, service: &ServiceName) -> bool {
+    shared.lock().sets.get(service).is_some_and(|set| set.version().is_some())
+}
+
+fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
+    Some(known.map_or(other, |known| known.min(other)))
+}
+
+/// The end of a reading.
+enum ReadOutcome {
+    Read,
+    /// Another proxy makes the set, or it was made anew meanwhile.
+    Again,
+}
+
+/// Brings what is known of a service to a version that Redis has.
+async fn read_endpoints(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    limit: &ReadLimit,
+) -> Result<ReadOutcome, StoreError> {
+    limit.wait().await;
+    let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
+    match shared.store.follow_endpoints(service, before.as_ref()).await? {
+        FollowedEndpoints::Same => Ok(ReadOutcome::Read),
+        FollowedEndpoints::BeingMade => Ok(ReadOutcome::Again),
+        FollowedEndpoints::Changed(reading) => {
+            read_pages(shared, service, before.as_ref(), reading, limit).await
+        }
+    }
+}
+
+/// Reads all pages; `before` is the version that was known when the reading began.
+async fn read_pages(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    before: Option<&EndpointVersion>,
+    mut reading: EndpointReading,
+    limit: &ReadLimit,
+) -> Result<ReadOutcome, StoreError> {
+    loop {
+        let begun = Instant::now();
+        let step = reading.step().await?;
+        let pause = (begun.elapsed() * PAUSE_PER_ANSWER).min(MAX_PAUSE);
+        match step {
+            // The others wait for it.
+            ReadingStep::Made => sleep(pause).await,
+            ReadingStep::Read => {
+                sleep(pause).await;
+                limit.wait().await;
+            }
+            ReadingStep::Again => return Ok(ReadOutcome::Again),
+            ReadingStep::Done(version, endpoints) => {
+                // It may have lost its route meanwhile.
+                if shared.is_followed(service) {
+                    let mut known = shared.lock();
+                    known.sets.entry(service.clone()).or_default().take_read(before, version, endpoints);
+                    shared.changed.notify_one();
+                }
+                return Ok(ReadOutcome::Read);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use common::ingress::IngressRule;
+    use common::store::LinkOptions;
+
+    #[tokio::test(start_paused = true)]
+    async fn services_are_followed_that_have_a_route_or_were_asked_for_within_the_hour() {
+        let store = Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default());
+        let (follower, _) = Follower::new(store, None);
+        let routes = [("a.example/", "web 80"), ("tcp:1", "db 1"), ("b.example/", "web 80")];
+        let routes = routes.map(|(route, target)| IngressRule::parse(route, target).unwrap());
+        follower.shared.lock().routing = Arc::new(Routing { routes: routes.into(), ..Routing::default() });
+        let services = || follower.shared.services().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(services(), ["db", "web"]);
+        assert!(follower.shared.lock().snapshot(Arc::default()).endpoints.is_empty());
+        let cache = ServiceName::new("cache").unwrap();
+        follower.interest().want(&cache);
+        assert_eq!(services(), ["cache", "db", "web"]);
+        assert!(follower.shared.is_followed(&cache));
+        tokio::time::advance(WANTED_FOR).await;
+        assert_eq!(services(), ["db", "web"]);
+    }
+}

@@ -1,0 +1,16 @@
+//! The routes and endpoints that a proxy serves by, and how it follows them in Redis.
+//!
+//! - [`route`] leads from a request or connection to its service, and [`endpoint_set`] decides what a message
+//!   makes of the endpoints of one. Both are pure. [`snapshot`] is what the proxy decides from.
+//! - [`follow`] keeps it up to date, and asks the hosts, through the tunnel, while Redis does not answer.
+//!
+//! Of this workspace it may import `common`, `gate` and `tunnel`. Its own tests hold it, and those of
+//! `tests/tests/scripts/` named `following` and `endpoints`.
+
+mod cluster;
+mod cluster_file;
+pub mod endpoint_set;
+pub mod follow;
+mod read_limit;
+pub mod route;
+pub mod snapshot;

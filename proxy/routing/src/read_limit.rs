@@ -1,0 +1,31 @@
+//! A limit on how often Redis is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+/// A number of turns for each duration: one that is taken comes back that duration later.
+#[derive(Debug)]
+pub(crate) struct ReadLimit {
+    free: Arc<Semaphore>,
+    per: Duration,
+}
+
+impl ReadLimit {
+    pub(crate) fn new(count: usize, per: Duration) -> Self {
+        Self { free: Arc::new(Semaphore::new(count)), per }
+    }
+
+    /// Waits for a turn, and takes it.
+    pub(crate) async fn wait(&self) {
+        // The semaphore is never closed.
+        let Ok(turn) = self.free.clone().acquire_owned().await else { return };
+        let per = self.per;
+        tokio::spawn(async move {
+            sleep(per).await;
+            drop(turn);
+        });
+    }
+}

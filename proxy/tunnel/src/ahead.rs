@@ -1,0 +1,143 @@
+//! Connections to other hosts that are opened before anybody needs them.
+//!
+//! A TCP connection to a pod of another host needs one of its own between the proxies: a connect, a handshake
+//! and a question, each a way there and back. Who connects to a host is likely to do so again, so the next
+//! connection is opened then, and waits. It names its pod when it is used, and the gate is asked then: while
+//! it waits it counts nowhere.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::peers::Peer;
+use super::stream::TunnelStream;
+
+/// The most that wait for each host. They open while others are used, so this many are enough for hundreds a
+/// second.
+const MOST_WAITING: usize = 4;
+/// How long one waits: less than the other end lets it.
+const WAITS_FOR: Duration = Duration::from_secs(50);
+
+/// The connections that wait.
+pub(super) struct Ahead {
+    hosts: Mutex<HashMap<Peer, HostConnections>>,
+    waits_for: Duration,
+}
+
+#[derive(Default)]
+struct HostConnections {
+    /// How many are being opened.
+    opening: usize,
+    waiting: Vec<WaitingConnection>,
+    /// Numbers those that wait.
+    next: u64,
+}
+
+struct WaitingConnection {
+    number: u64,
+    stream: TunnelStream,
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ahead")
+    }
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { hosts: Mutex::default(), waits_for: WAITS_FOR }
+    }
+}
+
+impl Ahead {
+    /// As the default, for another time.
+    #[cfg(test)]
+    pub(super) fn for_time(waits_for: Duration) -> Self {
+        Self { waits_for, ..Self::default() }
+    }
+
+    /// Takes the youngest connection that the host has not ended.
+    pub(super) fn take(&self, peer: &Peer) -> Option<TunnelStream> {
+        let mut hosts = self.lock();
+        let waiting = &mut hosts.get_mut(peer)?.waiting;
+        while let Some(WaitingConnection { mut stream, .. }) = waiting.pop() {
+            if is_open(&mut stream) {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// Opens a connection and keeps it for a time, unless as many are kept as should be. Each use opens one
+    /// more: a host to which no pod connects has none.
+    pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
+        if !self.begin(peer) {
+            return;
+        }
+        let stream = open.await;
+        if let Some(number) = self.end(peer, stream) {
+            tokio::time::sleep(self.waits_for).await;
+            self.remove(peer, number);
+        }
+    }
+
+    fn begin(&self, peer: Peer) -> bool {
+        let mut hosts = self.lock();
+        let host = hosts.entry(peer).or_default();
+        let is_wanted = host.opening + host.waiting.len() < MOST_WAITING;
+        host.opening += usize::from(is_wanted);
+        is_wanted
+    }
+
+    fn end(&self, peer: Peer, stream: Option<TunnelStream>) -> Option<u64> {
+        let mut hosts = self.lock();
+        let host = hosts.get_mut(&peer)?;
+        host.opening -= 1;
+        let number = host.next;
+        if let Some(stream) = stream {
+            host.next += 1;
+            host.waiting.push(WaitingConnection { number, stream });
+            return Some(number);
+        }
+        forget_if_empty(&mut hosts, peer);
+        None
+    }
+
+    fn remove(&self, peer: Peer, number: u64) {
+        let mut hosts = self.lock();
+        if let Some(host) = hosts.get_mut(&peer) {
+            host.waiting.retain(|waiting| waiting.number != number);
+        }
+        forget_if_empty(&mut hosts, peer);
+    }
+
+    /// Returns how many wait for use.
+    #[cfg(test)]
+    pub(super) fn waiting(&self, peer: &Peer) -> usize {
+        self.lock().get(peer).map_or(0, |host| host.waiting.len())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, HostConnections>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what is kept of a host without connections.
+fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
+    if hosts.get(&peer).is_some_and(|host| host.opening == 0 && host.waiting.is_empty()) {
+        hosts.remove(&peer);
+    }
+}
+
+/// Returns whether the other end has not ended the connection. It says nothing before it is asked.
+fn is_open(stream: &mut TunnelStream) -> bool {
+    let mut byte = [0];
+    let mut buffer = ReadBuf::new(&mut byte);
+    Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer).is_pending()
+}

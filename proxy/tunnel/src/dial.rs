@@ -1,0 +1,260 @@
+//! The dialing end of the tunnel: a connection to a port of a pod on another host.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::endpoint::Endpoint;
+use common::ids::{NodeName, ServiceName};
+use futures_util::{StreamExt, stream};
+use gate::EnterError;
+use gate::socket::{self, Socket};
+use rustls::pki_types::{IpAddr, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use super::ahead::Ahead;
+use super::kept::KeptStream;
+use super::key::ProxyKey;
+use super::peers::{Peer, Peers};
+use super::silent::SilentHosts;
+use super::stream::TunnelStream;
+use super::tls::client_config;
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, ServedPod, TCP_PROTOCOL, TunnelReply, serving};
+
+/// How long ingress waits for a connection to a pod.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// The most hosts that are asked at a time who serves.
+const MAX_ASKED: usize = 32;
+
+/// The wait until a silent host that did not answer is asked again, and the longest wait for its answer.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long it may take to open a connection ahead.
+const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// A connection for a request.
+pub enum HttpStream {
+    /// It can be kept for the next request.
+    Kept(KeptStream),
+    /// It ends with the request: the pod's host has a proxy of the version before.
+    Once(Box<TunnelStream>),
+}
+
+/// Why there is no connection. The pod has seen nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelError {
+    /// Its gate let nothing in.
+    #[error("{0}")]
+    Refused(#[from] EnterError),
+    /// It accepts no connection on this port.
+    #[error("the pod accepts no connection on port {0}")]
+    NotListening(u16),
+    /// Redis has no proxy for the pod's node.
+    #[error("node {0} has no proxy: start `kubeleet proxy` there")]
+    NoProxy(NodeName),
+    /// The proxy of the pod's node cannot be reached.
+    #[error("the proxy of node {node} at {} cannot be reached: {error}", .peer.address)]
+    Unreachable {
+        /// The pod's node.
+        node: NodeName,
+        /// Its proxy.
+        peer: Peer,
+        /// The cause.
+        error: io::Error,
+    },
+}
+
+/// Connects to pods of other hosts.
+#[derive(Debug)]
+pub struct TunnelDialer {
+    pub(super) key: Arc<ProxyKey>,
+    peers: Arc<Peers>,
+    silent: SilentHosts,
+    pub(super) ahead: Arc<Ahead>,
+}
+
+impl TunnelDialer {
+    /// Returns a dialer that shows `key` to the proxies in `peers`.
+    pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
+        Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
+    }
+
+    /// Connects to a port of a pod, within a time for all of it. Uses a connection that was opened ahead if
+    /// there is one, and opens the next one.
+    ///
+    /// # Errors
+    /// See [`TunnelError`].
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        port: u16,
+        within: Duration,
+    ) -> Result<TunnelStream, TunnelError> {
+        let connect = async |peer| {
+            if let Some(stream) = self.ahead.take(&peer) {
+                self.open_ahead(peer);
+                match ask_for(stream, endpoint, port).await {
+                    Ok(asked) => return Ok(asked),
+                    Err(error) => {
+                        tracing::debug!(%error, peer = %peer.address, "a waiting connection has ended")
+                    }
+                }
+            }
+            let stream = self.open(peer, &[AHEAD_PROTOCOL, TCP_PROTOCOL]).await?;
+            if stream.get_ref().1.alpn_protocol() == Some(AHEAD_PROTOCOL) {
+                self.open_ahead(peer);
+            }
+            ask_for(stream, endpoint, port).await
+        };
+        self.connect_by(endpoint, port, within, connect).await
+    }
+
+    fn open_ahead(&self, peer: Peer) {
+        let (ahead, key) = (self.ahead.clone(), self.key.clone());
+        tokio::spawn(async move {
+            let opening = async {
+                let stream =
+                    tokio::time::timeout(OPEN_AHEAD_WITHIN, open(&key, peer, &[AHEAD_PROTOCOL])).await;
+                stream.ok()?.ok()
+            };
+            ahead.open(peer, opening).await;
+        });
+    }
+
+    /// As [`connect`](Self::connect), for HTTP/1.1: one request after the other.
+    ///
+    /// # Errors
+    /// See [`TunnelError`].
+    pub async fn connect_for_requests(
+        &self,
+        endpoint: &Endpoint,
+        port: u16,
+        within: Duration,
+    ) -> Result<HttpStream, TunnelError> {
+        let connect = async |peer| {
+            ask_for(self.open(peer, &[KEPT_PROTOCOL, TCP_PROTOCOL]).await?, endpoint, port).await
+        };
+        let stream = self.connect_by(endpoint, port, within, connect).await?;
+        let is_kept = stream.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL);
+        Ok(if is_kept {
+            HttpStream::Kept(KeptStream::new(stream))
+        } else {
+            HttpStream::Once(Box::new(stream))
+        })
+    }
+
+    /// Returns whether the host of a node is known to be silent: no request should wait for it.
+    pub fn is_silent(&self, node: &NodeName) -> bool {
+        self.silent.has_some() && self.peers.of_node(node).is_some_and(|peer| self.silent.contains(&peer))
+    }
+
+    /// Notes that the host of a node does not answer, and starts a task that asks it until it does.
+    pub fn note_silent(self: &Arc<Self>, node: &NodeName) {
+        let Some(peer) = self.peers.of_node(node) else { return };
+        if let Some(wait) = self.silent.insert(peer, Instant::now()) {
+            tracing::warn!(
+                %node, address = %peer.address,
+                "The proxy of the node does not answer; until it does, requests go to pods of other hosts where there are \
+                 some. Look whether `kubeleet proxy` runs there and its address can be reached from here."
+            );
+            tokio::spawn(self.clone().ask_until_it_answers(node.clone(), peer, wait));
+        }
+    }
+
+    async fn ask_until_it_answers(self: Arc<Self>, node: NodeName, peer: Peer, mut wait: Duration) {
+        loop {
+            tokio::time::sleep(wait).await;
+            wait = ASK_AGAIN_AFTER;
+            if !self.peers.has(&peer) {
+                return self.silent.remove(&peer);
+            }
+            if self.silent.needs_no_question(&peer) {
+                tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
+                return;
+            }
+            // A handshake is an answer. What it speaks after it, also the version before does.
+            let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, &[TCP_PROTOCOL])).await;
+            if let Ok(Ok(_)) = answer {
+                self.silent.answered(&peer, Instant::now());
+            }
+        }
+    }
+
+    /// Asks the proxies of all other hosts which of their pods serve these services,
+    /// [`MAX_SERVICES`](super::MAX_SERVICES) at most, and calls `heard` with each answer. Those that do not
+    /// answer are left out.
+    pub async fn ask_hosts(
+        &self,
+        services: &BTreeSet<ServiceName>,
+        within: Duration,
+        heard: impl Fn(BTreeSet<NodeName>, Vec<ServedPod>),
+    ) {
+        let asked = stream::iter(self.peers.hosts()).for_each_concurrent(MAX_ASKED, async |(peer, nodes)| {
+            match tokio::time::timeout(within, self.ask(peer, services)).await {
+                Ok(Ok(served)) => heard(nodes, served),
+                Ok(Err(error)) => {
+                    tracing::debug!(peer = %peer.address, %error, "a host does not say who serves");
+                }
+                Err(_) => tracing::debug!(peer = %peer.address, "a host does not say in time who serves"),
+            }
+        });
+        asked.await;
+    }
+
+    async fn ask(&self, peer: Peer, services: &BTreeSet<ServiceName>) -> io::Result<Vec<ServedPod>> {
+        serving::ask(self.open(peer, &[SERVING_PROTOCOL]).await?, services).await
+    }
+
+    async fn connect_by(
+        &self,
+        endpoint: &Endpoint,
+        port: u16,
+        within: Duration,
+        connect: impl AsyncFnOnce(Peer) -> io::Result<(TunnelStream, TunnelReply)>,
+    ) -> Result<TunnelStream, TunnelError> {
+        let node = &endpoint.node;
+        let peer = self.peers.of_node(node).ok_or_else(|| TunnelError::NoProxy(node.clone()))?;
+        let connected = tokio::time::timeout(within, connect(peer)).await;
+        let answer = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        if answer.is_ok() && self.silent.has_some() {
+            self.silent.answered(&peer, Instant::now());
+        }
+        match answer {
+            Ok((stream, TunnelReply::Connected)) => Ok(stream),
+            Ok((_, TunnelReply::Closed)) => Err(EnterError::Closed.into()),
+            Ok((_, TunnelReply::Unknown)) => Err(EnterError::Unknown.into()),
+            Ok((_, TunnelReply::NotListening)) => Err(TunnelError::NotListening(port)),
+            Err(error) => Err(TunnelError::Unreachable { node: node.clone(), peer, error }),
+        }
+    }
+
+    async fn open(&self, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
+        open(&self.key, peer, protocols).await
+    }
+}
+
+async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
+    let config = client_config(key, peer.fingerprint, protocols).map_err(io::Error::other)?;
+    let stream = Socket::new(socket::connect(peer.address).await?)?;
+    let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// Asks the gate of a pod to let this connection in.
+async fn ask_for(
+    mut stream: TunnelStream,
+    endpoint: &Endpoint,
+    port: u16,
+) -> io::Result<(TunnelStream, TunnelReply)> {
+    let line = format!("{} {} {port}\n", endpoint.pod, endpoint.assignment);
+    stream.write_all(line.as_bytes()).await?;
+    stream.flush().await?;
+    let byte = stream.read_u8().await?;
+    let reply = TunnelReply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
+    Ok((stream, reply))
+}

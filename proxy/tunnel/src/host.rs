@@ -1,0 +1,185 @@
+//! This host among the others: its proxy listens, announces where, and follows where the others are.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::config::{Config, TunnelListen};
+use common::ids::NodeName;
+use common::secret_key::SecretKey;
+use common::store::{Store, StoreError, channel};
+use gate::listening::{self, Listening};
+use gate::saved_file;
+use gate::workers::Workers;
+use tokio::net::UdpSocket;
+use tokio::sync::watch;
+
+use super::key::ProxyKey;
+use super::listen::TunnelListener;
+use super::peers::{Peer, Peers};
+
+/// The port, unless the operator says otherwise.
+pub const PORT: u16 = 7079;
+/// Between two looks at the other proxies when no message arrives.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// A proxy that does not say for this time that it lives counts as gone.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+/// What changes within this time is saved at once.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// This host's end of the tunnel.
+pub struct HostTunnel {
+    /// Where it listens, and what it announces.
+    pub config: Arc<Config>,
+    /// Where proxies announce themselves.
+    pub store: Store,
+    /// Of this proxy.
+    pub key: Arc<ProxyKey>,
+    /// The proxies of the other hosts; kept up to date here.
+    pub peers: Arc<Peers>,
+    /// Where the peers are saved.
+    pub peers_file: PathBuf,
+    /// What the workers of this host have said.
+    pub workers: Arc<Workers>,
+    /// The sockets of this process.
+    pub listening: Listening,
+    /// The nodes of this host.
+    pub nodes: watch::Receiver<BTreeSet<NodeName>>,
+}
+
+impl HostTunnel {
+    /// Serves the proxies of other hosts for as long as this process listens.
+    pub async fn run(self) {
+        let (listening, stopped) = (self.listening.clone(), self.listening.stopped());
+        let bound = stopped.run_until_cancelled(self.listen()).await;
+        let Some((listener, address)) = bound.flatten() else { return };
+        tracing::info!("proxies of other hosts reach the pods of this one at {address}");
+        let (peers, file) = (self.peers.clone(), self.peers_file.clone());
+        let saving =
+            saved_file::keep(file, SAVE_INTERVAL, peers.text(), || peers.text(), "reaches no other host");
+        let announcing = async { tokio::join!(self.announce(address), saving) };
+        tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
+    }
+
+    /// Listens, and returns where others reach this host; `None` if they do not.
+    async fn listen(&self) -> Option<(TunnelListener, SocketAddr)> {
+        let advice = "Until then other hosts do not reach the pods of this one. KUBELEET_TUNNEL_LISTEN sets another \
+                      address, or off.";
+        listening::until_it_works(advice, || self.try_listen()).await
+    }
+
+    async fn try_listen(&self) -> io::Result<Option<(TunnelListener, SocketAddr)>> {
+        let listen = match self.config.tunnel_listen {
+            TunnelListen::Off => return Ok(None),
+            TunnelListen::Address(address) => address,
+            TunnelListen::Auto => match self.address_towards_redis().await? {
+                Some(ip) if !ip.is_loopback() => SocketAddr::new(ip, PORT),
+                Some(_) | None => {
+                    tracing::info!(
+                        "Redis is on this host, so other hosts do not reach its pods: with several hosts, set \
+                         KUBELEET_TUNNEL_LISTEN to an address of this one, with port {PORT}"
+                    );
+                    return Ok(None);
+                }
+            },
+        };
+        let socket = self.listening.tcp(listen).map_err(|error| {
+            io::Error::new(error.kind(), format!("the tunnel cannot listen on {listen}: {error}"))
+        })?;
+        let listener = TunnelListener::on(socket, &self.key, self.peers.clone(), self.workers.clone())?;
+        let mut address = listener.address()?;
+        if address.ip().is_unspecified()
+            && let Some(ip) = self.address_towards_redis().await?
+        {
+            address.set_ip(ip);
+        }
+        Ok(Some((listener, address)))
+    }
+
+    /// Returns the address from which this host speaks to Redis; `None` if it does so by a Unix socket.
+    async fn address_towards_redis(&self) -> io::Result<Option<IpAddr>> {
+        let Some((host, port)) = self.config.redis.servers().into_iter().next() else { return Ok(None) };
+        let lookup = tokio::net::lookup_host((host, port)).await;
+        let unknown =
+            |error| io::Error::other(format!("the address of Redis, {host}, is not known: {error}"));
+        let Some(server) = lookup.map_err(unknown)?.next() else { return Ok(None) };
+        let any: IpAddr =
+            if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        // Connecting a UDP socket sends nothing; it chooses the address.
+        let socket = UdpSocket::bind((any, 0)).await?;
+        socket.connect(server).await?;
+        Ok(Some(socket.local_addr()?.ip()))
+    }
+
+    /// Keeps the others informed of this proxy, and this proxy of the others.
+    async fn announce(mut self, address: SocketAddr) {
+        let mut messages = self.store.subscribe(channel::PROXIES);
+        let own = Peer { address, fingerprint: self.key.fingerprint() };
+        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+        loop {
+            let wait = match self.exchange(own).await {
+                Ok(()) => {
+                    backoff.reset();
+                    CHECK_INTERVAL
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the other proxies cannot be read: those that are known stay");
+                    backoff.next()
+                }
+            };
+            tokio::select! {
+                _hint = messages.next() => {}
+                Ok(()) = self.nodes.changed() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn exchange(&mut self, own: Peer) -> Result<(), StoreError> {
+        let announced: HashMap<NodeName, String> = self.store.proxies().await?.into_iter().collect();
+        let line = own.to_string();
+        let nodes: Vec<NodeName> = self.nodes.borrow_and_update().iter().cloned().collect();
+        let missing: Vec<NodeName> =
+            nodes.iter().filter(|node| announced.get(*node) != Some(&line)).cloned().collect();
+        if !missing.is_empty() {
+            self.store.announce_proxy(&missing, &line).await?;
+        }
+        // A Redis that was emptied, and knows no cluster, makes no host unreachable: what it knew will be
+        // recovered.
+        if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
+            self.peers.set(others(announced, own));
+        }
+        // Last: while Redis takes no writes, the others are followed all the same.
+        let secret_key = self.config.secret_key.as_ref().map(SecretKey::id);
+        self.store.proxy_lives(&nodes, secret_key, SIGN_OF_LIFE).await
+    }
+}
+
+/// Returns the other proxies. A line that is none, as a version after this one may write, is left out.
+fn others(announced: HashMap<NodeName, String>, own: Peer) -> HashMap<NodeName, Peer> {
+    let peer = |(node, line): (NodeName, String)| Some((node, line.parse::<Peer>().ok()?));
+    announced.into_iter().filter_map(peer).filter(|(_, peer)| peer.fingerprint != own.fingerprint).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_are_those_with_another_key_whose_line_can_be_read() {
+        let own: Peer = format!("10.0.0.1:7079 {}", "a".repeat(64)).parse().unwrap();
+        let lines = [
+            ("w1", own.to_string()),
+            ("w2", format!("10.0.0.2:7079 {}", "b".repeat(64))),
+            ("w3", "10.0.0.3:7079".to_owned()),
+            ("w4", String::new()),
+        ];
+        let announced = lines.map(|(node, line)| (NodeName::new(node).unwrap(), line)).into();
+        let others: Vec<String> = others(announced, own).into_keys().map(|node| node.to_string()).collect();
+        assert_eq!(others, ["w2"]);
+    }
+}

@@ -1,0 +1,276 @@
+//! The listening end of the tunnel: lets other proxies' connections in at the gates of this host's pods.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::ids::{AssignmentId, PodId};
+use gate::listening::Listening;
+use gate::rarely::Rarely;
+use gate::socket::{self, Socket};
+use gate::workers::Workers;
+use gate::{Gates, Pass};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::task::TaskTracker;
+
+use super::key::{Fingerprint, ProxyKey};
+use super::peers::Peers;
+use super::tls::server_config;
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TunnelReply, reply_of, serve_kept, serving};
+
+/// How long a handshake and the line that names the pod may take.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a connection that was opened ahead may wait for that line.
+const WAITS_FOR: Duration = Duration::from_secs(60);
+/// How long a pod may take to accept a connection. The other proxy waits 2 s for the answer, and takes a host
+/// without one for dead: it must learn that only the pod is.
+const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
+/// The longest line: a pod's id, an assignment and a port.
+const MAX_LINE: usize = 256;
+/// The most connections to pods at a time. Further ones are refused as by a gate: the host is not dead.
+const MAX_CONNECTIONS: usize = 16_384;
+/// The most handshakes at a time: anyone can begin one.
+const MAX_HANDSHAKES: usize = 1024;
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The bound port of the tunnel.
+pub struct TunnelListener {
+    listener: Arc<TcpListener>,
+    acceptor: TlsAcceptor,
+    shared: Arc<ListenerShared>,
+}
+
+/// What all connections have.
+struct ListenerShared {
+    /// The proxies that may connect.
+    peers: Arc<Peers>,
+    workers: Arc<Workers>,
+    /// Those that have not shown their key.
+    handshakes: Arc<Semaphore>,
+    /// The connections to pods.
+    places: Semaphore,
+    warned: Rarely,
+}
+
+impl ListenerShared {
+    fn new(peers: Arc<Peers>, workers: Arc<Workers>, connections: usize) -> Self {
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        Self { peers, workers, handshakes, places: Semaphore::new(connections), warned: Rarely::default() }
+    }
+}
+
+impl TunnelListener {
+    /// Binds the port.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on.
+    pub async fn bind(
+        address: SocketAddr,
+        key: &ProxyKey,
+        peers: Arc<Peers>,
+        gates: Arc<Gates>,
+    ) -> io::Result<Self> {
+        let workers = Arc::new(Workers::new(gates));
+        Self::on(Arc::new(common::listen::listen(address)?), key, peers, workers)
+    }
+
+    /// Takes connections on a socket.
+    ///
+    /// # Errors
+    /// If the key cannot be used.
+    pub fn on(
+        listener: Arc<TcpListener>,
+        key: &ProxyKey,
+        peers: Arc<Peers>,
+        workers: Arc<Workers>,
+    ) -> io::Result<Self> {
+        let config = server_config(key, peers.clone()).map_err(io::Error::other)?;
+        let shared = Arc::new(ListenerShared::new(peers, workers, MAX_CONNECTIONS));
+        Ok(Self { listener, acceptor: Arc::new(config).into(), shared })
+    }
+
+    /// Makes it what it was before connections were kept, or opened ahead.
+    #[cfg(test)]
+    pub(super) fn of_version_before(mut self) -> Self {
+        let mut config = rustls::ServerConfig::clone(self.acceptor.config());
+        config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
+        self.acceptor = Arc::new(config).into();
+        self
+    }
+
+    /// Makes it take this number of connections to pods.
+    #[cfg(test)]
+    pub(super) fn with_connections(mut self, most: usize) -> Self {
+        let ListenerShared { peers, workers, .. } = &*self.shared;
+        self.shared = Arc::new(ListenerShared::new(peers.clone(), workers.clone(), most));
+        self
+    }
+
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves other proxies for as long as this process listens; then what was let in may end.
+    pub async fn run(self, listening: impl Into<Listening>) {
+        let (listening, connections) = (listening.into(), TaskTracker::new());
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = listening.until_stopped() => break,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    let (acceptor, shared) = (self.acceptor.clone(), self.shared.clone());
+                    let listening = listening.clone();
+                    let Ok(handshake) = shared.handshakes.clone().try_acquire_owned() else {
+                        shared.warn(&format!("{MAX_HANDSHAKES} connections that have not shown their key"));
+                        continue;
+                    };
+                    connections.spawn(async move {
+                        if let Err(error) = serve(acceptor, &shared, stream, handshake, &listening).await {
+                            tracing::debug!(%error, peer = %address, "Connection of the tunnel ended");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "The tunnel cannot accept a connection; trying again in 100 ms");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+        drop(self.listener);
+        listening.have_ended(&connections).await;
+    }
+}
+
+impl ListenerShared {
+    /// Counts a connection to a pod until the place is dropped. `None` if there are too many.
+    fn place(&self) -> Option<SemaphorePermit<'_>> {
+        let place = self.places.try_acquire().ok();
+        if place.is_none() {
+            self.warn(&format!("{MAX_CONNECTIONS} connections to pods"));
+        }
+        place
+    }
+
+    fn warn(&self, what: &str) {
+        if self.warned.is_due() {
+            tracing::warn!("The tunnel has {what}, as many as it takes; further ones are refused");
+        }
+    }
+}
+
+async fn serve(
+    acceptor: TlsAcceptor,
+    shared: &ListenerShared,
+    stream: TcpStream,
+    handshake: OwnedSemaphorePermit,
+    listening: &Listening,
+) -> io::Result<()> {
+    let ListenerShared { peers, workers, .. } = shared;
+    let stream = Socket::new(stream)?;
+    let mut peer = timeout(OPEN_WITHIN, acceptor.accept(stream)).await??;
+    drop(handshake);
+    let within = match peer.get_ref().1.alpn_protocol() {
+        Some(SERVING_PROTOCOL) => {
+            let answer = serving::answer(&mut peer, |services| workers.serving(services));
+            return timeout(OPEN_WITHIN, answer).await?;
+        }
+        Some(AHEAD_PROTOCOL) => WAITS_FOR,
+        _ => OPEN_WITHIN,
+    };
+    let target = {
+        let mut reading = pin!(read_target(&mut peer));
+        tokio::select! {
+            biased;
+            target = timeout(within, &mut reading) => target??,
+            // What was opened ahead keeps no process: the next one will be to that which listens now.
+            () = listening.until_stopped() => timeout(OPEN_WITHIN, &mut reading).await??,
+        }
+    };
+    // It may have been taken off the list while the connection waited.
+    if !key_of(&peer).is_some_and(|key| peers.knows(key)) {
+        return Err(io::Error::other("its key is not on the list any more"));
+    }
+    let gates = workers.gates();
+    let place = shared.place();
+    let connected = if place.is_some() { connect(gates, &target).await } else { Err(TunnelReply::Closed) };
+    match connected {
+        Ok((pod, pass)) if peer.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL) => {
+            serve_kept::serve(gates, &target, peer, pod, pass).await
+        }
+        Ok((pod, pass)) => pass_bytes(peer, pod, pass).await,
+        Err(reply) => {
+            peer.write_all(&[reply.byte()]).await?;
+            peer.shutdown().await
+        }
+    }
+}
+
+fn key_of(peer: &TlsStream<Socket>) -> Option<Fingerprint> {
+    peer.get_ref().1.peer_certificates()?.first().map(|key| Fingerprint::of(key))
+}
+
+/// A port of a pod under an assignment.
+pub(super) struct TunnelTarget {
+    pub(super) pod: PodId,
+    pub(super) assignment: AssignmentId,
+    port: u16,
+}
+
+/// Reads the line `<pod> <assignment> <port>`, and nothing after it.
+async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
+    let mut line = Vec::with_capacity(MAX_LINE);
+    loop {
+        match peer.read_u8().await? {
+            b'\n' => break,
+            byte if line.len() < MAX_LINE => line.push(byte),
+            _ => return Err(io::Error::other("the line that names the pod is too long")),
+        }
+    }
+    parse_target(&line).ok_or_else(|| io::Error::other("the line does not name a pod"))
+}
+
+fn parse_target(line: &[u8]) -> Option<TunnelTarget> {
+    let mut parts = std::str::from_utf8(line).ok()?.split(' ');
+    let (pod, assignment, port) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = parts.next().is_none();
+    let port = port.parse().ok().filter(|_| is_whole)?;
+    Some(TunnelTarget { pod: PodId::new(pod).ok()?, assignment: AssignmentId::new(assignment).ok()?, port })
+}
+
+async fn connect(gates: &Gates, target: &TunnelTarget) -> Result<(TcpStream, Pass), TunnelReply> {
+    let pass = gates.enter(&target.pod, &target.assignment).map_err(reply_of)?;
+    let connecting = socket::connect((pass.address(), target.port).into());
+    match timeout(CONNECT_WITHIN, connecting).await {
+        Ok(Ok(pod)) => Ok((pod, pass)),
+        Ok(Err(_)) | Err(_) => Err(TunnelReply::NotListening),
+    }
+}
+
+/// Passes bytes until both ends have ended, or the pod is stopped.
+async fn pass_bytes(mut peer: TlsStream<Socket>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
+    pod.set_nodelay(true)?;
+    peer.write_all(&[TunnelReply::Connected.byte()]).await?;
+    peer.flush().await?;
+    let copied = tokio::select! {
+        copied = tokio::io::copy_bidirectional(&mut peer, &mut pod) => copied.map(|_| ()),
+        () = pass.cut() => Ok(()),
+    };
+    // The connection ends before the gate learns that it has.
+    drop(pod);
+    drop(pass);
+    copied
+}

@@ -1,0 +1,233 @@
+//! The listening end of a connection that is kept from one request to the next: each request is let in at the
+//! pod's gate anew.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use gate::socket::Socket;
+use gate::timer::Timer;
+use gate::{Cut, Gates, Pass};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::server::TlsStream;
+
+use super::frame::{Arrived, HEADER, MAX_PAYLOAD, TunnelFrame, data_header};
+use super::listen::TunnelTarget;
+use super::{TunnelReply, reply_of};
+
+/// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends
+/// them when it learns that the pod leaves; if it does not, a pod that waits for idle connections when it is
+/// stopped waits so long.
+const MOST_IDLE: Duration = Duration::from_secs(5);
+/// A request of which nothing else has come back after this time is said to have begun: the other host knows
+/// then that this one is alive.
+const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
+/// How long is read what the pod does not get: of a request that was refused, or after the pod has ended.
+/// With bytes unread the system would answer with a reset, which can overtake what was sent before.
+const DISCARD_WITHIN: Duration = Duration::from_secs(2);
+
+type KeptPeer = TlsStream<Socket>;
+
+/// Passes requests on until one of the ends has ended, or the pod is stopped. The first one was let in.
+pub(super) async fn serve(
+    gates: &Gates,
+    target: &TunnelTarget,
+    peer: KeptPeer,
+    pod: TcpStream,
+    pass: Pass,
+) -> io::Result<()> {
+    pod.set_nodelay(true)?;
+    let (peer_read, mut peer_write) = tokio::io::split(peer);
+    peer_write.write_all(&[TunnelReply::Connected.byte()]).await?;
+    peer_write.flush().await?;
+    let answering = Answering { writer: Mutex::new(peer_write), is_due: AtomicBool::new(false) };
+    let (mut pod_read, pod_write) = pod.into_split();
+    let mut requests = Requests {
+        gates,
+        target,
+        start: pass.pod().start,
+        pass: None,
+        cut: pass.cut(),
+        reader: FrameReader { peer: peer_read, arrived: Arrived::default() },
+        pod: pod_write,
+        answering: &answering,
+        idle: Timer::new(Instant::now() + MOST_IDLE),
+    };
+    requests.pass = Some(pass);
+    let mut has_pod_ended = false;
+    let ended = {
+        let passing = pin!(requests.pass_on());
+        tokio::select! {
+            biased;
+            ended = answering.pass_on(&mut pod_read) => {
+                has_pod_ended = ended.is_ok();
+                ended
+            }
+            ended = passing => ended,
+        }
+    };
+    // The connection to the pod ends before the gate learns that the request has.
+    let Requests { pod, pass, mut reader, .. } = requests;
+    drop((pod, pod_read));
+    drop(pass);
+    if has_pod_ended {
+        reader.discard().await?;
+    }
+    ended
+}
+
+/// What the other proxy sends, on its way to the pod.
+struct Requests<'a> {
+    gates: &'a Gates,
+    target: &'a TunnelTarget,
+    /// Counts the starts of the pod's containers: the connection is to this one.
+    start: u64,
+    /// That of the request that is in flight.
+    pass: Option<Pass>,
+    cut: Cut,
+    reader: FrameReader,
+    pod: OwnedWriteHalf,
+    answering: &'a Answering,
+    /// Between two requests.
+    idle: Timer,
+}
+
+impl Requests<'_> {
+    async fn pass_on(&mut self) -> io::Result<()> {
+        loop {
+            let frame = if self.pass.is_some() {
+                tokio::select! {
+                    biased;
+                    // To wait for the cut takes a lock of the pod, to look does not.
+                    frame = self.reader.next() => if self.cut.has_come() { return Ok(()) } else { frame? },
+                    () = &mut self.cut => return Ok(()),
+                }
+            } else {
+                let until = Instant::now() + MOST_IDLE;
+                tokio::select! {
+                    biased;
+                    frame = self.reader.next() => frame?,
+                    () = self.idle.until(until) => return Ok(()),
+                }
+            };
+            match (frame, self.pass.is_some()) {
+                (Some(TunnelFrame::Data(bytes)), true) => {
+                    tokio::select! {
+                        biased;
+                        written = self.pod.write_all(&bytes) => written?,
+                        () = &mut self.cut => return Ok(()),
+                    }
+                }
+                (Some(TunnelFrame::End), true) => self.pass = None,
+                (Some(TunnelFrame::Begin { wants_answer }), false) => match self.enter() {
+                    Ok(()) if wants_answer => self.answering.send(&TunnelFrame::Accepted).await?,
+                    Ok(()) => self.answering.is_due.store(true, Ordering::Relaxed),
+                    Err(reply) => {
+                        self.answering.send(&TunnelFrame::Refused(reply)).await?;
+                        return self.reader.discard().await;
+                    }
+                },
+                // The other end sends nothing more, and still reads.
+                (None, true) => {
+                    self.pod.shutdown().await?;
+                    (&mut self.cut).await;
+                    return Ok(());
+                }
+                (None, false) => return Ok(()),
+                (Some(_), _) => return Err(io::Error::other("a frame that was not due")),
+            }
+        }
+    }
+
+    /// Lets a request in, unless this is no connection to the containers that run now.
+    fn enter(&mut self) -> Result<(), TunnelReply> {
+        let pass = self.gates.enter(&self.target.pod, &self.target.assignment).map_err(reply_of)?;
+        if pass.pod().start != self.start {
+            return Err(TunnelReply::Unknown);
+        }
+        if !self.cut.is_of(&pass) {
+            self.cut = pass.cut();
+        }
+        self.pass = Some(pass);
+        Ok(())
+    }
+}
+
+/// What goes back to the other proxy.
+struct Answering {
+    writer: Mutex<WriteHalf<KeptPeer>>,
+    /// Whether nothing was said yet of the request that was let in last.
+    is_due: AtomicBool,
+}
+
+impl Answering {
+    /// Passes on what the pod says, until it has ended.
+    async fn pass_on(&self, pod: &mut OwnedReadHalf) -> io::Result<()> {
+        let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
+        let mut silence = Timer::new(Instant::now() + SIGN_OF_LIFE_AFTER);
+        loop {
+            let until = Instant::now() + SIGN_OF_LIFE_AFTER;
+            let read = tokio::select! {
+                biased;
+                read = pod.read(&mut buffer[HEADER..]) => read,
+                () = silence.until(until) => {
+                    if self.is_due.load(Ordering::Relaxed) {
+                        self.send(&TunnelFrame::Accepted).await?;
+                    }
+                    continue;
+                }
+            };
+            let length = read?;
+            if length == 0 {
+                return self.writer.lock().await.shutdown().await;
+            }
+            buffer[..HEADER].copy_from_slice(&data_header(length));
+            self.write(&buffer[..HEADER + length]).await?;
+        }
+    }
+
+    async fn send(&self, frame: &TunnelFrame) -> io::Result<()> {
+        let mut bytes = BytesMut::new();
+        frame.write(&mut bytes);
+        self.write(&bytes).await
+    }
+
+    async fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.is_due.store(false, Ordering::Relaxed);
+        let mut writer = self.writer.lock().await;
+        writer.write_all(bytes).await?;
+        writer.flush().await
+    }
+}
+
+/// Reads frames.
+struct FrameReader {
+    peer: ReadHalf<KeptPeer>,
+    arrived: Arrived,
+}
+
+impl FrameReader {
+    /// Returns the next frame; `None` at the end of the connection.
+    ///
+    /// # Cancel safety
+    /// Nothing that arrived is lost.
+    async fn next(&mut self) -> io::Result<Option<TunnelFrame>> {
+        poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
+    }
+
+    /// Reads and forgets what is still sent.
+    async fn discard(&mut self) -> io::Result<()> {
+        let all = async {
+            while self.next().await?.is_some() {}
+            Ok(())
+        };
+        timeout(DISCARD_WITHIN, all).await.unwrap_or(Ok(()))
+    }
+}
