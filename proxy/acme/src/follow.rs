@@ -16,7 +16,7 @@ use ingress::certificates::stored::{OrderStanding, StoredCertificates};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::AutoHosts;
+use super::auto_hosts::AutoHosts;
 
 /// Between two looks at the certificates of all hosts when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);

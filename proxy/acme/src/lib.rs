@@ -8,6 +8,7 @@
 //! scenarios with Pebble.
 
 mod authority;
+mod auto_hosts;
 mod follow;
 mod order;
 mod orderer;
@@ -25,44 +26,10 @@ use routing::snapshot::RoutingSnapshot;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use auto_hosts::AutoHosts;
 use follow::Follow;
 use order::Ordering;
 use orderer::Orderer;
-
-/// The hosts of rules with `tls: auto`, as they change.
-#[derive(Clone)]
-pub(crate) struct AutoHosts {
-    snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
-    known: Vec<String>,
-}
-
-impl AutoHosts {
-    pub(crate) fn new(snapshot: watch::Receiver<Arc<RoutingSnapshot>>) -> Self {
-        Self { snapshot, known: Vec::new() }
-    }
-
-    /// Returns them, sorted.
-    fn hosts(&mut self) -> Vec<String> {
-        self.known = self.snapshot.borrow_and_update().routes.auto_hosts().map(str::to_owned).collect();
-        self.known.clone()
-    }
-
-    /// Waits until they are others than [`AutoHosts::hosts`] has returned.
-    ///
-    /// # Cancel safety
-    /// No change is missed.
-    async fn changed(&mut self) {
-        loop {
-            if self.snapshot.changed().await.is_err() {
-                // Nothing keeps the snapshot any more: the proxy ends.
-                std::future::pending::<()>().await;
-            }
-            if !self.snapshot.borrow_and_update().routes.auto_hosts().eq(&self.known) {
-                return;
-            }
-        }
-    }
-}
 
 /// What a proxy does for rules with `tls: auto`.
 pub struct Acme {

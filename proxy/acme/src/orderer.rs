@@ -15,7 +15,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::AutoHosts;
+use super::auto_hosts::AutoHosts;
 use super::order::Ordering;
 
 /// The lease of the proxy that orders.

@@ -9,9 +9,9 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 
-use super::deadlines::ClientWait;
-use super::from_pod::{BodyError, FromPod};
-use super::guarded::ActiveRequest;
+use crate::client::deadlines::ClientWait;
+use crate::client::guarded::ActiveRequest;
+use crate::pod::from_pod::{BodyError, FromPod};
 
 /// The body of an answer to a client.
 pub(super) struct AnswerBody {

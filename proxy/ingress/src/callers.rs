@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::ids::ServiceName;
 use tokio::time::{Instant, sleep};
 
-use super::IngressShared;
+use crate::shared::IngressShared;
 
 /// How long a pod that has just been started may be unknown to this proxy, and the wait between two looks.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);

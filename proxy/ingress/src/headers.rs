@@ -9,17 +9,17 @@ use std::net::IpAddr;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
-use crate::framing::upgrade_protocols;
+use crate::client::framing::upgrade_protocols;
 
 /// The id of a request, for logs of several programs.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Where the requests of a connection for one host came from. Made once for all of them.
 #[derive(Debug)]
-pub struct ClientOrigin {
+pub(crate) struct ClientOrigin {
     is_trusted: bool,
     scheme: HeaderValue,
     host: String,
@@ -31,7 +31,7 @@ pub struct ClientOrigin {
 impl ClientOrigin {
     /// `address` is that of the client, or of the proxy before this one; what a trusted proxy says of the
     /// request's way is kept. `scheme` is `http` or `https`, `host` the host that the request is for.
-    pub fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
+    pub(crate) fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
             is_trusted,
@@ -44,14 +44,14 @@ impl ClientOrigin {
     }
 
     /// Returns the host that the requests are for.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.host
     }
 }
 
 /// Removes what belongs to one connection. `TE: trailers` is kept if `is_http2`: gRPC
 /// servers ask for it.
-pub fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
     // Most have none.
     if !headers.keys().any(is_hop_by_hop) {
         return;
@@ -107,7 +107,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
 
 /// Returns the protocols that a request asks to change to and may: WebSocket, and `others`, which are in
 /// lower case. `None` if there are none.
-pub fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
+pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
     let is_allowed = |name: &&[u8]| {
         let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
         name.eq_ignore_ascii_case(b"websocket") || others.iter().any(is_other)
@@ -119,7 +119,7 @@ pub fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderV
 
 /// Removes from the trailers of a request what would have another meaning in its head, where some servers put
 /// them: what belongs to one connection, and what says where the request came from.
-pub fn clean_trailers(trailers: &mut HeaderMap) {
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
         is_of_head || is_hop_by_hop(name) || says_origin(name, false)
@@ -127,7 +127,7 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
 }
 
 /// Sets the headers that say where the request came from, and its id if it has none that is trusted.
-pub fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
+pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
     // Not one by one: each time all that are there would have to move.
     headers.reserve(5);
@@ -195,14 +195,14 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
 
 /// Returns whether the first proxy before this one says that its client used HTTPS. Only a trusted proxy is
 /// to be believed.
-pub fn says_https(headers: &HeaderMap) -> bool {
+pub(crate) fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
 /// Joins the cookies of an HTTP/2 request, which may come in several lines, into the one line that HTTP/1.1
 /// allows.
-pub fn join_cookies(headers: &mut HeaderMap) {
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() < 2 {
         return;

@@ -1,7 +1,8 @@
 //! Ingress: takes requests and connections from outside and passes each to a ready pod of the service that
 //! its route names, through the gate of that pod.
 //!
-//! - [`framing`], [`headers`], [`pick`] and [`retry`] decide what happens to a request, and do nothing.
+//! - `client` has the connections of clients, and `pod` those to pods. Of these `framing`, `pick` and
+//!   `retry_policy` decide what happens to a request, and do nothing, as `headers` does.
 //! - [`certificates`] has the certificates of HTTPS, from files and from Redis, and `challenges` the answers
 //!   to authorities that check a host.
 //!
@@ -9,50 +10,34 @@
 //! on this host and on another, and the bench `ingress`.
 
 mod answer;
-mod asking;
 mod callers;
 pub mod certificates;
 mod challenges;
-mod client_body;
-mod client_stream;
-mod clients;
-mod connection;
-mod deadlines;
-mod exchange;
-mod frames;
-pub mod framing;
-mod from_pod;
-mod guarded;
-pub mod headers;
+mod client;
+mod config;
+mod headers;
 mod https;
 mod measure;
-pub mod pick;
-mod pods;
-pub mod retry;
-mod search;
+mod pod;
 mod serve;
+mod shared;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod upgrade;
-mod way;
 mod websocket;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::address_range::AddressRange;
-use common::ids::{PodId, ServiceName};
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use gate::Gates;
 use gate::listening::{self, Listening};
-use gate::rarely::RarelyEach;
-use gate::shares::TakenPlace;
 use routing::follow::Doubts;
 use routing::snapshot::RoutingSnapshot;
 use tokio::net::TcpListener;
@@ -60,88 +45,24 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tunnel::TunnelDialer;
 
-use crate::retry::NoAnswer;
-
 pub use challenges::{CACHED_FOR, Challenges};
-use clients::Clients;
+use client::places::Clients;
+pub use config::IngressConfig;
 use https::Https;
 pub use https::HttpsConfig;
 pub use measure::{certificate_expires, describe as describe_metrics};
-use pods::RoutingTable;
-use search::NoPod;
-pub use search::RequestTarget;
+use pod::connection;
+use pod::following;
+use pod::routing_table::RoutingTable;
+pub use pod::search::RequestTarget;
 use serve::ClientScheme;
+pub use shared::IngressShared;
+use shared::Warnings;
 pub use tcp::pass_on;
 use threads::{Accepted, ThreadContext, Threads};
 
 /// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-
-/// Where ingress listens, and its limits.
-#[derive(Debug, Clone)]
-pub struct IngressConfig {
-    /// Address for HTTP.
-    pub listen: SocketAddr,
-    /// Where HTTPS is taken; `None` for HTTP only.
-    pub https: Option<HttpsConfig>,
-    /// Answers authorities that check hosts whose certificates are ordered; `None` if none are.
-    pub challenges: Option<Arc<Challenges>>,
-    /// Address on which the ports of TCP rules are opened.
-    pub tcp_address: IpAddr,
-    /// How long a request or connection waits for a ready pod.
-    pub wait: Duration,
-    /// The longest time to connect to a pod.
-    pub connect_within: Duration,
-    /// The longest time for the head of a request to arrive, and for a TLS handshake.
-    pub head_within: Duration,
-    /// The longest time without a byte from the client when one is due.
-    pub idle: Duration,
-    /// The most connections, by HTTP, HTTPS and TCP rules together.
-    pub connections: usize,
-    /// The most of them from one address.
-    pub connections_per_client: usize,
-    /// Proxies before this one whose forwarding headers are kept.
-    pub trusted: Vec<AddressRange>,
-    /// Threads that serve HTTP.
-    pub threads: usize,
-}
-
-impl Default for IngressConfig {
-    fn default() -> Self {
-        Self {
-            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
-            https: None,
-            challenges: None,
-            tcp_address: Ipv4Addr::LOCALHOST.into(),
-            wait: Duration::from_secs(10),
-            connect_within: tunnel::CONNECT_WITHIN,
-            head_within: Duration::from_secs(10),
-            idle: Duration::from_secs(75),
-            connections: usize::MAX,
-            connections_per_client: 1000,
-            trusted: Vec::new(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
-}
-
-impl IngressConfig {
-    /// Returns whether requests are taken by HTTP or HTTPS on this port.
-    fn is_own_port(&self, port: u16) -> bool {
-        let https = self.https.as_ref().map(|https| https.listen.port());
-        port == self.listen.port() || Some(port) == https
-    }
-
-    /// Returns the most connections from an address: a proxy before this one has those of all its clients.
-    fn most_connections(&self, address: IpAddr) -> usize {
-        if self.is_trusted(address) { usize::MAX } else { self.connections_per_client }
-    }
-
-    /// Returns whether an address is that of a trusted proxy before this one.
-    fn is_trusted(&self, address: IpAddr) -> bool {
-        self.trusted.iter().any(|range| range.contains(address))
-    }
-}
 
 /// The ingress of a host.
 #[derive(Debug)]
@@ -156,29 +77,6 @@ pub struct Ingress {
     pub doubts: Option<Doubts>,
     /// Where it listens, and its limits.
     pub config: IngressConfig,
-}
-
-/// What all connections share.
-pub struct IngressShared {
-    config: IngressConfig,
-    /// The connections of clients that have not ended.
-    clients: Clients,
-    https: Option<Https>,
-    gates: Arc<Gates>,
-    tunnel: Option<Arc<TunnelDialer>>,
-    doubts: Option<Doubts>,
-    warnings: Warnings,
-    table: watch::Receiver<Arc<RoutingTable>>,
-    #[cfg(test)]
-    ablation: Option<tests::Ablation>,
-}
-
-/// What is logged of single requests and connections: a client may send thousands in a second.
-#[derive(Default)]
-struct Warnings {
-    failed: RarelyEach<(PodId, NoAnswer)>,
-    unserved: RarelyEach<(ServiceName, u16, NoPod)>,
-    unwanted: RarelyEach<(ServiceName, IpAddr)>,
 }
 
 impl Ingress {
@@ -201,7 +99,7 @@ impl Ingress {
         listening: Listening,
     ) {
         let (shared, following) = self.share();
-        serve(shared, http, https, following, listening).await;
+        serve_until_stopped(shared, http, https, following, listening).await;
     }
 
     /// Returns the ways to pods, and the future that keeps them up to date.
@@ -219,19 +117,8 @@ impl Ingress {
             #[cfg(test)]
             ablation: tests::ablation(),
         });
-        let following = pods::follow(self.snapshot, sender, shared.clone());
+        let following = following::follow(self.snapshot, sender, shared.clone());
         (shared, following)
-    }
-}
-
-impl IngressShared {
-    /// Counts a connection of a client. `None` if it is to be refused.
-    fn enter(&self, address: IpAddr) -> Option<TakenPlace> {
-        let place = self.clients.enter(address, self.config.most_connections(address));
-        if place.is_none() {
-            measure::refused_connection();
-        }
-        place
     }
 }
 
@@ -253,7 +140,7 @@ async fn listen(listening: Listening, address: SocketAddr, scheme: ClientScheme)
     listener
 }
 
-async fn serve(
+async fn serve_until_stopped(
     shared: Arc<IngressShared>,
     http: impl Future<Output = Arc<TcpListener>>,
     https: impl Future<Output = Option<Arc<TcpListener>>>,

@@ -25,19 +25,19 @@ use tokio_util::task::TaskTracker;
 
 use common::ingress::HttpProtocol;
 
-use crate::framing::upgrade_protocols;
-use crate::headers::{self, ClientOrigin};
-
 use super::answer::{AnswerBody, OwnAnswer, accepts_json};
-use super::client_body::ClientBody;
-use super::client_stream::ClientStream;
-use super::connection::MOST_HEADER_LINES;
-use super::deadlines::{ClientWait, RequestExecutor};
-use super::exchange::{OutgoingRequest, exchange, set_target};
-use super::frames::Frames;
-use super::from_pod::FromPod;
-use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
-use super::{IngressShared, https, measure, upgrade};
+use super::{https, measure, upgrade};
+use crate::client::body::ClientBody;
+use crate::client::deadlines::{ClientWait, RequestExecutor};
+use crate::client::frames::Frames;
+use crate::client::framing::upgrade_protocols;
+use crate::client::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
+use crate::client::stream::ClientStream;
+use crate::headers::{self, ClientOrigin};
+use crate::pod::connection::MOST_HEADER_LINES;
+use crate::pod::exchange::{OutgoingRequest, exchange, set_target};
+use crate::pod::from_pod::FromPod;
+use crate::shared::IngressShared;
 
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

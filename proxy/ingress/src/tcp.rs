@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tunnel::TunnelStream;
 
-use super::IngressShared;
-use super::pods::{InFlight, Pod};
-use super::search::{NoPod, RequestTarget, Search};
-use super::way::{self, Way};
+use crate::pod::pod_path::{self, PodPath};
+use crate::pod::routing_table::{InFlight, NoPod, Pod};
+use crate::pod::search::{RequestTarget, Search};
+use crate::shared::IngressShared;
 
 /// The wait until a port that was in use is tried again, and after a failed `accept`.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -152,7 +152,7 @@ pub async fn pass_on(
     // What each side ends is ended on the other, while the opposite direction goes on.
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
-        () = way::until_cut(cut.as_mut()) => {}
+        () = pod_path::until_cut(cut.as_mut()) => {}
     }
     // The connection ends before the gate learns that it has.
     drop(stream);
@@ -173,7 +173,7 @@ async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<Tc
     let RequestTarget { service, port, .. } = target;
     let mut search = Search::new(shared, target);
     loop {
-        let (pod, way) = match search.next().await {
+        let (pod, path) = match search.next().await {
             Ok(found) => found,
             Err(why) => {
                 if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
@@ -186,14 +186,14 @@ async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<Tc
             }
         };
         let in_flight = pod.begin();
-        let pass = match way {
-            Way::Here(pass) => pass,
-            Way::There { stream, took } => {
+        let pass = match path {
+            PodPath::Here(pass) => pass,
+            PodPath::There { stream, took } => {
                 pod.answered(port, took, Instant::now());
                 return Some(TcpToPod { stream: Either::Right(stream), pass: None, in_flight });
             }
             // Only found for requests.
-            Way::Http(_) => return None,
+            PodPath::Http(_) => return None,
         };
         match connect_to(shared, &pod, &pass, port).await {
             Ok(stream) => {

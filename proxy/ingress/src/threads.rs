@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::IngressShared;
 use super::serve::{self, ClientScheme};
+use crate::shared::IngressShared;
 
 /// A client that was accepted.
 pub(super) struct Accepted {

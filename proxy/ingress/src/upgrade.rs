@@ -7,9 +7,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::pods::InFlight;
-use super::way;
 use super::websocket::WebSocketClient;
+use crate::pod::pod_path;
+use crate::pod::routing_table::InFlight;
 
 /// How long a client may take to end a connection after it was told that it ends.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ pub(super) async fn pass_bytes(
     let mut cut = pass.as_ref().map(Pass::cut);
     let upgraded = tokio::select! {
         upgraded = async { tokio::try_join!(client, pod) } => upgraded,
-        () = way::until_cut(cut.as_mut()) => return,
+        () = pod_path::until_cut(cut.as_mut()) => return,
     };
     let (client, pod) = match upgraded {
         Ok(upgraded) => upgraded,
@@ -38,7 +38,7 @@ pub(super) async fn pass_bytes(
                 tracing::debug!(%error, "Upgraded connection ended");
             }
         }
-        () = way::until_cut(cut.as_mut()) => {}
+        () = pod_path::until_cut(cut.as_mut()) => {}
     }
     // The connection to the pod ends before the gate learns that it has.
     drop(pod);

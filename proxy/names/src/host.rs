@@ -22,7 +22,7 @@ use super::closed::to_close;
 use super::dns::DnsListener;
 use super::resolver::Resolver;
 use super::rules::{Rules, RulesError};
-use super::{connections, dns, probe, saved};
+use super::{connections, dns, names_file, probe};
 use common::address_range::AddressRange;
 
 /// Between two looks at the rules while they lead here, and while they do not.
@@ -61,8 +61,8 @@ impl HostNames {
     /// the sockets are handed over may end by themselves.
     pub async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
-        self.resolver.restore(saved::read(&self.file));
-        let saving = saved::keep(self.resolver.clone(), self.file.clone());
+        self.resolver.restore(names_file::read(&self.file));
+        let saving = names_file::keep(self.resolver.clone(), self.file.clone());
         let serve = async { tokio::join!(self.serve(), saving) };
         listening.stopped().run_until_cancelled(serve).await;
         if listening.is_handed_over() {

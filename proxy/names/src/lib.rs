@@ -6,7 +6,7 @@
 //!   is pure.
 //! - `cache` is what is known from Redis, and `resolver` asks for what is not; `forward` passes other names
 //!   on.
-//! - `saved` is the file of what was known, for the next process.
+//! - `names_file` is the file of what was known, for the next process.
 //! - `dns` listens for questions, `connections` for connections.
 //! - [`rules`] are the rules of the host that lead to both and that keep pods from what is not theirs,
 //!   [`closed`] is what that is on other hosts, and `host` keeps all of it going.
@@ -21,12 +21,12 @@ mod connections;
 mod dns;
 mod forward;
 mod host;
+mod names_file;
 pub mod probe;
 mod question;
 mod resolver;
 mod response;
 pub mod rules;
-mod saved;
 
 #[cfg(test)]
 mod tests;

@@ -6,36 +6,31 @@
 //! in any case. While Redis is away, what was known last is served; if that leads to no pod, the hosts are
 //! asked: see `doubts`.
 
-mod doubts;
-
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::backoff::Backoff;
 use common::ids::ServiceName;
-use common::store::{
-    EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, Routing, Store,
-    StoreError, Subscription, channel,
-};
+use common::store::{EndpointChange, Routing, Store, StoreError, Subscription, channel};
 use gate::saved_file;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cluster::FollowedCluster;
 use crate::cluster_file;
+use crate::doubts;
+pub use crate::doubts::{Doubts, Hosts};
 use crate::endpoint_set::{Applied, EndpointSet};
 use crate::read_limit::ReadLimit;
+use crate::read_pages::{ReadOutcome, read_endpoints};
 use crate::route::RouteTable;
+use crate::shared::FollowerShared;
 use crate::snapshot::RoutingSnapshot;
-
-pub use doubts::Doubts;
-pub use doubts::Hosts;
 
 /// Between two looks at the routes, and at the version of a service's endpoints, when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -48,67 +43,14 @@ const READS: usize = 10;
 /// time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
-/// After each page a reader pauses for this many times as long as Redis took to answer: however many proxies
-/// read at the same time, few of them are being answered, and heartbeats wait for these only.
-const PAUSE_PER_ANSWER: u32 = 4;
-const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// Between two looks while another proxy makes the endpoints of a service.
 const MAKING_LOOK: Duration = Duration::from_millis(500);
 /// Messages that are kept while endpoints are read. After more of them it is read again.
 const MAX_KEPT_MESSAGES: usize = 10_000;
-/// How long a service is followed that no route leads to, after a pod has asked for it.
-const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 /// What changes within this time becomes one snapshot,
 const COLLECT: Duration = Duration::from_millis(10);
 /// and what changes within this time is saved at once.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// What the tasks of a follower share.
-struct FollowerShared {
-    store: Store,
-    known: Mutex<FollowedCluster>,
-    changed: Notify,
-    /// Services that pods have asked for, and when they did last.
-    wanted: Mutex<HashMap<ServiceName, Instant>>,
-    is_wanted: Notify,
-    /// Services of which what is known has led to no pod, and the version at which it did first.
-    doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
-    is_doubted: Notify,
-    /// Messages may have been missed: the versions have to be compared.
-    is_check_due: Notify,
-    reads: ReadLimit,
-    first_reads: ReadLimit,
-}
-
-impl FollowerShared {
-    fn lock(&self) -> MutexGuard<'_, FollowedCluster> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wanted(&self) -> MutexGuard<'_, HashMap<ServiceName, Instant>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn doubts(&self) -> MutexGuard<'_, HashMap<ServiceName, Option<EndpointVersion>>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_followed(&self, service: &ServiceName) -> bool {
-        self.wanted().contains_key(service)
-            || self.lock().routing.routes.iter().any(|(routed, _)| routed == service)
-    }
-
-    /// Returns the services to be followed: those that have a route, and those that pods ask for.
-    fn services(&self) -> BTreeSet<ServiceName> {
-        let mut wanted = self.wanted();
-        let now = Instant::now();
-        wanted.retain(|_, asked| now.duration_since(*asked) < WANTED_FOR);
-        let mut services: BTreeSet<ServiceName> = wanted.keys().cloned().collect();
-        drop(wanted);
-        services.extend(self.lock().routing.routes.iter().map(|(service, _)| service.clone()));
-        services
-    }
-}
 
 /// Makes a follower follow services that no route leads to.
 #[derive(Clone)]
@@ -131,7 +73,7 @@ impl Interest {
 
 /// Follows routes and endpoints.
 pub struct Follower {
-    shared: Arc<FollowerShared>,
+    pub(crate) shared: Arc<FollowerShared>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     file: Option<PathBuf>,
     hosts: Option<Hosts>,
@@ -414,69 +356,14 @@ fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
     Some(known.map_or(other, |known| known.min(other)))
 }
 
-/// The end of a reading.
-enum ReadOutcome {
-    Read,
-    /// Another proxy makes the set, or it was made anew meanwhile.
-    Again,
-}
-
-/// Brings what is known of a service to a version that Redis has.
-async fn read_endpoints(
-    shared: &FollowerShared,
-    service: &ServiceName,
-    limit: &ReadLimit,
-) -> Result<ReadOutcome, StoreError> {
-    limit.wait().await;
-    let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
-    match shared.store.follow_endpoints(service, before.as_ref()).await? {
-        FollowedEndpoints::Same => Ok(ReadOutcome::Read),
-        FollowedEndpoints::BeingMade => Ok(ReadOutcome::Again),
-        FollowedEndpoints::Changed(reading) => {
-            read_pages(shared, service, before.as_ref(), reading, limit).await
-        }
-    }
-}
-
-/// Reads all pages; `before` is the version that was known when the reading began.
-async fn read_pages(
-    shared: &FollowerShared,
-    service: &ServiceName,
-    before: Option<&EndpointVersion>,
-    mut reading: EndpointReading,
-    limit: &ReadLimit,
-) -> Result<ReadOutcome, StoreError> {
-    loop {
-        let begun = Instant::now();
-        let step = reading.step().await?;
-        let pause = (begun.elapsed() * PAUSE_PER_ANSWER).min(MAX_PAUSE);
-        match step {
-            // The others wait for it.
-            ReadingStep::Made => sleep(pause).await,
-            ReadingStep::Read => {
-                sleep(pause).await;
-                limit.wait().await;
-            }
-            ReadingStep::Again => return Ok(ReadOutcome::Again),
-            ReadingStep::Done(version, endpoints) => {
-                // It may have lost its route meanwhile.
-                if shared.is_followed(service) {
-                    let mut known = shared.lock();
-                    known.sets.entry(service.clone()).or_default().take_read(before, version, endpoints);
-                    shared.changed.notify_one();
-                }
-                return Ok(ReadOutcome::Read);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use common::ingress::IngressRule;
     use common::store::LinkOptions;
+
+    use crate::shared::WANTED_FOR;
 
     #[tokio::test(start_paused = true)]
     async fn services_are_followed_that_have_a_route_or_were_asked_for_within_the_hour() {

@@ -9,8 +9,11 @@
 
 mod cluster;
 mod cluster_file;
+mod doubts;
 pub mod endpoint_set;
 pub mod follow;
 mod read_limit;
+mod read_pages;
 pub mod route;
+mod shared;
 pub mod snapshot;

@@ -15,14 +15,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::ahead::Ahead;
 use super::kept::KeptStream;
 use super::key::ProxyKey;
+use super::opened_ahead::OpenedAhead;
 use super::peers::{Peer, Peers};
+use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL, TunnelReply};
+use super::serving;
+use super::serving::ServedPod;
 use super::silent::SilentHosts;
 use super::stream::TunnelStream;
 use super::tls::client_config;
-use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, ServedPod, TCP_PROTOCOL, TunnelReply, serving};
 
 /// How long ingress waits for a connection to a pod.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -75,7 +77,7 @@ pub struct TunnelDialer {
     pub(super) key: Arc<ProxyKey>,
     peers: Arc<Peers>,
     silent: SilentHosts,
-    pub(super) ahead: Arc<Ahead>,
+    pub(super) ahead: Arc<OpenedAhead>,
 }
 
 impl TunnelDialer {
@@ -186,7 +188,7 @@ impl TunnelDialer {
     }
 
     /// Asks the proxies of all other hosts which of their pods serve these services,
-    /// [`MAX_SERVICES`](super::MAX_SERVICES) at most, and calls `heard` with each answer. Those that do not
+    /// [`MAX_SERVICES`](super::serving::MAX_SERVICES) at most, and calls `heard` with each answer. Those that do not
     /// answer are left out.
     pub async fn ask_hosts(
         &self,

@@ -10,7 +10,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
-use super::TunnelReply;
+use super::protocol::TunnelReply;
 
 /// The bytes before what a frame carries.
 pub(super) const HEADER: usize = 3;

@@ -18,7 +18,7 @@ use gate::EnterError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame::{Arrived, MAX_PAYLOAD, TunnelFrame, put_some_data};
-use super::refusal_of;
+use super::protocol::refusal_of;
 use super::stream::TunnelStream;
 
 /// Why a request has not begun.

@@ -6,13 +6,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::{AssignmentId, PodId};
 use gate::listening::Listening;
 use gate::rarely::Rarely;
 use gate::socket::{self, Socket};
 use gate::workers::Workers;
 use gate::{Gates, Pass};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -22,8 +21,11 @@ use tokio_util::task::TaskTracker;
 
 use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
+use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TunnelReply, reply_of};
+use super::serve_kept;
+use super::serving;
+use super::target::{TunnelTarget, read_target};
 use super::tls::server_config;
-use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TunnelReply, reply_of, serve_kept, serving};
 
 /// How long a handshake and the line that names the pod may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -32,8 +34,6 @@ const WAITS_FOR: Duration = Duration::from_secs(60);
 /// How long a pod may take to accept a connection. The other proxy waits 2 s for the answer, and takes a host
 /// without one for dead: it must learn that only the pod is.
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
-/// The longest line: a pod's id, an assignment and a port.
-const MAX_LINE: usize = 256;
 /// The most connections to pods at a time. Further ones are refused as by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
 /// The most handshakes at a time: anyone can begin one.
@@ -101,7 +101,7 @@ impl TunnelListener {
     #[cfg(test)]
     pub(super) fn of_version_before(mut self) -> Self {
         let mut config = rustls::ServerConfig::clone(self.acceptor.config());
-        config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![super::protocol::TCP_PROTOCOL.to_vec()];
         self.acceptor = Arc::new(config).into();
         self
     }
@@ -221,34 +221,6 @@ async fn serve(
 
 fn key_of(peer: &TlsStream<Socket>) -> Option<Fingerprint> {
     peer.get_ref().1.peer_certificates()?.first().map(|key| Fingerprint::of(key))
-}
-
-/// A port of a pod under an assignment.
-pub(super) struct TunnelTarget {
-    pub(super) pod: PodId,
-    pub(super) assignment: AssignmentId,
-    port: u16,
-}
-
-/// Reads the line `<pod> <assignment> <port>`, and nothing after it.
-async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
-    let mut line = Vec::with_capacity(MAX_LINE);
-    loop {
-        match peer.read_u8().await? {
-            b'\n' => break,
-            byte if line.len() < MAX_LINE => line.push(byte),
-            _ => return Err(io::Error::other("the line that names the pod is too long")),
-        }
-    }
-    parse_target(&line).ok_or_else(|| io::Error::other("the line does not name a pod"))
-}
-
-fn parse_target(line: &[u8]) -> Option<TunnelTarget> {
-    let mut parts = std::str::from_utf8(line).ok()?.split(' ');
-    let (pod, assignment, port) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_whole = parts.next().is_none();
-    let port = port.parse().ok().filter(|_| is_whole)?;
-    Some(TunnelTarget { pod: PodId::new(pod).ok()?, assignment: AssignmentId::new(assignment).ok()?, port })
 }
 
 async fn connect(gates: &Gates, target: &TunnelTarget) -> Result<(TcpStream, Pass), TunnelReply> {

@@ -19,8 +19,8 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::frame::{Arrived, HEADER, MAX_PAYLOAD, TunnelFrame, data_header};
-use super::listen::TunnelTarget;
-use super::{TunnelReply, reply_of};
+use super::protocol::{TunnelReply, reply_of};
+use super::target::TunnelTarget;
 
 /// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends
 /// them when it learns that the pod leaves; if it does not, a pod that waits for idle connections when it is

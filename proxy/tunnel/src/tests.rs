@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::ahead::Ahead;
+use super::opened_ahead::OpenedAhead;
 use super::*;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -400,7 +400,7 @@ async fn a_connection_that_waited_is_refused_if_its_key_was_taken_off_the_list()
 async fn a_connection_that_nobody_uses_does_not_wait_for_ever() {
     let (hosts, port) = (hosts().await, echo().await);
     let (mut dialer, switch) = dialer_through_switch(&hosts).await;
-    dialer.ahead = Arc::new(Ahead::for_time(Duration::from_millis(300)));
+    dialer.ahead = Arc::new(OpenedAhead::for_time(Duration::from_millis(300)));
     says_hello(&dialer, port).await;
     eventually("one waits", async || dialer.ahead.waiting(&switch.peer) == 1).await;
     eventually("none waits", async || dialer.ahead.waiting(&switch.peer) == 0).await;

@@ -16,7 +16,7 @@ use rustls::{
 
 use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
-use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
+use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
 
 /// Returns what the listening end needs: any proxy of this cluster may connect.
 pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerConfig, Error> {

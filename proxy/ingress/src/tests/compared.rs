@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::fixture::{FakePod, Fixture, rule};
 use crate::IngressConfig;
-use crate::framing::{FramingState, Scanner};
+use crate::client::framing::{FramingState, Scanner};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 /// What nginx does with answers that others follow.

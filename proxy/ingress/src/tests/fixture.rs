@@ -32,7 +32,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 
-use crate::framing::{FramingState, Scanner};
+use crate::client::framing::{FramingState, Scanner};
 use crate::{Ingress, IngressConfig};
 
 /// An ingress whose routes and pods the test sets.

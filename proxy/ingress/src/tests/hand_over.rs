@@ -13,7 +13,7 @@ use hyper::{Method, Request, StatusCode};
 use super::fixture::{Client, FakePod, Fixture, Pods, row, rule};
 use super::{Ablation, ablate, ablation};
 use crate::IngressConfig;
-use crate::connection::Pools;
+use crate::pod::connection::Pools;
 
 const PODS_ANSWER_AFTER: Duration = Duration::from_millis(2);
 const SIGNAL_TAKES: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::fixture::{FakePod, Fixture, rule};
 use crate::IngressConfig;
-use crate::framing::{FramingState, Scanner};
+use crate::client::framing::{FramingState, Scanner};
 
 /// The connections to the pod.
 pub(super) type Record = Arc<Mutex<Vec<Connection>>>;

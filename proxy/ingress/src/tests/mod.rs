@@ -41,7 +41,7 @@ mod upgrades;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::connection::Pools;
+use crate::pod::connection::Pools;
 
 /// A safeguard that is taken out: the tests must notice.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 
 /// The most pods that may have seen a request.
-pub const MOST_PODS: u32 = 3;
+pub(crate) const MOST_PODS: u32 = 3;
 /// The time over which requests and repetitions are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Parts of the window: the oldest one is forgotten at a time.
@@ -15,7 +15,7 @@ const ALWAYS_ALLOWED: u64 = 10;
 
 /// Why a pod gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// Its gate, or its closed port, refused: nothing was sent, and a refusal costs the pod nothing.
     Refused,
     /// No connection within the time allowed, or it closed before the request was written.
@@ -28,7 +28,12 @@ pub enum NoAnswer {
 
 /// Returns whether the request may be sent again. `pods` is the number of pods that may have seen it, or were
 /// waited for; `has_budget` is asked only if the answer depends on it.
-pub fn may_repeat(why: NoAnswer, method: &Method, pods: u32, has_budget: impl FnOnce() -> bool) -> bool {
+pub(crate) fn may_repeat(
+    why: NoAnswer,
+    method: &Method,
+    pods: u32,
+    has_budget: impl FnOnce() -> bool,
+) -> bool {
     match why {
         NoAnswer::Refused => true,
         NoAnswer::NotConnected => pods < MOST_PODS && has_budget(),
@@ -40,7 +45,7 @@ pub fn may_repeat(why: NoAnswer, method: &Method, pods: u32, has_budget: impl Fn
 /// Allows repetitions for a fifth of the requests of the last 10 s: when pods are overloaded, repeating
 /// everything would finish them.
 #[derive(Debug, Clone)]
-pub struct RetryBudget {
+pub(crate) struct RetryBudget {
     started: Instant,
     /// Number of the newest part since `started`.
     newest: u64,
@@ -50,18 +55,18 @@ pub struct RetryBudget {
 
 impl RetryBudget {
     /// An empty window.
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { started: now, newest: 0, requests: [0; PARTS], repeats: [0; PARTS] }
     }
 
     /// Counts requests; not their repetitions.
-    pub fn add_requests(&mut self, requests: u64, now: Instant) {
+    pub(crate) fn add_requests(&mut self, requests: u64, now: Instant) {
         let part = self.forget(now);
         self.requests[part] += requests;
     }
 
     /// Returns whether a request may be repeated, and counts it if so.
-    pub fn take(&mut self, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
         let part = self.forget(now);
         let (requests, repeats) = (self.requests.iter().sum::<u64>(), self.repeats.iter().sum::<u64>());
         let is_allowed = repeats < (requests / 5).max(ALWAYS_ALLOWED);

@@ -9,11 +9,11 @@ use common::ingress::HttpProtocol;
 use tokio::time::Instant;
 use tunnel::{HttpStream, NotAccepted, TunnelDialer, TunnelError};
 
-use super::IngressShared;
-use super::asking::EntryRefusal;
-use super::connection::{PodConnection, PoolKey};
-use super::pods::{FollowedService, Pod, RoutingTable};
-use super::way::Way;
+use crate::pod::ask_backoff::EntryRefusal;
+use crate::pod::connection::{PodConnection, PoolKey};
+use crate::pod::pod_path::PodPath;
+use crate::pod::routing_table::{FollowedService, NoPod, Pod, RoutingTable};
+use crate::shared::IngressShared;
 
 /// The longest wait until gates and closed ports are tried again: neither tells when it opens.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ pub struct RequestTarget<'a> {
 }
 
 /// The search for a pod of one service, for one request or connection.
-pub(super) struct Search<'a> {
+pub(crate) struct Search<'a> {
     shared: &'a IngressShared,
     target: RequestTarget<'a>,
     /// `None` for what has a connection of its own.
@@ -47,15 +47,15 @@ pub(super) struct Search<'a> {
 
 /// What a search for a request knows of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ForRequest {
+pub(crate) struct ForRequest {
     /// Whether it may be sent again if its connection ends at that moment.
-    pub(super) is_repeatable: bool,
+    pub(crate) is_repeatable: bool,
     /// What the pod speaks.
-    pub(super) protocol: HttpProtocol,
+    pub(crate) protocol: HttpProtocol,
 }
 
 /// Why there is no way to a pod.
-enum NoWay {
+enum NoPath {
     /// Its gate refuses, or no proxy has it.
     Refused,
     /// It let nothing in a moment ago, and was not asked again.
@@ -66,17 +66,8 @@ enum NoWay {
     Unreachable,
 }
 
-/// Why there is no pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum NoPod {
-    /// None was ready.
-    NotReady,
-    /// Some were ready, but did not accept connections.
-    NotListening,
-}
-
 impl<'a> Search<'a> {
-    pub(super) fn new(shared: &'a IngressShared, target: RequestTarget<'a>) -> Self {
+    pub(crate) fn new(shared: &'a IngressShared, target: RequestTarget<'a>) -> Self {
         let table = shared.table.borrow().clone();
         Self {
             shared,
@@ -91,7 +82,7 @@ impl<'a> Search<'a> {
     }
 
     /// As [`new`](Self::new), for a request.
-    pub(super) fn for_request(
+    pub(crate) fn for_request(
         shared: &'a IngressShared,
         target: RequestTarget<'a>,
         request: ForRequest,
@@ -100,7 +91,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the service as it is known now.
-    pub(super) fn service(&self) -> Option<&Arc<FollowedService>> {
+    pub(crate) fn service(&self) -> Option<&Arc<FollowedService>> {
         self.service.as_ref()
     }
 
@@ -108,7 +99,7 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// If there was none for as long as requests wait.
-    pub(super) async fn next(&mut self) -> Result<(Arc<Pod>, Way), NoPod> {
+    pub(crate) async fn next(&mut self) -> Result<(Arc<Pod>, PodPath), NoPod> {
         loop {
             if let Some(found) = self.find().await {
                 return Ok(found);
@@ -118,7 +109,7 @@ impl<'a> Search<'a> {
     }
 
     /// Tries the pods until one lets in.
-    async fn find(&mut self) -> Option<(Arc<Pod>, Way)> {
+    async fn find(&mut self) -> Option<(Arc<Pod>, PodPath)> {
         let service = self.service.clone()?;
         let begun = Instant::now();
         let now = begun.into_std();
@@ -135,14 +126,14 @@ impl<'a> Search<'a> {
                 return None;
             };
             match self.enter(&pod).await {
-                Ok(way) => return Some((pod, way)),
-                Err(NoWay::Refused) => self.refused(&pod),
-                Err(NoWay::NotAsked(refusal)) => self.rule_out(&pod, refusal == EntryRefusal::Port),
-                Err(NoWay::NotListening) => {
+                Ok(path) => return Some((pod, path)),
+                Err(NoPath::Refused) => self.refused(&pod),
+                Err(NoPath::NotAsked(refusal)) => self.rule_out(&pod, refusal == EntryRefusal::Port),
+                Err(NoPath::NotListening) => {
                     pod.failed(self.target.service, now);
                     self.rule_out(&pod, true);
                 }
-                Err(NoWay::Unreachable) => {
+                Err(NoPath::Unreachable) => {
                     self.rule_out_host(&pod);
                     if Instant::now() >= self.deadline_since(begun) {
                         return None;
@@ -164,7 +155,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    async fn enter(&self, pod: &Pod) -> Result<Way, NoWay> {
+    async fn enter(&self, pod: &Pod) -> Result<PodPath, NoPath> {
         let (gates, endpoint) = (&self.shared.gates, &pod.endpoint);
         let entered = match &self.shared.tunnel {
             None => gates.enter(&endpoint.pod, &endpoint.assignment),
@@ -178,16 +169,16 @@ impl<'a> Search<'a> {
                 }
             },
         };
-        entered.map(Way::Here).map_err(|_| NoWay::Refused)
+        entered.map(PodPath::Here).map_err(|_| NoPath::Refused)
     }
 
     /// Asks the proxy of the pod's own host.
-    async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<Way, NoWay> {
+    async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<PodPath, NoPath> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let connect = async || {
             let begun = Instant::now();
             let stream = tunnel.connect(&pod.endpoint, port, within).await?;
-            Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() })
+            Ok(PodPath::There { stream: Box::new(stream), took: begun.elapsed() })
         };
         self.ask(pod, connect).await
     }
@@ -197,9 +188,9 @@ impl<'a> Search<'a> {
         &self,
         pod: &Pod,
         connect: impl AsyncFnOnce() -> Result<T, TunnelError>,
-    ) -> Result<T, NoWay> {
+    ) -> Result<T, NoPath> {
         let port = self.target.port;
-        pod.asking().begin(port, Instant::now().into_std()).map_err(NoWay::NotAsked)?;
+        pod.asking().begin(port, Instant::now().into_std()).map_err(NoPath::NotAsked)?;
         let connected = connect().await;
         let now = Instant::now().into_std();
         match &connected {
@@ -211,7 +202,7 @@ impl<'a> Search<'a> {
             // Each request tries for itself: on busy hosts some connect in time, and some do not.
             Err(TunnelError::Unreachable { .. }) => {}
         }
-        connected.map_err(|error| self.no_way(&pod.endpoint, &error))
+        connected.map_err(|error| self.no_path(&pod.endpoint, &error))
     }
 
     /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if
@@ -221,16 +212,16 @@ impl<'a> Search<'a> {
         tunnel: &TunnelDialer,
         pod: &Pod,
         ForRequest { is_repeatable, protocol }: ForRequest,
-    ) -> Result<Way, NoWay> {
+    ) -> Result<PodPath, NoPath> {
         let within = self.shared.config.connect_within;
         let key = PoolKey::of_other_host(self.target.port, protocol);
         while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
             match connection.begin(is_repeatable, within).await {
-                Ok(()) => return Ok(Way::Http(Box::new(connection))),
-                Err(NotAccepted::Refused) => return Err(NoWay::Refused),
+                Ok(()) => return Ok(PodPath::Http(Box::new(connection))),
+                Err(NotAccepted::Refused) => return Err(NoPath::Refused),
                 // Nothing was sent on it.
                 Err(NotAccepted::Ended) => {}
-                Err(NotAccepted::Unanswered) => return Err(NoWay::Unreachable),
+                Err(NotAccepted::Unanswered) => return Err(NoPath::Unreachable),
             }
         }
         // Not in the memory of each request, which most do without it.
@@ -242,31 +233,33 @@ impl<'a> Search<'a> {
         tunnel: &TunnelDialer,
         pod: &Pod,
         protocol: HttpProtocol,
-    ) -> Result<Way, NoWay> {
+    ) -> Result<PodPath, NoPath> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let begun = Instant::now();
         match self.ask(pod, async || tunnel.connect_for_requests(&pod.endpoint, port, within).await).await? {
             HttpStream::Kept(stream) => {
                 let connection = PodConnection::over_kept(stream, protocol).await;
-                connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
+                connection
+                    .map(|connection| PodPath::Http(Box::new(connection)))
+                    .map_err(|_| NoPath::Unreachable)
             }
-            HttpStream::Once(stream) => Ok(Way::There { stream, took: begun.elapsed() }),
+            HttpStream::Once(stream) => Ok(PodPath::There { stream, took: begun.elapsed() }),
         }
     }
 
-    fn no_way(&self, endpoint: &Endpoint, error: &TunnelError) -> NoWay {
+    fn no_path(&self, endpoint: &Endpoint, error: &TunnelError) -> NoPath {
         match error {
-            TunnelError::Refused(_) | TunnelError::NoProxy(_) => NoWay::Refused,
-            TunnelError::NotListening(_) => NoWay::NotListening,
+            TunnelError::Refused(_) | TunnelError::NoProxy(_) => NoPath::Refused,
+            TunnelError::NotListening(_) => NoPath::NotListening,
             TunnelError::Unreachable { .. } => {
                 tracing::debug!(service = %self.target.service, pod = %endpoint.pod, %error, "Not connected");
-                NoWay::Unreachable
+                NoPath::Unreachable
             }
         }
     }
 
     /// Rules out a pod until the next wait: its gate lets nothing in.
-    pub(super) fn refused(&mut self, pod: &Pod) {
+    pub(crate) fn refused(&mut self, pod: &Pod) {
         self.doubt();
         // Servers that stop wait for idle connections to end.
         pod.pools.clear();
@@ -274,7 +267,7 @@ impl<'a> Search<'a> {
     }
 
     /// Rules out a pod until the next wait: it did not answer.
-    pub(super) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
+    pub(crate) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
         if has_refused_connection {
             self.has_refused_connection = true;
             pod.port_refused(self.target.port, Instant::now().into_std());
@@ -284,7 +277,7 @@ impl<'a> Search<'a> {
 
     /// Rules out all pods of the pod's host until the next wait. Until it answers, requests of all services
     /// go to other hosts where they can.
-    pub(super) fn rule_out_host(&mut self, pod: &Pod) {
+    pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
             tunnel.note_silent(node);

@@ -9,7 +9,7 @@ use gate::shares::{NoPlace, Shares, TakenPlace};
 
 /// The connections of all clients.
 #[derive(Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     /// The most in all.
     most: usize,
     shares: Arc<Shares>,
@@ -19,14 +19,14 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Counts connections, and takes this number of them at most.
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         let (warned_of_all, warned_of_address) = (Rarely::default(), Rarely::default());
         Self { most, shares: Shares::new(most), warned_of_all, warned_of_address }
     }
 
     /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its
     /// address.
-    pub(super) fn enter(&self, address: IpAddr, most_of_address: usize) -> Option<TakenPlace> {
+    pub(crate) fn enter(&self, address: IpAddr, most_of_address: usize) -> Option<TakenPlace> {
         let address = client_network(address);
         let taken = self.shares.take(address, most_of_address);
         match taken {

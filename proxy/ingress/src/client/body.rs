@@ -10,10 +10,9 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 
+use crate::client::deadlines::ClientWait;
+use crate::client::guarded::ConnectionState;
 use crate::headers;
-
-use super::deadlines::ClientWait;
-use super::guarded::ConnectionState;
 
 /// How long the rest of a body that nothing needs any more is taken in and dropped: in all, and without a
 /// byte of it.
@@ -22,7 +21,7 @@ const REST_SILENT: Duration = Duration::from_secs(5);
 
 /// The body, as far as it was not read. If it is dropped before its end, some of the rest is taken in: there
 /// are clients that do not see the answer when their upload is reset.
-pub(super) struct ClientBody {
+pub(crate) struct ClientBody {
     /// `None` only while it is dropped.
     body: Option<Incoming>,
     state: Arc<ConnectionState>,
@@ -34,12 +33,12 @@ pub(super) struct ClientBody {
 }
 
 impl ClientBody {
-    pub(super) fn new(body: Incoming, state: Arc<ConnectionState>, wait: Option<Arc<ClientWait>>) -> Self {
+    pub(crate) fn new(body: Incoming, state: Arc<ConnectionState>, wait: Option<Arc<ClientWait>>) -> Self {
         Self { body: Some(body), state, wait, may_be_silent: false, has_failed: false }
     }
 
     /// The client may be silent for as long as it likes: streams of gRPC wait for something to happen.
-    pub(super) fn allow_silence(&mut self) {
+    pub(crate) fn allow_silence(&mut self) {
         self.may_be_silent = true;
     }
 }

@@ -18,25 +18,24 @@ use tunnel::{KeptStream, TunnelStream};
 
 use common::ingress::HttpProtocol;
 
-use crate::retry::{self, NoAnswer};
-
-use super::IngressShared;
-use super::answer::OwnAnswer;
-use super::client_body::ClientBody;
-use super::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
-use super::from_pod::{FromPod, RequestHold};
-use super::pods::{InFlight, Pod};
-use super::search::{ForRequest, NoPod, RequestTarget, Search};
-use super::way::{self, Way};
+use crate::answer::OwnAnswer;
+use crate::client::body::ClientBody;
+use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
+use crate::pod::from_pod::{FromPod, RequestHold};
+use crate::pod::pod_path::{self, PodPath};
+use crate::pod::retry_policy::{self, NoAnswer};
+use crate::pod::routing_table::{InFlight, NoPod, Pod};
+use crate::pod::search::{ForRequest, RequestTarget, Search};
+use crate::shared::IngressShared;
 
 /// How long a pod may take to answer without a limit.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A request as pods get it.
-pub(super) struct OutgoingRequest {
-    pub(super) head: http::request::Parts,
+pub(crate) struct OutgoingRequest {
+    pub(crate) head: http::request::Parts,
     /// The body, until it was sent. `None` if there is none.
-    pub(super) body: Option<ClientBody>,
+    pub(crate) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
 
@@ -60,7 +59,7 @@ enum FailedAt {
 }
 
 impl OutgoingRequest {
-    pub(super) fn new(request: Request<ClientBody>) -> Self {
+    pub(crate) fn new(request: Request<ClientBody>) -> Self {
         let (head, body) = request.into_parts();
         let body = (!body.is_end_stream()).then_some(body);
         let progress = body.as_ref().map(|_| Arc::default());
@@ -94,7 +93,7 @@ impl OutgoingRequest {
 ///
 /// # Errors
 /// The answer to give instead.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     shared: &IngressShared,
     route: &HttpRoute,
     mut request: Box<OutgoingRequest>,
@@ -108,13 +107,13 @@ pub(super) async fn exchange(
     }
     let mut seen_by = 0;
     loop {
-        let (pod, way) = search.next().await.map_err(|why| {
+        let (pod, path) = search.next().await.map_err(|why| {
             if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
                 service.metrics.not_listening.increment(1);
             }
             no_pod(route, why)
         })?;
-        let failure = match attempt(shared, route, &mut request, &pod, way).await {
+        let failure = match attempt(shared, route, &mut request, &pod, path).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
@@ -136,7 +135,7 @@ pub(super) async fn exchange(
                 budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now().into_std())
             })
         };
-        if !retry::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
+        if !retry_policy::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
             return Err(failure.problem(shared, route, &pod));
         }
         if let Some(service) = search.service() {
@@ -179,12 +178,12 @@ async fn attempt(
     route: &HttpRoute,
     request: &mut OutgoingRequest,
     pod: &Arc<Pod>,
-    way: Way,
+    path: PodPath,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
     let is_repeatable = request.is_repeatable();
-    let (pass, key, mut source) = match way {
-        Way::Here(pass) => {
+    let (pass, key, mut source) = match path {
+        PodPath::Here(pass) => {
             let key = PoolKey::new(pass.pod().start, route.port, route.protocol);
             let source = match pod.pools.take(key, is_repeatable) {
                 Some(connection) => ConnectionSource::Open(connection),
@@ -192,12 +191,12 @@ async fn attempt(
             };
             (Some(pass), Some(key), source)
         }
-        Way::Http(connection) => (
+        PodPath::Http(connection) => (
             None,
             Some(PoolKey::of_other_host(route.port, route.protocol)),
             ConnectionSource::Open(*connection),
         ),
-        Way::There { stream, .. } => {
+        PodPath::There { stream, .. } => {
             (None, None, ConnectionSource::Closed(Unconnected::Tunnel(stream, route.protocol)))
         }
     };
@@ -229,7 +228,7 @@ async fn attempt(
                 pod.pools.note_closed(key);
             }
         })?,
-        () = way::until_cut(cut.as_mut()) => {
+        () = pod_path::until_cut(cut.as_mut()) => {
             let why = if request.has_sent_body() { NoAnswer::BodySent } else { NoAnswer::Unanswered };
             return Err(Failure::new(why, "the pod was stopped before it answered".to_owned()));
         }
@@ -392,7 +391,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Writes the target as the pod's protocol wants it: a path, or a URL from which the pseudo-headers are made.
-pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
+pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();
     let mut target = http::uri::Parts::default();
@@ -423,7 +422,7 @@ pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
 impl RequestHold {
     /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
     /// stream.
-    pub(super) fn upgraded(self) -> (Option<Pass>, InFlight) {
+    pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();
         (self.pass, self.in_flight)
     }

@@ -11,7 +11,7 @@ const END_HEADERS: u8 = 4;
 
 /// Follows the frames of a connection. The parser judges them.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     /// What has come of the head of the frame.
     head: [u8; HEAD_BYTES],
     has: usize,
@@ -28,7 +28,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// The frames after a preface of this length.
-    pub(super) fn after(preface: usize) -> Self {
+    pub(crate) fn after(preface: usize) -> Self {
         Self {
             head: [0; HEAD_BYTES],
             has: 0,
@@ -42,13 +42,13 @@ impl Frames {
 
     /// Returns whether something other than pings has come since the last call: those say that a client is
     /// there, and not that it does something.
-    pub(super) fn take_has_spoken(&mut self) -> bool {
+    pub(crate) fn take_has_spoken(&mut self) -> bool {
         std::mem::take(&mut self.has_spoken)
     }
 
     /// Takes in what has come. Returns whether the headers of a request, or another frame, have ended with
     /// it.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> bool {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_ended = false;
         while !bytes.is_empty() {
             let taken = if self.missing > 0 {
@@ -84,7 +84,7 @@ impl Frames {
     }
 
     /// Returns whether something other than a body has begun and has not ended.
-    pub(super) fn is_in_head(&self) -> bool {
+    pub(crate) fn is_in_head(&self) -> bool {
         self.has > 0 || self.is_in_headers || (self.missing > 0 && !self.is_body)
     }
 }

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 
-use super::{FollowerShared, read_pages};
+use crate::read_pages::read_pages;
+use crate::shared::FollowerShared;
 
 /// A message that is on its way settles a doubt within this time. Refusals by a gate that has just closed are
 /// ordinary.
@@ -26,7 +27,7 @@ const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 /// Takes in that what is known of a service has led to no pod.
 #[derive(Clone)]
-pub struct Doubts(pub(super) Arc<FollowerShared>);
+pub struct Doubts(pub(crate) Arc<FollowerShared>);
 
 impl std::fmt::Debug for Doubts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -55,7 +56,7 @@ pub struct Hosts {
 }
 
 /// Settles doubts, for ever.
-pub(super) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
+pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     let mut is_silent = false;
     let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
     let mut readings = JoinSet::new();

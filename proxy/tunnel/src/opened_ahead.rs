@@ -24,7 +24,7 @@ const MOST_WAITING: usize = 4;
 const WAITS_FOR: Duration = Duration::from_secs(50);
 
 /// The connections that wait.
-pub(super) struct Ahead {
+pub(super) struct OpenedAhead {
     hosts: Mutex<HashMap<Peer, HostConnections>>,
     waits_for: Duration,
 }
@@ -43,19 +43,19 @@ struct WaitingConnection {
     stream: TunnelStream,
 }
 
-impl fmt::Debug for Ahead {
+impl fmt::Debug for OpenedAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ahead")
+        f.write_str("OpenedAhead")
     }
 }
 
-impl Default for Ahead {
+impl Default for OpenedAhead {
     fn default() -> Self {
         Self { hosts: Mutex::default(), waits_for: WAITS_FOR }
     }
 }
 
-impl Ahead {
+impl OpenedAhead {
     /// As the default, for another time.
     #[cfg(test)]
     pub(super) fn for_time(waits_for: Duration) -> Self {

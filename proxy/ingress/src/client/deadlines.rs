@@ -22,7 +22,7 @@ tokio::task_local! {
 
 /// Since when an HTTP/2 request waits for its client.
 #[derive(Debug)]
-pub(super) struct ClientWait {
+pub(crate) struct ClientWait {
     begun: Instant,
     /// Since when the next part of the request's body is missing: in milliseconds after `begun`, plus one. 0
     /// if it does not wait.
@@ -43,17 +43,17 @@ impl ClientWait {
     }
 
     /// Returns that of the request whose task this is; `None` if its client does not speak HTTP/2.
-    pub(super) fn current() -> Option<Arc<Self>> {
+    pub(crate) fn current() -> Option<Arc<Self>> {
         CLIENT_WAIT.try_with(Clone::clone).ok()
     }
 
     /// Notes whether a part of the body is missing.
-    pub(super) fn set_body_is_missing(&self, is_missing: bool) {
+    pub(crate) fn set_body_is_missing(&self, is_missing: bool) {
         self.set(&self.for_body, is_missing);
     }
 
     /// Notes whether the client has to take in what was handed over of its answer before more is asked for.
-    pub(super) fn set_answer_is_handed_over(&self, is_handed_over: bool) {
+    pub(crate) fn set_answer_is_handed_over(&self, is_handed_over: bool) {
         // The next part begins a wait of its own.
         self.for_room.store(0, Ordering::Relaxed);
         self.set(&self.for_room, is_handed_over);
@@ -68,7 +68,7 @@ impl ClientWait {
     }
 
     /// Returns whether the request was reset because its client took too long.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
@@ -82,9 +82,9 @@ impl ClientWait {
 
 /// Runs the requests of an HTTP/2 connection, each with its deadline.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestExecutor {
+pub(crate) struct RequestExecutor {
     /// How long a client may do nothing when something is due.
-    pub(super) within: Duration,
+    pub(crate) within: Duration,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {

@@ -16,9 +16,8 @@ use hyper::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use crate::framing::{Ambiguous, FramingState, Scanner};
-
-use super::frames::Frames;
+use crate::client::frames::Frames;
+use crate::client::framing::{Ambiguous, FramingState, Scanner};
 
 /// How often in the time in which a client may be silent it is looked whether its answer has ended.
 const LOOKS_WHILE_IDLE: u32 = 4;
@@ -32,7 +31,7 @@ const NOT_UPGRADED: u8 = 2;
 
 /// What a connection and its requests tell each other.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionState {
+pub(crate) struct ConnectionState {
     /// Requests that have not ended.
     active: AtomicUsize,
     /// The answer to a request to upgrade.
@@ -46,7 +45,7 @@ pub(super) struct ConnectionState {
 }
 
 /// A request that has not ended.
-pub(super) struct ActiveRequest {
+pub(crate) struct ActiveRequest {
     state: Arc<ConnectionState>,
     /// Counts it as a connection of its client; `None` if that of the connection itself does.
     _place: Option<TakenPlace>,
@@ -55,7 +54,7 @@ pub(super) struct ActiveRequest {
 impl ActiveRequest {
     /// Begins a request. The first one of a connection needs no place: of those that go on beside it, each
     /// takes one from `enter`. `None` if there is none.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         state: &Arc<ConnectionState>,
         enter: impl FnOnce() -> Option<TakenPlace>,
     ) -> Option<Self> {
@@ -76,18 +75,18 @@ impl Drop for ActiveRequest {
 
 impl ConnectionState {
     /// Decides a request to upgrade: what the client sends next is not HTTP, or is another request.
-    pub(super) fn decide_upgrade(&self, is_upgraded: bool) {
+    pub(crate) fn decide_upgrade(&self, is_upgraded: bool) {
         self.upgrade.store(if is_upgraded { UPGRADED } else { NOT_UPGRADED }, Ordering::Release);
         self.waker.wake();
     }
 
     /// A request's body was not read to its end: no further request can follow.
-    pub(super) fn note_unread_body(&self) {
+    pub(crate) fn note_unread_body(&self) {
         self.has_unread_body.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether a request's body was not read to its end.
-    pub(super) fn has_unread_body(&self) -> bool {
+    pub(crate) fn has_unread_body(&self) -> bool {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
@@ -98,7 +97,7 @@ impl ConnectionState {
     }
 
     /// Takes in the status of an answer that is to be written.
-    pub(super) fn note_answer(&self, status: StatusCode) {
+    pub(crate) fn note_answer(&self, status: StatusCode) {
         if is_refusal(status) {
             self.refusals.fetch_add(1, Ordering::Relaxed);
         }
@@ -112,13 +111,13 @@ fn is_refusal(status: StatusCode) -> bool {
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ClientTimeouts {
-    pub(super) head: Duration,
-    pub(super) idle: Duration,
+pub(crate) struct ClientTimeouts {
+    pub(crate) head: Duration,
+    pub(crate) idle: Duration,
 }
 
 /// The connection. `S` is the stream.
-pub(super) struct Guarded<S> {
+pub(crate) struct Guarded<S> {
     stream: S,
     state: Arc<ConnectionState>,
     /// `None` when the bytes are not HTTP/1.
@@ -177,7 +176,7 @@ fn why_refused(status: StatusCode) -> &'static str {
 }
 
 impl<S> Guarded<S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         stream: S,
         state: Arc<ConnectionState>,
         http2: Option<Frames>,

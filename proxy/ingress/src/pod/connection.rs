@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::unconstrained;
 use tunnel::{KeptStream, NotAccepted};
 
-use super::client_body::ClientBody;
+use crate::client::body::ClientBody;
 
 /// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -40,7 +40,7 @@ const STAYS_OPEN: Duration = Duration::from_millis(100);
 /// For how long a pod is known to close its connections.
 const CLOSES_FOR: Duration = Duration::from_secs(60);
 /// How often those that were idle for longer are looked for.
-pub(super) const IDLE_LOOK: Duration = Duration::from_secs(5);
+pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Idle connections that each thread keeps for each pod and port.
 const MOST_KEPT: usize = 256;
 /// HTTP/2 windows: what one stream, and what all streams of a connection, may send ahead.
@@ -50,17 +50,17 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// The longest head of an answer, and the longest trailers: errors of gRPC have details in them.
 const MOST_HEAD_BYTES: usize = 256 * 1024;
 /// The most lines of a head, also that of a request.
-pub(super) const MOST_HEADER_LINES: usize = 1000;
+pub(crate) const MOST_HEADER_LINES: usize = 1000;
 
 /// The body of a request on its way to a pod.
-pub(super) enum RequestToPod {
+pub(crate) enum RequestToPod {
     Empty,
     Streamed(ClientBody, Arc<BodyProgress>),
 }
 
 /// How much of a request's body was sent.
 #[derive(Debug, Default)]
-pub(super) struct BodyProgress {
+pub(crate) struct BodyProgress {
     has_begun: AtomicBool,
     has_ended: AtomicBool,
     has_failed: AtomicBool,
@@ -68,17 +68,17 @@ pub(super) struct BodyProgress {
 
 impl BodyProgress {
     /// Returns whether the pod may have seen a part of the body.
-    pub(super) fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
     /// Returns whether the client did not send a whole and valid body.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Returns whether the whole body was sent.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
 }
@@ -123,7 +123,7 @@ impl Body for RequestToPod {
 }
 
 /// A connection to a pod.
-pub(super) enum PodConnection {
+pub(crate) enum PodConnection {
     Http1(Http1),
     Http2(Http2),
 }
@@ -132,7 +132,7 @@ pub(super) enum PodConnection {
 type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 /// An HTTP/1.1 connection. It moves only while it is polled.
-pub(super) struct Http1 {
+pub(crate) struct Http1 {
     sender: http1::SendRequest<RequestToPod>,
     /// `None` when the connection has ended.
     driver: Option<Driver>,
@@ -143,7 +143,7 @@ pub(super) struct Http1 {
 }
 
 /// An HTTP/2 connection. A task moves it.
-pub(super) struct Http2 {
+pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestToPod>,
     /// As that of [`Http1`]. The connection is for one request at a time then.
     tunnel: Option<KeptStream>,
@@ -160,21 +160,21 @@ impl Drop for Http2 {
 
 /// What the requests of a connection use one after another.
 #[derive(Default)]
-pub(super) struct Kept {
-    pub(super) timer: Option<Timer>,
+pub(crate) struct Kept {
+    pub(crate) timer: Option<Timer>,
     /// That of the pod's gate, if it is on this host.
-    pub(super) cut: Option<Cut>,
+    pub(crate) cut: Option<Cut>,
 }
 
 impl PodConnection {
     /// Connects to the address.
-    pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
+    pub(crate) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
         let socket = Socket::new(socket::connect(address).await?)?;
         Self::over(HeardSocket::from(socket), protocol).await
     }
 
     /// Begins to speak HTTP on a connection to a pod.
-    pub(super) async fn over<S>(stream: S, protocol: HttpProtocol) -> io::Result<Self>
+    pub(crate) async fn over<S>(stream: S, protocol: HttpProtocol) -> io::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -209,7 +209,7 @@ impl PodConnection {
     }
 
     /// Begins to speak HTTP on a connection through the tunnel whose first request was let in.
-    pub(super) async fn over_kept(stream: KeptStream, protocol: HttpProtocol) -> io::Result<Self> {
+    pub(crate) async fn over_kept(stream: KeptStream, protocol: HttpProtocol) -> io::Result<Self> {
         let mut connection = Self::over(stream.clone(), protocol).await?;
         match &mut connection {
             Self::Http1(http1) => http1.tunnel = Some(stream),
@@ -226,7 +226,7 @@ impl PodConnection {
     ///
     /// # Errors
     /// If it does not, or the connection has ended.
-    pub(super) async fn begin(&mut self, is_repeatable: bool, within: Duration) -> Result<(), NotAccepted> {
+    pub(crate) async fn begin(&mut self, is_repeatable: bool, within: Duration) -> Result<(), NotAccepted> {
         let Some(tunnel) = self.tunnel() else { return Ok(()) };
         if is_repeatable {
             tunnel.begin();
@@ -238,7 +238,7 @@ impl PodConnection {
 
     /// Tells the gate of the other host that the request was answered. Returns whether the connection can be
     /// kept.
-    pub(super) fn end(&self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // What the pod has said beyond its answer would be taken for the next one.
             Self::Http1(Http1 { tunnel: Some(tunnel), .. }) => !tunnel.has_unread() && tunnel.end(cx),
@@ -248,7 +248,7 @@ impl PodConnection {
     }
 
     /// Returns the way to the gate of the other host, if the connection goes through it.
-    pub(super) fn tunnel(&self) -> Option<&KeptStream> {
+    pub(crate) fn tunnel(&self) -> Option<&KeptStream> {
         match self {
             Self::Http1(http1) => http1.tunnel.as_ref(),
             Self::Http2(http2) => http2.tunnel.as_ref(),
@@ -256,7 +256,7 @@ impl PodConnection {
     }
 
     /// Returns what the request before has left for this one.
-    pub(super) fn take_kept(&mut self) -> Kept {
+    pub(crate) fn take_kept(&mut self) -> Kept {
         match self {
             Self::Http1(http1) => std::mem::take(&mut http1.kept),
             Self::Http2(_) => Kept::default(),
@@ -264,14 +264,14 @@ impl PodConnection {
     }
 
     /// Leaves something for the next request.
-    pub(super) fn keep(&mut self, kept: Kept) {
+    pub(crate) fn keep(&mut self, kept: Kept) {
         if let Self::Http1(http1) = self {
             http1.kept = kept;
         }
     }
 
     /// Sends a request and returns the answer's head. Can be called once until the answer has ended.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &mut self,
         request: Request<RequestToPod>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestToPod>>> {
@@ -286,14 +286,14 @@ impl PodConnection {
     }
 
     /// Moves the bytes of the connection.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         if let PodConnection::Http1(connection) = self {
             poll_driver(&mut connection.driver, cx);
         }
     }
 
     /// Lets the connection end by itself: it was upgraded.
-    pub(super) fn detach(self) {
+    pub(crate) fn detach(self) {
         if let PodConnection::Http1(Http1 { driver: Some(driver), .. }) = self {
             tokio::spawn(driver);
         }
@@ -311,7 +311,7 @@ impl PodConnection {
     }
 
     /// Returns whether all requests can share it at the same time, and then another hold of it.
-    pub(super) fn shared(&self) -> Option<Self> {
+    pub(crate) fn shared(&self) -> Option<Self> {
         match self {
             Self::Http2(Http2 { sender, tunnel: None }) => {
                 Some(Self::Http2(Http2 { sender: sender.clone(), tunnel: None }))
@@ -354,7 +354,7 @@ fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 
 /// The connections to one pod that can take another request.
 #[derive(Default)]
-pub(super) struct Pools {
+pub(crate) struct Pools {
     pools: Mutex<Vec<Pool>>,
     /// An ablation: connections belong to an address, and not to a pod.
     #[cfg(test)]
@@ -387,23 +387,23 @@ struct Idle {
 
 /// What the connections of one pool have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PoolKey {
+pub(crate) struct PoolKey {
     /// Counts the starts of the pod's containers.
-    pub(super) start: u64,
-    pub(super) port: u16,
-    pub(super) protocol: HttpProtocol,
+    pub(crate) start: u64,
+    pub(crate) port: u16,
+    pub(crate) protocol: HttpProtocol,
     /// The thread whose event loop has them.
     thread: ThreadId,
 }
 
 impl PoolKey {
     /// Returns the key of this thread's connections.
-    pub(super) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
+    pub(crate) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
         Self { start, port, protocol, thread: thread::current().id() }
     }
 
     /// The same for a pod of another host. The proxy there knows to which start a connection leads.
-    pub(super) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
+    pub(crate) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
         Self::new(0, port, protocol)
     }
 }
@@ -411,7 +411,7 @@ impl PoolKey {
 impl Pools {
     /// Connections that belong to an address, and not to a pod: what tests must notice.
     #[cfg(test)]
-    pub(super) fn of_address() -> Self {
+    pub(crate) fn of_address() -> Self {
         Self { is_of_address: true, ..Self::default() }
     }
 
@@ -420,7 +420,7 @@ impl Pools {
     }
 
     /// Returns a connection that is open, if there is one. Ends those to earlier starts.
-    pub(super) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
+    pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
             let mut idle = {
@@ -451,7 +451,7 @@ impl Pools {
     }
 
     /// Takes in that the pod has closed a connection which it had not said to close.
-    pub(super) fn note_closed(&self, key: PoolKey) {
+    pub(crate) fn note_closed(&self, key: PoolKey) {
         let mut pools = self.lock();
         if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
             pool.habit = KeepingHabit::Closes { since: Instant::now() };
@@ -459,7 +459,7 @@ impl Pools {
     }
 
     /// Keeps a connection for the next request, if it can take one.
-    pub(super) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
+    pub(crate) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
         let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
         if !is_ready && !connection.is_usable(cx) {
             return;
@@ -480,7 +480,7 @@ impl Pools {
     }
 
     /// Returns whether a connection is worth keeping after a request.
-    pub(super) fn keeps(&self, pass: &Pass) -> bool {
+    pub(crate) fn keeps(&self, pass: &Pass) -> bool {
         #[cfg(test)]
         if self.is_of_address {
             return true;
@@ -490,7 +490,7 @@ impl Pools {
 
     /// Ends connections that were idle for too long to be used: the pod has closed them, or is about to, and
     /// nothing else would learn of it before the next request takes one.
-    pub(super) fn end_old(&self) {
+    pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
         for pool in self.lock().iter_mut() {
             let recent = pool.idle.iter().position(|idle| idle.since.elapsed() < MOST_IDLE);
@@ -501,7 +501,7 @@ impl Pools {
     }
 
     /// Ends all connections that no request uses.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         #[cfg(test)]
         if self.is_of_address {
             return;

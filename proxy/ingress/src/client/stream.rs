@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 /// The connection of a client.
-pub(super) enum ClientStream {
+pub(crate) enum ClientStream {
     Plain(TcpStream),
     /// The TLS session is ten times as large as the other one.
     Tls(Box<TlsStream<TcpStream>>),

@@ -16,14 +16,14 @@ const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
 /// The latency of a pod: a moving average that follows an increase at once and forgets it slowly (peak EWMA).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Latency {
+pub(crate) struct Latency {
     average: f64,
     measured: Option<Instant>,
 }
 
 impl Latency {
     /// Takes in how long an answer took.
-    pub fn record(&mut self, took: Duration, now: Instant) {
+    pub(crate) fn record(&mut self, took: Duration, now: Instant) {
         let took = took.as_secs_f64();
         self.average = if took > self.average {
             took
@@ -36,7 +36,7 @@ impl Latency {
 
     /// Returns the expected latency in seconds. It decreases while nothing is measured, so that a pod that
     /// was slow once is tried again.
-    pub fn at(&self, now: Instant) -> f64 {
+    pub(crate) fn at(&self, now: Instant) -> f64 {
         self.average * self.kept(now)
     }
 
@@ -47,19 +47,19 @@ impl Latency {
 }
 
 /// Returns what one more request at a pod is expected to cost. Only comparisons mean something.
-pub fn cost(latency: f64, in_flight: u32) -> f64 {
+pub(crate) fn cost(latency: f64, in_flight: u32) -> f64 {
     latency.max(SHORTEST_LATENCY.as_secs_f64()) * (f64::from(in_flight) + 1.0)
 }
 
 /// Returns the better of two pods that `random` names out of `count`. `None` if there is none.
-pub fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> Option<usize> {
+pub(crate) fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> Option<usize> {
     let (first, second) = two_of(count, random)?;
     Some(if second != first && cost(second) < cost(first) { second } else { first })
 }
 
 /// Returns the two pods that `random` names out of `count`: the same one twice only if there is no other.
 /// `None` if there is none.
-pub fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
+pub(crate) fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     let (low, high) = (random as u32 as usize, (random >> 32) as usize);
     let first = low.checked_rem(count)?;
     let step = high.checked_rem(count - 1).map_or(0, |step| step + 1);
@@ -68,7 +68,7 @@ pub fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
 
 /// Whether a pod fails, and until when it is set aside.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Failures {
+pub(crate) struct Failures {
     in_a_row: u32,
     ejections: u32,
     until: Option<Instant>,
@@ -77,7 +77,7 @@ pub struct Failures {
 impl Failures {
     /// Counts a failed connect, or an answer that a gateway gives: 502, 503 or 504. Returns for how long the
     /// pod is set aside from now on, if this was one failure too many.
-    pub fn failed(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row < FAILURES_IN_A_ROW || self.until(now).is_some() {
             return None;
@@ -90,19 +90,19 @@ impl Failures {
     }
 
     /// Counts any other answer: the pod is well.
-    pub fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         *self = Self::default();
     }
 
     /// Returns until when the pod is set aside; `None` if it is not.
-    pub fn until(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| *until > now)
     }
 }
 
 /// Returns the indexes of the pods that get requests, given until when each is set aside. At most half of
 /// them are: of more, those that were due back first are taken.
-pub fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
+pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));
     aside.truncate(until.len() / 2);

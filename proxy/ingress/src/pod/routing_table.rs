@@ -9,46 +9,52 @@ use common::endpoint::{Endpoint, EndpointState};
 use common::ids::ServiceName;
 use routing::route::RouteTable;
 use routing::snapshot::{Endpoints, RoutingSnapshot};
-use tokio::sync::watch;
 
-use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
-use crate::retry::RetryBudget;
-
-use super::IngressShared;
-use super::asking::Asking;
-use super::connection::Pools;
-use super::measure::ServiceMetrics;
+use crate::measure::ServiceMetrics;
+use crate::pod::ask_backoff::AskBackoff;
+use crate::pod::connection::Pools;
+use crate::pod::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
+use crate::pod::retry_policy::RetryBudget;
 
 /// A port that has not refused for this time may have been open meanwhile.
 const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
 
 /// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
 #[derive(Default)]
-pub(super) struct RoutingTable {
-    pub(super) routes: Arc<RouteTable>,
+pub(crate) struct RoutingTable {
+    pub(crate) routes: Arc<RouteTable>,
     services: HashMap<ServiceName, Arc<FollowedService>>,
 }
 
 /// A service that is followed.
-pub(super) struct FollowedService {
+pub(crate) struct FollowedService {
     /// Of which it was made; `None` if none are known.
     endpoints: Option<Endpoints>,
     /// Its ready pods.
-    pub(super) pods: Vec<Arc<Pod>>,
+    pub(crate) pods: Vec<Arc<Pod>>,
     /// Its pods that run and are not ready: only who asks for their very slot reaches them.
     unready: Vec<Arc<Pod>>,
-    pub(super) budget: Arc<Mutex<RetryBudget>>,
-    pub(super) metrics: Arc<ServiceMetrics>,
+    pub(crate) budget: Arc<Mutex<RetryBudget>>,
+    pub(crate) metrics: Arc<ServiceMetrics>,
 }
 
 /// A pod, and how it does.
-pub(super) struct Pod {
-    pub(super) endpoint: Arc<Endpoint>,
-    pub(super) pools: Arc<Pools>,
+pub(crate) struct Pod {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) pools: Arc<Pools>,
     in_flight: AtomicU32,
     health: Mutex<PodHealth>,
     /// For those of other hosts.
-    asking: Mutex<Asking>,
+    asking: Mutex<AskBackoff>,
+}
+
+/// Why there is no pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum NoPod {
+    /// None was ready.
+    NotReady,
+    /// Some were ready, but did not accept connections.
+    NotListening,
 }
 
 #[derive(Default)]
@@ -66,7 +72,7 @@ struct RefusingPort {
 }
 
 /// A request or connection that counts for the choice of a pod until this is dropped.
-pub(super) struct InFlight(Arc<Pod>);
+pub(crate) struct InFlight(Arc<Pod>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -80,13 +86,13 @@ impl Pod {
     }
 
     /// Counts a request.
-    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(self.clone())
     }
 
     /// Takes in an answer from a port, and how long it took to begin.
-    pub(super) fn answered(&self, port: u16, took: Duration, now: Instant) {
+    pub(crate) fn answered(&self, port: u16, took: Duration, now: Instant) {
         let mut health = self.health();
         health.refusing.retain(|refusing| refusing.port != port);
         health.latency.record(took, now);
@@ -94,7 +100,7 @@ impl Pod {
     }
 
     /// Takes in a failed connect or the answer of a gateway that failed.
-    pub(super) fn failed(&self, service: &ServiceName, now: Instant) {
+    pub(crate) fn failed(&self, service: &ServiceName, now: Instant) {
         if let Some(ejection) = self.health().failures.failed(now) {
             tracing::warn!(
                 %service, pod = %self.endpoint.pod, node = %self.endpoint.node,
@@ -105,7 +111,7 @@ impl Pod {
     }
 
     /// Takes in that a port has accepted no connection.
-    pub(super) fn port_refused(&self, port: u16, now: Instant) {
+    pub(crate) fn port_refused(&self, port: u16, now: Instant) {
         let refusing = &mut self.health().refusing;
         refusing.retain(|refusing| now.saturating_duration_since(refusing.last) < REFUSAL_FORGOTTEN);
         match refusing.iter_mut().find(|refusing| refusing.port == port) {
@@ -116,14 +122,14 @@ impl Pod {
 
     /// Returns whether a port has accepted no connection for this time, and refused again and again: it is
     /// not about to be opened.
-    pub(super) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
+    pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         let health = self.health();
         let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
         refusing.is_some_and(|refusing| now.saturating_duration_since(refusing.since) >= time)
     }
 
     /// Returns whether its host lets requests in, and when it may be asked.
-    pub(super) fn asking(&self) -> MutexGuard<'_, Asking> {
+    pub(crate) fn asking(&self) -> MutexGuard<'_, AskBackoff> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,22 +144,22 @@ impl Pod {
 
 impl FollowedService {
     /// Iterates over the pods, ready or not.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.iter().chain(&self.unready)
     }
 
     /// Returns the pod of a slot, ready or not, unless `is_tried` is true for it.
-    pub(super) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+    pub(crate) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
     }
 
     /// Returns whether a port of all ready pods has accepted nothing for this time.
-    pub(super) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
+    pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         !self.pods.is_empty() && self.pods.iter().all(|pod| pod.has_refused_for(port, time, now))
     }
 
     /// Chooses a ready pod other than those for which `is_tried` is true.
-    pub(super) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+    pub(crate) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         // Mostly all are well: then no request has to look at more than two of a thousand.
         let (count, random) = (self.pods.len(), rand::random());
         let (first, second) = two_of(count, random)?;
@@ -181,17 +187,17 @@ impl FollowedService {
 }
 
 impl RoutingTable {
-    pub(super) fn service(&self, name: &ServiceName) -> Option<&Arc<FollowedService>> {
+    pub(crate) fn service(&self, name: &ServiceName) -> Option<&Arc<FollowedService>> {
         self.services.get(name)
     }
 
     /// Ends connections to pods that were idle for too long to be used.
-    pub(super) fn end_old_connections(&self) {
+    pub(crate) fn end_old_connections(&self) {
         self.services.values().flat_map(|service| service.all()).for_each(|pod| pod.pools.end_old());
     }
 
-    /// Makes the next table.
-    fn next(&self, snapshot: &RoutingSnapshot, shared: &IngressShared) -> Self {
+    /// Makes the next table; `new_pools` are those of a pod that is new.
+    pub(crate) fn next(&self, snapshot: &RoutingSnapshot, new_pools: &impl Fn() -> Arc<Pools>) -> Self {
         // A service that has a route may have no endpoints yet.
         let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
         let services = followed.into_iter().map(|name| {
@@ -200,7 +206,7 @@ impl RoutingTable {
             let same = before.filter(|before| before.is_made_of(endpoints)).cloned();
             (
                 name.clone(),
-                same.unwrap_or_else(|| Arc::new(FollowedService::next(before, name, endpoints, shared))),
+                same.unwrap_or_else(|| Arc::new(FollowedService::next(before, name, endpoints, new_pools))),
             )
         });
         Self { services: services.collect(), routes: snapshot.routes.clone() }
@@ -219,7 +225,7 @@ impl FollowedService {
         before: Option<&Arc<Self>>,
         name: &ServiceName,
         endpoints: Option<&Endpoints>,
-        shared: &IngressShared,
+        new_pools: &impl Fn() -> Arc<Pools>,
     ) -> Self {
         let of = |endpoint: &'_ Endpoint| (endpoint.pod.clone(), endpoint.assignment.clone());
         let known: HashMap<_, _> =
@@ -230,7 +236,7 @@ impl FollowedService {
             endpoints.map(|endpoint| match known.get(&of(endpoint)) {
                 // What was learnt about it stays; its state may be another.
                 Some(pod) => Arc::clone(pod),
-                None => new_pod(endpoint, shared),
+                None => new_pod(endpoint, new_pools()),
             })
         };
         Self {
@@ -247,42 +253,14 @@ impl FollowedService {
     }
 }
 
-fn new_pod(endpoint: &Arc<Endpoint>, shared: &IngressShared) -> Arc<Pod> {
+fn new_pod(endpoint: &Arc<Endpoint>, pools: Arc<Pools>) -> Arc<Pod> {
     Arc::new(Pod {
         endpoint: endpoint.clone(),
-        pools: shared.new_pools(),
+        pools,
         in_flight: AtomicU32::new(0),
         health: Mutex::default(),
         asking: Mutex::default(),
     })
-}
-
-impl IngressShared {
-    #[cfg(not(test))]
-    fn new_pools(&self) -> Arc<Pools> {
-        Arc::default()
-    }
-
-    #[cfg(test)]
-    fn new_pools(&self) -> Arc<Pools> {
-        self.ablation.as_ref().and_then(super::tests::Ablation::pools).unwrap_or_default()
-    }
-}
-
-/// Keeps the table up to date, until nothing keeps the snapshot any more.
-pub(super) async fn follow(
-    mut snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
-    table: watch::Sender<Arc<RoutingTable>>,
-    shared: Arc<IngressShared>,
-) {
-    loop {
-        let latest = snapshot.borrow_and_update().clone();
-        let next = table.borrow().next(&latest, &shared);
-        table.send_replace(Arc::new(next));
-        if snapshot.changed().await.is_err() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

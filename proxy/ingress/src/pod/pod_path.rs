@@ -5,10 +5,10 @@ use std::time::Duration;
 use gate::{Cut, Pass};
 use tunnel::TunnelStream;
 
-use super::connection::PodConnection;
+use crate::pod::connection::PodConnection;
 
 /// A way to a pod that has let in.
-pub(super) enum Way {
+pub(crate) enum PodPath {
     /// The pod is on this host.
     Here(Pass),
     /// A connection to the pod's port, through the tunnel, for one request after the other.
@@ -23,7 +23,7 @@ pub(super) enum Way {
 }
 
 /// Completes when what was let in has to end. The proxy of another host ends the connection instead.
-pub(super) async fn until_cut(cut: Option<&mut Cut>) {
+pub(crate) async fn until_cut(cut: Option<&mut Cut>) {
     match cut {
         Some(cut) => cut.await,
         None => std::future::pending().await,

@@ -9,14 +9,14 @@ use gate::Pass;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::task::coop::poll_proceed;
 
-use super::connection::{BodyProgress, Kept, PodConnection, PoolKey};
-use super::pods::{InFlight, Pod};
+use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey};
+use crate::pod::routing_table::{InFlight, Pod};
 
 /// An error of a body. Where it comes from does not matter: the client sees a cut connection.
-pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a pod's answer.
-pub(super) struct FromPod {
+pub(crate) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
     /// Why the answer breaks off. It is an error only after what came before was sent: the server would drop
@@ -27,17 +27,17 @@ pub(super) struct FromPod {
 /// What a request holds until its answer has ended.
 ///
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
-pub(super) struct RequestHold {
-    pub(super) connection: PodConnection,
+pub(crate) struct RequestHold {
+    pub(crate) connection: PodConnection,
     /// The pool that keeps the connection; `None` for one that is not kept.
-    pub(super) key: Option<PoolKey>,
-    pub(super) pod: Arc<Pod>,
+    pub(crate) key: Option<PoolKey>,
+    pub(crate) pod: Arc<Pod>,
     /// The request's own body, if it has one.
-    pub(super) progress: Option<Arc<BodyProgress>>,
-    pub(super) kept: Kept,
-    pub(super) in_flight: InFlight,
+    pub(crate) progress: Option<Arc<BodyProgress>>,
+    pub(crate) kept: Kept,
+    pub(crate) in_flight: InFlight,
     /// `None` if the gate is on another host.
-    pub(super) pass: Option<Pass>,
+    pub(crate) pass: Option<Pass>,
 }
 
 impl RequestHold {
@@ -62,7 +62,7 @@ impl RequestHold {
 }
 
 impl FromPod {
-    pub(super) fn new(body: Incoming, lease: RequestHold) -> Self {
+    pub(crate) fn new(body: Incoming, lease: RequestHold) -> Self {
         Self { body, lease: Some(lease), broken_off: None }
     }
 
@@ -135,7 +135,7 @@ impl Drop for FromPod {
 
 impl FromPod {
     /// Takes the request's hold after the pod has agreed to upgrade.
-    pub(super) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
+    pub(crate) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
         self.lease.take().map(RequestHold::upgraded)
     }
 }

@@ -15,7 +15,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 
 /// What is known of the way to a pod: whether the last who asked was let in.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(crate) struct AskBackoff {
     /// By port.
     refused: HashMap<u16, Refused>,
 }
@@ -30,19 +30,19 @@ struct Refused {
 
 /// Why nothing was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EntryRefusal {
+pub(crate) enum EntryRefusal {
     /// By the gate.
     Gate,
     /// By the port, which accepts nothing.
     Port,
 }
 
-impl Asking {
+impl AskBackoff {
     /// Called before the pod is asked for a port.
     ///
     /// # Errors
     /// If the caller is not to ask: what the last who did was told.
-    pub(super) fn begin(&mut self, port: u16, now: Instant) -> Result<(), EntryRefusal> {
+    pub(crate) fn begin(&mut self, port: u16, now: Instant) -> Result<(), EntryRefusal> {
         let Some(refused) = self.refused.get_mut(&port) else { return Ok(()) };
         if now < refused.next {
             return Err(refused.why);
@@ -53,14 +53,14 @@ impl Asking {
     }
 
     /// Takes in that the pod let nothing in.
-    pub(super) fn refused(&mut self, port: u16, why: EntryRefusal, now: Instant) {
+    pub(crate) fn refused(&mut self, port: u16, why: EntryRefusal, now: Instant) {
         self.refused.retain(|_, refused| now < refused.next + FORGOTTEN_AFTER);
         let first = Refused { next: now + FIRST_WAIT, wait: FIRST_WAIT * 2, why };
         self.refused.entry(port).or_insert(first).why = why;
     }
 
     /// Takes in that the pod let a request in.
-    pub(super) fn let_in(&mut self, port: u16) {
+    pub(crate) fn let_in(&mut self, port: u16) {
         self.refused.remove(&port);
     }
 }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn of_those_that_wait_one_asks_and_less_often_as_time_goes_by() {
-        let (start, mut asking) = (Instant::now(), Asking::default());
+        let (start, mut asking) = (Instant::now(), AskBackoff::default());
         assert_eq!(asking.begin(80, start), Ok(()));
         assert_eq!(asking.begin(80, start), Ok(()), "nothing is known yet");
         asking.refused(80, EntryRefusal::Gate, start);

@@ -12,13 +12,13 @@ const LONGEST_CHUNK_LINE: usize = 1024;
 /// Why bytes of a client are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Ambiguous(pub &'static str);
+pub(crate) struct Ambiguous(pub &'static str);
 
 const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
 
 /// Follows the requests on a connection.
 #[derive(Debug)]
-pub struct Scanner {
+pub(crate) struct Scanner {
     state: FramingState,
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Scanner {
 
 /// Where in the stream of requests the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FramingState {
+pub(crate) enum FramingState {
     /// Before the first byte of a request.
     Between,
     /// In a request's head.
@@ -70,12 +70,12 @@ impl Default for Scanner {
 
 impl Scanner {
     /// Returns where the next byte is.
-    pub fn state(&self) -> FramingState {
+    pub(crate) fn state(&self) -> FramingState {
         self.state
     }
 
     /// The upgrade was refused: another request follows.
-    pub fn upgrade_was_refused(&mut self) {
+    pub(crate) fn upgrade_was_refused(&mut self) {
         self.state = FramingState::Between;
     }
 
@@ -83,7 +83,7 @@ impl Scanner {
     ///
     /// # Errors The index of the first byte that must not reach the parser, and why. A head with a mistake is
     /// never completed by the bytes before it.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
         let mut at = 0;
         let mut heads = 0;
         while at < bytes.len() {
@@ -304,7 +304,7 @@ impl RequestHead {
 
 /// Returns the protocols of an `Upgrade` header to which a connection may change: all but `h2c`, by which
 /// many clients ask with each request. A server ignores it, and behind it nothing would see the requests.
-pub fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))
 }

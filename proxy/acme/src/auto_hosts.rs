@@ -1,0 +1,41 @@
+//! The hosts whose certificates are to be ordered.
+
+use std::sync::Arc;
+
+use routing::snapshot::RoutingSnapshot;
+use tokio::sync::watch;
+
+/// The hosts of rules with `tls: auto`, as they change.
+#[derive(Clone)]
+pub(crate) struct AutoHosts {
+    snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
+    known: Vec<String>,
+}
+
+impl AutoHosts {
+    pub(crate) fn new(snapshot: watch::Receiver<Arc<RoutingSnapshot>>) -> Self {
+        Self { snapshot, known: Vec::new() }
+    }
+
+    /// Returns them, sorted.
+    pub(crate) fn hosts(&mut self) -> Vec<String> {
+        self.known = self.snapshot.borrow_and_update().routes.auto_hosts().map(str::to_owned).collect();
+        self.known.clone()
+    }
+
+    /// Waits until they are others than [`AutoHosts::hosts`] has returned.
+    ///
+    /// # Cancel safety
+    /// No change is missed.
+    pub(crate) async fn changed(&mut self) {
+        loop {
+            if self.snapshot.changed().await.is_err() {
+                // Nothing keeps the snapshot any more: the proxy ends.
+                std::future::pending::<()>().await;
+            }
+            if !self.snapshot.borrow_and_update().routes.auto_hosts().eq(&self.known) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The pods: which of them a request goes to, by which path, and what becomes of it if that fails.
+
+pub(crate) mod ask_backoff;
+pub(crate) mod connection;
+pub(crate) mod exchange;
+pub(crate) mod following;
+pub(crate) mod from_pod;
+pub(crate) mod pick;
+pub(crate) mod pod_path;
+pub(crate) mod retry_policy;
+pub(crate) mod routing_table;
+pub(crate) mod search;

@@ -1,0 +1,53 @@
+//! What all connections of ingress share.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use common::ids::{PodId, ServiceName};
+use gate::Gates;
+use gate::rarely::RarelyEach;
+use gate::shares::TakenPlace;
+use routing::follow::Doubts;
+use tokio::sync::watch;
+use tunnel::TunnelDialer;
+
+use crate::client::places::Clients;
+use crate::config::IngressConfig;
+use crate::https::Https;
+use crate::measure;
+use crate::pod::retry_policy::NoAnswer;
+use crate::pod::routing_table::{NoPod, RoutingTable};
+
+/// What all connections share.
+pub struct IngressShared {
+    pub(crate) config: IngressConfig,
+    /// The connections of clients that have not ended.
+    pub(crate) clients: Clients,
+    pub(crate) https: Option<Https>,
+    pub(crate) gates: Arc<Gates>,
+    pub(crate) tunnel: Option<Arc<TunnelDialer>>,
+    pub(crate) doubts: Option<Doubts>,
+    pub(crate) warnings: Warnings,
+    pub(crate) table: watch::Receiver<Arc<RoutingTable>>,
+    #[cfg(test)]
+    pub(crate) ablation: Option<crate::tests::Ablation>,
+}
+
+/// What is logged of single requests and connections: a client may send thousands in a second.
+#[derive(Default)]
+pub(crate) struct Warnings {
+    pub(crate) failed: RarelyEach<(PodId, NoAnswer)>,
+    pub(crate) unserved: RarelyEach<(ServiceName, u16, NoPod)>,
+    pub(crate) unwanted: RarelyEach<(ServiceName, IpAddr)>,
+}
+
+impl IngressShared {
+    /// Counts a connection of a client. `None` if it is to be refused.
+    pub(crate) fn enter(&self, address: IpAddr) -> Option<TakenPlace> {
+        let place = self.clients.enter(address, self.config.most_connections(address));
+        if place.is_none() {
+            measure::refused_connection();
+        }
+        place
+    }
+}

@@ -1,0 +1,72 @@
+//! Reads the endpoints of a service in pages, as slowly as Redis answers.
+
+use std::time::Duration;
+
+use common::ids::ServiceName;
+use common::store::{EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, StoreError};
+use tokio::time::{Instant, sleep};
+
+use crate::read_limit::ReadLimit;
+use crate::shared::FollowerShared;
+
+/// After each page a reader pauses for this many times as long as Redis took to answer: however many proxies
+/// read at the same time, few of them are being answered, and heartbeats wait for these only.
+const PAUSE_PER_ANSWER: u32 = 4;
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// The end of a reading.
+pub(crate) enum ReadOutcome {
+    Read,
+    /// Another proxy makes the set, or it was made anew meanwhile.
+    Again,
+}
+
+/// Brings what is known of a service to a version that Redis has.
+pub(crate) async fn read_endpoints(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    limit: &ReadLimit,
+) -> Result<ReadOutcome, StoreError> {
+    limit.wait().await;
+    let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
+    match shared.store.follow_endpoints(service, before.as_ref()).await? {
+        FollowedEndpoints::Same => Ok(ReadOutcome::Read),
+        FollowedEndpoints::BeingMade => Ok(ReadOutcome::Again),
+        FollowedEndpoints::Changed(reading) => {
+            read_pages(shared, service, before.as_ref(), reading, limit).await
+        }
+    }
+}
+
+/// Reads all pages; `before` is the version that was known when the reading began.
+pub(crate) async fn read_pages(
+    shared: &FollowerShared,
+    service: &ServiceName,
+    before: Option<&EndpointVersion>,
+    mut reading: EndpointReading,
+    limit: &ReadLimit,
+) -> Result<ReadOutcome, StoreError> {
+    loop {
+        let begun = Instant::now();
+        let step = reading.step().await?;
+        let pause = (begun.elapsed() * PAUSE_PER_ANSWER).min(MAX_PAUSE);
+        match step {
+            // The others wait for it.
+            ReadingStep::Made => sleep(pause).await,
+            ReadingStep::Read => {
+                sleep(pause).await;
+                limit.wait().await;
+            }
+            ReadingStep::Again => return Ok(ReadOutcome::Again),
+            ReadingStep::Done(version, endpoints) => {
+                // It may have lost its route meanwhile.
+                if shared.is_followed(service) {
+                    let mut known = shared.lock();
+                    known.sets.entry(service.clone()).or_default().take_read(before, version, endpoints);
+                    shared.changed.notify_one();
+                }
+                return Ok(ReadOutcome::Read);
+            }
+        }
+    }
+}

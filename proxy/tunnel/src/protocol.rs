@@ -1,0 +1,57 @@
+//! What the two ends of a connection say before the bytes of the pod.
+
+use gate::EnterError;
+
+/// What the two ends agree on in the handshake: one connection to one port of a pod.
+pub(crate) const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
+/// The same, and the line that names the pod may come later.
+pub(crate) const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
+/// The same for one request after the other, in frames.
+pub(crate) const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
+/// The question which pods serve.
+pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
+
+/// The answer to the line that names a pod: one byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TunnelReply {
+    /// What follows is the pod's.
+    Connected,
+    /// The pod is about to be stopped.
+    Closed,
+    /// The pod is not on that host.
+    Unknown,
+    /// The pod accepts no connection on this port.
+    NotListening,
+}
+
+impl TunnelReply {
+    const ALL: [Self; 4] = [Self::Connected, Self::Closed, Self::Unknown, Self::NotListening];
+
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            TunnelReply::Connected => b'+',
+            TunnelReply::Closed => b'c',
+            TunnelReply::Unknown => b'u',
+            TunnelReply::NotListening => b'n',
+        }
+    }
+
+    pub(crate) fn of_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|reply| reply.byte() == byte)
+    }
+}
+
+pub(crate) fn reply_of(refusal: EnterError) -> TunnelReply {
+    match refusal {
+        EnterError::Closed => TunnelReply::Closed,
+        EnterError::Unknown => TunnelReply::Unknown,
+    }
+}
+
+/// Returns what an answer means that does not let a request in.
+pub(crate) fn refusal_of(reply: TunnelReply) -> EnterError {
+    match reply {
+        TunnelReply::Closed => EnterError::Closed,
+        TunnelReply::Connected | TunnelReply::Unknown | TunnelReply::NotListening => EnterError::Unknown,
+    }
+}

@@ -1,0 +1,39 @@
+//! The line with which the other end names a pod.
+
+use std::io;
+
+use common::ids::{AssignmentId, PodId};
+use gate::socket::Socket;
+use tokio::io::AsyncReadExt;
+use tokio_rustls::server::TlsStream;
+
+/// The longest line: a pod's id, an assignment and a port.
+const MAX_LINE: usize = 256;
+
+/// A port of a pod under an assignment.
+pub(crate) struct TunnelTarget {
+    pub(crate) pod: PodId,
+    pub(crate) assignment: AssignmentId,
+    pub(crate) port: u16,
+}
+
+/// Reads the line `<pod> <assignment> <port>`, and nothing after it.
+pub(crate) async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
+    let mut line = Vec::with_capacity(MAX_LINE);
+    loop {
+        match peer.read_u8().await? {
+            b'\n' => break,
+            byte if line.len() < MAX_LINE => line.push(byte),
+            _ => return Err(io::Error::other("the line that names the pod is too long")),
+        }
+    }
+    parse_target(&line).ok_or_else(|| io::Error::other("the line does not name a pod"))
+}
+
+fn parse_target(line: &[u8]) -> Option<TunnelTarget> {
+    let mut parts = std::str::from_utf8(line).ok()?.split(' ');
+    let (pod, assignment, port) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = parts.next().is_none();
+    let port = port.parse().ok().filter(|_| is_whole)?;
+    Some(TunnelTarget { pod: PodId::new(pod).ok()?, assignment: AssignmentId::new(assignment).ok()?, port })
+}
