@@ -9,7 +9,9 @@
 //! - [`names`] lets pods reach services by name.
 //! - [`acme`] orders certificates.
 //!
-//! Its benches hold it, and the scenarios.
+//! Of this workspace it may import `common` and these six. Its benches time all of them.
+//!
+//! Tests: scenarios::handover, scenarios::take_over, scenarios::names, scenarios::tunnel
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,9 @@
 //! ordered (`follow`). Ingress answers the authority, and serves the certificates. What they share is in
 //! Redis, in one record for each host.
 //!
-//! Of this workspace it may import `common`, `gate`, `routing` and `ingress`. Its own tests hold it, and the
-//! scenarios with Pebble.
+//! Of this workspace it may import `common`, `gate`, `routing` and `ingress`.
+//!
+//! Tests: acme, scenarios::acme, scripts::certificates
 
 mod authority;
 mod auto_hosts;

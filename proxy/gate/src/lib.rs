@@ -6,7 +6,9 @@
 //!   kept in step with those of this one.
 //! - The rest is what all parts of the proxy share: sockets, timers, fair shares, files.
 //!
-//! Of this workspace it may import `common` only. Its own tests hold it, and the scenarios of the hand-over.
+//! Of this workspace it may import `common` only.
+//!
+//! Tests: gate, worker::handing_over, scenarios::handover, scenarios::take_over
 
 mod counters;
 #[cfg(any(test, feature = "fixtures"))]

@@ -4,8 +4,9 @@
 //!   makes of the endpoints of one. Both are pure. [`snapshot`] is what the proxy decides from.
 //! - [`follow`] keeps it up to date, and asks the hosts, through the tunnel, while Redis does not answer.
 //!
-//! Of this workspace it may import `common`, `gate` and `tunnel`. Its own tests hold it, and those of
-//! `tests/tests/scripts/` named `following` and `endpoints`.
+//! Of this workspace it may import `common`, `gate` and `tunnel`.
+//!
+//! Tests: routing, scripts::following, scripts::endpoints, scripts::routes
 
 mod cluster;
 mod cluster_file;

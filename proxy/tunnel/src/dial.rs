@@ -187,9 +187,8 @@ impl TunnelDialer {
         }
     }
 
-    /// Asks the proxies of all other hosts which of their pods serve these services,
-    /// [`MAX_SERVICES`](super::serving::MAX_SERVICES) at most, and calls `heard` with each answer. Those that do not
-    /// answer are left out.
+    /// Asks the proxies of all other hosts which of their pods serve these services, `MAX_SERVICES` at most,
+    /// and calls `heard` with each answer. Those that do not answer are left out.
     pub async fn ask_hosts(
         &self,
         services: &BTreeSet<ServiceName>,

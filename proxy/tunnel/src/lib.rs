@@ -6,8 +6,9 @@
 //! A proxy's own key is made by itself and never leaves its host. Redis has only the fingerprint of the
 //! public key: reading Redis reveals no secret key.
 //!
-//! Of this workspace it may import `common` and `gate`. Its own tests hold it, and those of ingress with pods
-//! on another host.
+//! Of this workspace it may import `common` and `gate`.
+//!
+//! Tests: tunnel, ingress::other_host, scenarios::tunnel, scenarios::three_hosts
 
 mod dial;
 mod frame;
