@@ -6,6 +6,12 @@ pub use daemon::{
     without_error_numbers,
 };
 pub use document::{self, json_pointer};
+pub use model::network::{address, address_range, certificate, endpoint, handover, ingress};
+pub use model::node::{host_access, mass_loss, resources, timing, usage};
+pub use model::pod::{health, image, lifecycle, payload, slot};
+pub use model::service::{cron, selector, volume};
+pub use model::stream::{channel, log_line, log_merge};
+pub use model::value::{registry, secret, secret_key};
 pub use model::*;
 pub use store::{self, recovery, saved_state};
 
@@ -18,6 +24,6 @@ pub mod control_loop {
 /// Settings.
 pub mod config {
     pub use daemon::config::*;
-    pub use model::secret::Secret;
-    pub use model::timing::Timing;
+    pub use model::node::timing::Timing;
+    pub use model::value::secret::Secret;
 }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use model::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
-use model::image::ImageContent;
-use model::lifecycle::Phase;
 use model::network::PublishedPort;
+use model::pod::image::ImageContent;
+use model::pod::lifecycle::Phase;
 use model::pod::{ContainerStatus, EndedRun, Refusal};
 
 /// A pod: one replica of a service, or a pod that a client pushed to a queue.

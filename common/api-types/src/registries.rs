@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use super::{DurabilityView, rfc3339};
 use model::ids::RegistryHost;
-use model::registry::RegistryInfo;
 use model::value::ValueBytes;
+use model::value::registry::RegistryInfo;
 
 /// The user and password for a registry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::rfc3339;
-use model::certificate::{CertificateStatus, OrderFailure};
 use model::ids::ServiceName;
-use model::ingress::IngressRule;
+use model::network::certificate::{CertificateStatus, OrderFailure};
+use model::network::ingress::IngressRule;
 
 /// A route: what leads to a service from outside the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

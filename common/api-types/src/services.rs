@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use super::{CronStatus, JobStatus, rfc3339};
 use document;
 use model::ids::{AppName, ServiceName};
-use model::image::ImageContent;
-use model::ingress::IngressRule;
+use model::network::ingress::IngressRule;
+use model::pod::image::ImageContent;
 use model::service::{RolloutMarks, Service, ServiceState};
 use model::spec::{
     Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, OnDisconnect,

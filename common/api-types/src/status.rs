@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::DurabilityView;
 use model::broken_key::BrokenKey;
-use model::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
 use model::queue_lengths::QueueLengths;
 
 /// Summary of the cluster.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use model::ids::{NodeName, ServiceName, VolumeName};
+use model::service::volume::VolumeState;
 use model::spec::VolumeKind;
-use model::volume::VolumeState;
 
 /// How a volume is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

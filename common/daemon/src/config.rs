@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use crate::redis_url::{RedisUrl, UrlError};
 use crate::reserve::Reserve;
-use model::address_range::AddressRange;
 use model::duration::HumanDuration;
-use model::handover::SOCKET_NAME;
-use model::host_access::HostAccess;
 use model::ids::NodeName;
+use model::network::address_range::AddressRange;
+use model::network::handover::SOCKET_NAME;
 use model::node::Resources;
-use model::secret::Secret;
-use model::secret_key::SecretKey;
+use model::node::host_access::HostAccess;
+use model::node::timing::Timing;
 use model::spec::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
-use model::timing::Timing;
+use model::value::secret::Secret;
+use model::value::secret_key::SecretKey;
 
 /// More pods than any machine runs.
 const MAX_PODS_PER_NODE: u64 = 1_000_000;

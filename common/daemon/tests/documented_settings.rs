@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kubeleet_daemon::config::{SETTINGS, Serves, Sources, parse_file};
-use model::secret_key::SecretKey;
+use model::value::secret_key::SecretKey;
 
 /// The environment of a daemon.
 type Environment = BTreeMap<String, String>;

@@ -10,94 +10,44 @@
 mod aliases;
 mod allow_from;
 mod check;
-mod checks;
 mod container;
 mod dependency;
 mod depends_on;
-mod file_reference;
-mod health;
-mod health_http;
-mod hook;
 mod host_ports;
-mod image;
 mod input;
 mod job;
-mod logging;
+mod kind;
+mod kind_checks;
+mod limits;
 mod pod;
 mod pod_checks;
-mod pull_policy;
+mod pod_volumes;
 mod service_fields;
-mod stop_signal;
-mod ulimit;
 mod units;
 mod update;
-mod volume;
+mod violation;
 
-use crate::ids::SpecId;
 pub use aliases::{Aliases, asked_for};
 pub use allow_from::AllowFrom;
-pub use checks::MAX_PIDS;
-pub use container::{ContainerSpec, RestartPolicy};
+pub use container::{
+    CheckTiming, ContainerSpec, FileMode, FileReference, FolderOwner, HealthCheck, HealthTest, Hook,
+    HttpCheck, HttpHeaders, LogDriver, LogOptions, Logging, OnChange, PersistentVolume, ProbeMethod,
+    PullPolicy, RestartPolicy, SharedVolume, StatusCodes, StopSignal, TcpCheck, ULIMITS, Ulimit, VolumeKind,
+    VolumeMount, check_image,
+};
 pub use dependency::{Dependency, ServiceProgress, circle_with};
 pub use depends_on::{DependsOn, StartCondition, circle};
-pub use file_reference::{FileMode, FileReference, OnChange};
-pub(crate) use health::MAX_THRESHOLD;
-pub use health::{CheckTiming, HealthCheck, HealthTest, ProbeMethod};
-pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};
-pub use hook::Hook;
 pub use host_ports::HostPorts;
-pub use image::check_image;
 pub(crate) use input::NameAndReplicas;
-pub use input::{DesiredService, ServiceInput};
-pub use job::{
-    Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, Kind, MAX_COMPLETIONS, MAX_CRON_NAME,
-};
-pub use logging::{LogDriver, LogOptions, Logging};
-pub use pod::{OnDisconnect, PodSpec};
-pub use pull_policy::PullPolicy;
+pub use input::{DesiredService, REPLICAS_NAMES, ServiceInput};
+pub use job::{Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, MAX_COMPLETIONS};
+pub use kind::Kind;
+pub use kind_checks::MAX_CRON_NAME;
+pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_MEMORY_BYTES};
+pub use pod::{OnDisconnect, PodSpec, StoredSpec};
 pub use service_fields::ServiceFields;
-pub use stop_signal::StopSignal;
-pub use ulimit::{ULIMITS, Ulimit};
-pub use units::replicas;
 pub use units::{
-    Command, Cpus, Environment, Memory, Milliseconds, Period, Port, Protocol, Seconds, TextList,
+    Command, Cpus, Environment, Memory, Milliseconds, Period, Port, Protocol, Seconds, TextList, replicas,
 };
 pub use update::{OnFailure, RollbackPolicy, UpdateOrder, UpdatePolicy};
-pub use volume::{FolderOwner, PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
-
-/// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
-pub const MAX_REPLICAS: u32 = 2_000_000;
-
-/// The names of the number of replicas in a document; the first is the one of the normal form.
-pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
-
-/// The most memory one container may request: far more than a machine has, and exact in a Lua number.
-pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
-
-/// The least memory that Docker starts a container with.
-pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
-
-/// A well-formed but invalid value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{pointer}: {detail}")]
-pub struct Violation {
-    /// JSON pointer to the field; `""` for the whole document.
-    pub pointer: String,
-    /// What is wrong with the value, and which values are valid.
-    pub detail: String,
-}
-
-impl Violation {
-    pub(crate) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), detail: detail.into() }
-    }
-}
-
-/// A [`PodSpec`] and the id that it is stored under.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredSpec {
-    /// The `<id>` in `spec:<id>`.
-    pub id: SpecId,
-    /// The specification.
-    pub pod: PodSpec,
-}
+pub use violation::Violation;

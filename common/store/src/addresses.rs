@@ -7,8 +7,8 @@ use super::confirm::CONFIRM_TIMEOUT;
 use super::reply::{RawFields, read, unexpected, verdict};
 use super::scripts::{Call, address, addresses_free};
 use super::{Store, StoreError, keys};
-use model::address::{AddressName, PoolAddress};
 use model::ids::{AppName, ServiceName};
+use model::network::address::{AddressName, PoolAddress};
 use redis_link::Durability;
 
 /// Entries of `addresses` that one script looks at: about a millisecond of Redis.

@@ -8,8 +8,8 @@ use super::scripts::{registry_restore, value_restore};
 use super::{Store, StoreError, keys};
 use crate::saved_state::{SavedLogin, SavedPod, SavedService, SavedSpec, SavedState, SavedValue};
 use model::ids::{AppName, PodId, RegistryHost, ServiceName, SpecId, ValueName};
-use model::lifecycle::Phase;
 use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
 use model::value::ValueKind;
 
 /// How often a service is read again that changes while it is read.

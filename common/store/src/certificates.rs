@@ -9,7 +9,7 @@ use super::reply::{HashFields, corrupt, read, unexpected, verdict, word};
 use super::scripts::{certificate_begin, certificate_challenge, certificate_fail, certificate_store};
 use super::{Store, StoreError, keys};
 use model::RedisMillis;
-use model::certificate::{CertificateStatus, IssuedCertificate, OrderFailure, StoredCertificate};
+use model::network::certificate::{CertificateStatus, IssuedCertificate, OrderFailure, StoredCertificate};
 
 /// The number of records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;

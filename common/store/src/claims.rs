@@ -12,7 +12,7 @@ use super::{StoreError, keys};
 use model::ids::{AssignmentId, NodeName};
 use model::network::{ContainerNetwork, published_field};
 use model::node::Resources;
-use model::payload::Payload;
+use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use redis_link::DedicatedConnection;
 

@@ -12,9 +12,9 @@ use super::scripts::{dead_letter_requeue, reject};
 use super::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{Incarnation, NodeName, PodId, SchedulerId};
-use model::lifecycle::Phase;
 use model::node::Resources;
-use model::payload::{InvalidPayload, Payload};
+use model::pod::lifecycle::Phase;
+use model::pod::payload::{InvalidPayload, Payload};
 
 /// How many entries are read in one round trip, and how many bytes by one call.
 const ENTRIES_PER_READ: usize = 16;

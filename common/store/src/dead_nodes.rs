@@ -11,7 +11,7 @@ use super::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{NodeName, PodId};
 use model::node::Node;
-use model::payload::Payload;
+use model::pod::payload::Payload;
 
 /// The number of payloads that one drain script moves.
 const DRAIN_CHUNK: usize = 100;

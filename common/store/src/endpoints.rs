@@ -8,9 +8,9 @@ use super::keys;
 use super::reply::{RawFields, read, unexpected, verdict, word};
 use super::scripts::{follow, follow_pods};
 use super::{Store, StoreError};
-use model::endpoint::Endpoint;
 use model::ids::{AppName, PodId, ServiceName};
-use model::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
+use model::network::endpoint::Endpoint;
+use model::network::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
 
 /// Pods whose endpoints one script makes, or one page has: a few milliseconds of Redis.
 const PAGE: usize = 500;

@@ -7,7 +7,7 @@ use super::reply::{read, unexpected, word};
 use super::scripts::{external_ack, external_beat};
 use super::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName};
-use model::payload::Payload;
+use model::pod::payload::Payload;
 
 /// The number of pods that one script acknowledges.
 const ACK_CHUNK: usize = 100;

@@ -12,7 +12,7 @@ use super::stored_spec::SpecFile;
 use super::{Store, StoreError};
 use model::RedisMillis;
 use model::ids::{ServiceName, SpecId};
-use model::image::{self, ImageContent};
+use model::pod::image::{self, ImageContent};
 use model::service::Service;
 use model::spec::{DesiredService, PodSpec};
 

@@ -61,7 +61,7 @@ pub struct JobIndices {
 pub struct CronTick {
     /// The tick, in seconds since 1970; 0 for a job that is run by hand.
     pub tick: i64,
-    /// The ticks that are taken then, as [`model::cron::Ticks`] is written.
+    /// The ticks that are taken then, as [`model::service::cron::Ticks`] is written.
     pub ticks: String,
     /// How many ticks before it are missed.
     pub missed: usize,

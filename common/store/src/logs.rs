@@ -12,7 +12,7 @@ use super::prepared::PrepareRequest;
 use super::reply::{corrupt, list, read};
 use super::{Store, StoreError, keys};
 use model::ids::{ContainerName, NodeName, PodId, ServiceName};
-use model::registry::StoredLogin;
+use model::value::registry::StoredLogin;
 
 /// A request and its answer expire this number of seconds after the last read.
 const EXPIRE_SECONDS: u64 = 30;

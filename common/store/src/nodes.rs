@@ -11,10 +11,10 @@ use super::scripts::{cordon, former_containers, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{Incarnation, NodeName};
+use model::node::timing::Timing;
 use model::node::{
     HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
 };
-use model::timing::Timing;
 
 /// Nodes whose records are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;

@@ -5,9 +5,9 @@ use super::reply::{unexpected, verdict, word};
 use super::scripts::{Call, finish, give_back, lost, note_images, report};
 use super::session::{Fenced, Session, SessionResult};
 use model::ids::{AssignmentId, PodId, ServiceName, SpecId};
-use model::image::{self, ImageContent};
 use model::network::{ContainerNetwork, ports_to_json};
-use model::payload::Payload;
+use model::pod::image::{self, ImageContent};
+use model::pod::payload::Payload;
 use model::pod::{ContainerStatus, EndedRun};
 use model::spec::HostPorts;
 

@@ -8,13 +8,13 @@ use super::reply::{HashFields, RawFields, corrupt, names, read};
 use super::{BrokenKey, Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AssignmentId, PodId, ServiceName};
-use model::image::{self, ImageContent};
-use model::lifecycle::Phase;
 use model::network::ports_from_json;
 use model::node::Resources;
-use model::payload::Payload;
+use model::pod::image::{self, ImageContent};
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
 use model::pod::{EndedRun, PodRecord, Refusal};
-use model::slot::Slot;
 use model::spec::MAX_MEMORY_BYTES;
 
 /// Records that are read in one round trip.

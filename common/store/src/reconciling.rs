@@ -7,10 +7,10 @@ use super::reply::{list, read, unexpected, verdict, word};
 use super::scripts::{Call, pod_requeue, pods_create, pods_keep, pods_replace, pods_stop, slot_free};
 use super::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName, WriteId};
-use model::payload::Payload;
 use model::pod::PodRecord;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
 use model::service::Service;
-use model::slot::Slot;
 
 /// The number of pods that one script creates or stops: a few milliseconds of Redis.
 const BATCH: usize = 250;

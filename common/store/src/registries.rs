@@ -7,7 +7,7 @@ use super::reply::{corrupt, names, read, unexpected, verdict, word};
 use super::scripts::{registry_delete, registry_put};
 use super::{Store, StoreError, keys};
 use model::ids::RegistryHost;
-use model::registry::{RegistryInfo, StoredLogin};
+use model::value::registry::{RegistryInfo, StoredLogin};
 use redis_link::Durability;
 
 /// The number of records that are read in one round trip.

@@ -19,12 +19,12 @@ use model::RedisMillis;
 use model::ids::{
     AppName, AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName,
 };
-use model::lifecycle::Phase;
 use model::network::PublishedPort;
-use model::payload::{InvalidPayload, Payload};
 use model::pod::EndedRun;
-use model::secret_key::SecretKey;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::{InvalidPayload, Payload};
 use model::value::ValueKind;
+use model::value::secret_key::SecretKey;
 
 /// The newest version of the format. This version of kubeleet reads it and all before.
 pub const FORMAT: u32 = 2;

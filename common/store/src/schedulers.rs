@@ -11,7 +11,7 @@ use super::scripts::{lease, reclaim_in_flight, scheduler_beat};
 use super::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::SchedulerId;
-use model::timing::Timing;
+use model::node::timing::Timing;
 
 impl Store {
     /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after

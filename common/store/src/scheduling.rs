@@ -11,10 +11,10 @@ use super::scripts::{Call, assign, distinct, park, take, unpark};
 use super::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
 use model::node::Resources;
-use model::payload::Payload;
 use model::pod::Refusal;
+use model::pod::payload::Payload;
+use model::service::volume::VolumeClaim;
 use model::spec::HostPorts;
-use model::volume::VolumeClaim;
 use redis_link::DedicatedConnection;
 
 /// The largest number of pods that one script takes: a few milliseconds of Redis.

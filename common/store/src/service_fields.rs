@@ -6,7 +6,7 @@ use super::StoreError;
 use super::reply::{HashFields, corrupt};
 use super::services::to_json;
 use model::ids::AppName;
-use model::ingress::stored_rules;
+use model::network::ingress::stored_rules;
 use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields, UpdateOrder, UpdatePolicy};
 
 /// Returns the fields that the scripts store as they get them, each with its name in the hash: JSON, or `""`

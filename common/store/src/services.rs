@@ -18,8 +18,8 @@ use super::value_rollouts::ValueRollout;
 use super::{FormerGeneration, Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AppName, ServiceName, SpecId, WriteId};
-use model::image::{self, ImageContent};
-use model::ingress::{IngressRule, alias_lines, callers_line};
+use model::network::ingress::{IngressRule, alias_lines, callers_line};
+use model::pod::image::{self, ImageContent};
 use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
 use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
 

@@ -11,8 +11,8 @@ use super::scripts::{heartbeat, register};
 use super::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId};
+use model::node::timing::Timing;
 use model::node::{NodeInfo, Psi};
-use model::timing::Timing;
 
 /// The session of a worker: the right to write as its node, from one registration to the next.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use redis::cmd;
 use super::keys::{self, channel};
 use super::{Store, StoreError};
 use model::ids::NodeName;
-use model::usage::UsageReport;
+use model::node::usage::UsageReport;
 
 /// Workers measure for this number of seconds after the last look.
 const LOOK_SECONDS: u64 = 15;

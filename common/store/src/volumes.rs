@@ -15,7 +15,7 @@ use crate::saved_state::SavedVolume;
 use model::ids::{AppName, NodeName, PodId, ServiceName, VolumeName};
 use model::node::{NodeState, SharedVolumesState};
 use model::service::ServiceState;
-use model::volume::{
+use model::service::volume::{
     EngineCopy, FormerCopy, LocalExcess, UnreportedNode, Volume, VolumeClaim, VolumeScope, VolumeSize,
     VolumeState, VolumeVerdict,
 };

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::Violation;
-use crate::address::DOMAIN;
 use crate::ids::{AppName, ServiceName};
+use crate::network::address::DOMAIN;
 
 /// The most aliases that a service can have.
 const MAX_ALIASES: usize = 64;

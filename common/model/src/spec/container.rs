@@ -2,18 +2,38 @@
 //! the stored form, the API and its description read this struct. What an engine does with it is in the
 //! worker's runtimes, and what a node allows in the worker's policy.
 
+mod checks;
+mod file_reference;
+mod health;
+mod health_http;
+mod hook;
+mod image;
+mod logging;
+mod pull_policy;
+mod stop_signal;
+mod ulimit;
+mod volume;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Hook, Logging, Memory, Port,
-    PullPolicy, StopSignal, TextList, Ulimit, Violation, VolumeMount, check_image, checks, file_reference,
-    hook, units,
-};
+use super::depends_on::DependsOn;
+use super::units::{self, Command, Cpus, Environment, Memory, Port, TextList};
+use super::violation::Violation;
 use crate::ids::ContainerName;
 use crate::node::Resources;
 use document::json_pointer;
+pub use file_reference::{FileMode, FileReference, OnChange};
+pub use health::{CheckTiming, HealthCheck, HealthTest, ProbeMethod};
+pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};
+pub use hook::Hook;
+pub use image::check_image;
+pub use logging::{LogDriver, LogOptions, Logging};
+pub use pull_policy::PullPolicy;
+pub use stop_signal::StopSignal;
+pub use ulimit::{ULIMITS, Ulimit};
+pub use volume::{FolderOwner, PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 
 /// The specification of a container.
 ///
@@ -241,7 +261,7 @@ impl ContainerSpec {
     }
 }
 
-pub(super) fn is_false(flag: &bool) -> bool {
+fn is_false(flag: &bool) -> bool {
     !flag
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{DependsOn, StartCondition, Violation, circle};
 use crate::ids::{AppName, ServiceName};
-use crate::lifecycle::Phase;
 use crate::pod::PodRecord;
+use crate::pod::lifecycle::Phase;
 use document::json_pointer;
 
 /// The most services that a service depends on.

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ContainerSpec, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, RestartPolicy, ServiceFields, Violation, job,
-    units,
+    ContainerSpec, Kind, MAX_REPLICAS, PodSpec, RestartPolicy, ServiceFields, Violation, kind_checks, units,
 };
 use crate::ids::ServiceName;
 use document::{self, DocumentNode, DocumentReadError, Mistake, Reading, Vocabulary};
 
+/// The names of the number of replicas in a document; the first is the one of the normal form.
+pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
 /// The field whose absence means that the only container is described at the top level.
 const CONTAINERS: &str = "containers";
 /// The field whose default depends on the volumes.
@@ -157,7 +158,7 @@ impl ServiceInput {
             violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
         }
         violations.extend(fields.violations(&name, &pod));
-        violations.extend(job::violations(&name, replicas, &fields, &pod));
+        violations.extend(kind_checks::violations(&name, replicas, &fields, &pod));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));

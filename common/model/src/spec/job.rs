@@ -1,12 +1,12 @@
-//! `kind`, `job` and `cron`: services whose pods run until they have done something.
+//! `job` and `cron`: services whose pods run until they have done something.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Period, PodSpec, RestartPolicy, ServiceFields, Violation};
-use crate::cron::{Schedule, Zone};
-use crate::ids::ServiceName;
+use super::units::Period;
+use super::violation::Violation;
+use crate::service::cron::{Schedule, Zone};
 
 /// More would make `done:<job>` a key that takes Redis too long to read.
 pub const MAX_COMPLETIONS: u32 = 10_000;
@@ -14,49 +14,10 @@ pub const MAX_COMPLETIONS: u32 = 10_000;
 /// The environment variable in which a container finds the index of its pod.
 pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
 
-/// The name of a cron has at most this many bytes: its jobs have a time behind it, and are names of hosts,
-/// too.
-pub const MAX_CRON_NAME: usize = 52;
-
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(360);
 const DEFAULT_BACKOFF_LIMIT: u32 = 6;
 const DEFAULT_CATCH_UP: Duration = Duration::from_secs(600);
-
-/// What a service's pods are for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// They serve for as long as the service exists.
-    #[default]
-    Service,
-    /// Each does its part once, ends, and is complete if its exit code is 0.
-    Job,
-    /// It has none of its own: at the times of its schedule it creates a job.
-    Cron,
-}
-
-impl Kind {
-    /// Returns whether it is a service; in documents and in the stored form that is left out.
-    pub fn is_service(&self) -> bool {
-        *self == Self::Service
-    }
-
-    /// Returns the word in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Service => "service",
-            Self::Job => "job",
-            Self::Cron => "cron",
-        }
-    }
-}
-
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// How the pods of a job run. A pod that ends with exit code 0 completes its index; one that fails is tried
 /// again.
@@ -114,7 +75,7 @@ impl JobPolicy {
         first.saturating_mul(1 << doublings).min(first.max(MAX_BACKOFF))
     }
 
-    fn violations(&self) -> Vec<Violation> {
+    pub(super) fn violations(&self) -> Vec<Violation> {
         let wrong = |is_wrong: bool, field: &str, why: String| {
             is_wrong.then(|| Violation::new(format!("/job/{field}"), why))
         };
@@ -241,60 +202,6 @@ impl CronPolicy {
         let found = [of("schedule", self.schedule.problem()), of("time_zone", self.time_zone.problem())];
         found.into_iter().flatten().collect()
     }
-}
-
-/// Returns what does not go together with the kind.
-pub(super) fn violations(
-    name: &ServiceName,
-    replicas: u32,
-    fields: &ServiceFields,
-    pod: &PodSpec,
-) -> Vec<Violation> {
-    // A job has the first three as a service has them.
-    let ServiceFields { labels: _, app: _, depends_on: _, ingress, allow_from, aliases, update, job, cron } =
-        fields;
-    let kind = pod.kind;
-    let mut found = Vec::new();
-    let mut refuse = |is_wrong: bool, field: &str, why: &str| {
-        if is_wrong {
-            found.push(Violation::new(format!("/{field}"), why));
-        }
-    };
-    refuse(kind.is_service() && job.is_some(), "job", "needs `kind: job` or `kind: cron`");
-    refuse(kind != Kind::Cron && cron.is_some(), "cron", "needs `kind: cron`");
-    refuse(
-        kind == Kind::Cron && cron.is_none(),
-        "cron",
-        "is missing: a cron needs at least its `schedule`, such as `cron: {schedule: \"30 2 * * *\"}`",
-    );
-    let is_long = kind == Kind::Cron && name.as_str().len() > MAX_CRON_NAME;
-    refuse(is_long, "name", "the name of a cron has at most 52 characters: its jobs have a time behind it");
-    if kind.is_service() {
-        return found;
-    }
-    refuse(
-        replicas != 1,
-        "replicas",
-        "is for services; how many pods a job has in all and at a time is in `job.completions` and `job.parallelism`",
-    );
-    refuse(!ingress.is_empty(), "ingress", "is for services: the pods of a job end");
-    let nameless = "is for services: the pods of a job have no name that leads to them";
-    refuse(allow_from.is_some(), "allow_from", nameless);
-    refuse(!aliases.is_empty(), "aliases", nameless);
-    refuse(update.is_some(), "update", "is for services: the pods of a job are not replaced");
-    let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
-    if let Some(index) = endless {
-        let pointer = if pod.containers.len() == 1 {
-            "/restart".into()
-        } else {
-            format!("/containers/{index}/restart")
-        };
-        let why = "must be `never`, or left out: a job tries again itself what has failed, up to `job.backoff_limit`";
-        found.push(Violation::new(pointer, why));
-    }
-    found.extend(job.iter().flat_map(JobPolicy::violations));
-    found.extend(cron.iter().flat_map(CronPolicy::violations));
-    found
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartCondition};
+use crate::ids::SpecId;
 use crate::node::Resources;
 
 /// The `drain` of a pod that sets none.
@@ -111,4 +112,13 @@ impl OnDisconnect {
             OnDisconnect::Stop => "stop",
         }
     }
+}
+
+/// A [`PodSpec`] and the id that it is stored under.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredSpec {
+    /// The `<id>` in `spec:<id>`.
+    pub id: SpecId,
+    /// The specification.
+    pub pod: PodSpec,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, PodSpec, UpdatePolicy, Violation};
 use crate::ids::{AppName, ServiceName};
-use crate::ingress::{self, IngressRule};
+use crate::network::ingress::{self, IngressRule};
 use document::json_pointer;
 
 /// The fields of a service besides its name, its number of replicas and what its pods are: as a user
@@ -84,7 +84,7 @@ impl ServiceFields {
 
     /// Returns what is wrong with the values.
     pub(super) fn violations(&self, name: &ServiceName, pod: &PodSpec) -> Vec<Violation> {
-        // Of a job and a cron `job::violations` says it.
+        // Of a job and a cron `kind_checks::violations` says it.
         let Self { labels, app, depends_on, ingress, allow_from, aliases, update, job: _, cron: _ } = self;
         let mut violations = label_violations(labels);
         violations.extend(app.as_ref().and_then(|app| app_violation(app, name)));

@@ -440,7 +440,7 @@ impl<'de> Deserialize<'de> for KeyValue {
 /// # Errors
 /// If it is not a whole number.
 pub fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    whole_number(deserializer, super::MAX_REPLICAS.into())
+    whole_number(deserializer, super::limits::MAX_REPLICAS.into())
 }
 
 /// Reads a number of processes, or `null`.
@@ -451,7 +451,7 @@ pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     struct Pids(u32);
     impl<'de> Deserialize<'de> for Pids {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            whole_number(deserializer, super::MAX_PIDS.into()).map(Self)
+            whole_number(deserializer, super::limits::MAX_PIDS.into()).map(Self)
         }
     }
     Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
@@ -465,7 +465,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     struct Count(u32);
     impl<'de> Deserialize<'de> for Count {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            whole_number(deserializer, super::MAX_THRESHOLD.into()).map(Self)
+            whole_number(deserializer, super::limits::MAX_THRESHOLD.into()).map(Self)
         }
     }
     Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::ChannelError;
-use model::channel::WINDOW;
+use model::stream::channel::WINDOW;
 
 /// The other side learns what was read at the latest after this many bytes.
 const REPORT_EVERY: u64 = WINDOW / 4;

@@ -3,7 +3,7 @@
 //!
 //! The number of an entry is that of its frame. So a write whose reply was lost is repeated without harm, a
 //! reader goes on where it was after a reconnect, and notices frames that a failover has lost. A side that
-//! has not read [`WINDOW`](model::channel::WINDOW) bytes makes the other one wait. Each side writes at least
+//! has not read [`WINDOW`](model::stream::channel::WINDOW) bytes makes the other one wait. Each side writes at least
 //! every few seconds how much it has read; one that is silent for [`PEER_TIMEOUT`] is gone.
 
 mod flow;
@@ -25,8 +25,8 @@ use self::write_loop::OutgoingFrame;
 use super::reply::{unexpected, word};
 use super::scripts::{channel_close, channel_open};
 use super::{Store, StoreError, keys};
-use model::channel::{ChannelRequest, Frame, FrameError, pieces};
 use model::ids::{NodeName, PodId};
+use model::stream::channel::{ChannelRequest, Frame, FrameError, pieces};
 
 /// After this time without a frame the other side counts as gone.
 pub const PEER_TIMEOUT: Duration = Duration::from_secs(20);

@@ -13,7 +13,7 @@ use super::write_loop::FIELD;
 use super::{ChannelError, PEER_TIMEOUT};
 use crate::StoreError;
 use crate::reply::corrupt;
-use model::channel::Frame;
+use model::stream::channel::Frame;
 use redis_link::{DedicatedConnection, Link};
 
 /// The time that one command waits for an entry.

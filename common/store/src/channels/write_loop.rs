@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::flow::Flow;
 use super::{ChannelError, EXPIRE_SECONDS, PEER_TIMEOUT, QUEUE_LENGTH};
 use crate::StoreError;
-use model::channel::Frame;
+use model::stream::channel::Frame;
 use redis_link::Link;
 
 /// The field of an entry that has the frame.

@@ -8,8 +8,8 @@ use super::of_nodes;
 use super::of_routes;
 use super::of_volumes::{self, VolumeCopy};
 use model::ids::PodId;
-use model::lifecycle::Phase;
 use model::node::{HeldPod, Resources};
+use model::pod::lifecycle::Phase;
 
 /// A copy of what the check looks at. Keys are read one after the other, so that something that changes
 /// meanwhile may look wrong: every repair checks again.

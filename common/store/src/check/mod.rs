@@ -23,7 +23,7 @@ use super::volumes::read_volume;
 use super::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, VolumeName};
 use model::node::HeldPod;
-use model::payload::Payload;
+use model::pod::payload::Payload;
 
 const PAGE_SIZE: usize = 1000;
 

@@ -3,7 +3,7 @@
 
 use super::super::NodeUsage;
 use super::findings::{Finding, KeyCopy, Repair, finding, is_placed};
-use model::resources::{Resource, Resources};
+use model::node::resources::{Resource, Resources};
 
 /// Nodes whose sums differ from the records of their pods. Nothing is found while a record is unreadable: the
 /// sum of the others would be too small.

@@ -17,9 +17,9 @@ use crate::scripts::{cluster_recover, pods_recover, service_recover};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
-use model::lifecycle::Phase;
 use model::network::published_field;
-use model::slot::Slot;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
 
 /// A request and its answers expire this number of seconds after they were written.
 const EXPIRE_SECONDS: u64 = 120;

@@ -11,12 +11,12 @@ use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
 use crate::stored_spec::SpecFile;
 use model::RedisMillis;
 use model::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
-use model::lifecycle::Phase;
 use model::network::PublishedPort;
 use model::node::Resources;
-use model::payload::Payload;
 use model::pod::EndedRun;
-use model::slot::Slot;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
 use model::spec::PodSpec;
 use model::time::rfc3339;
 

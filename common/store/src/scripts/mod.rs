@@ -21,8 +21,8 @@ use model::ids::{
     AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, RegistryHost, SchedulerId, ServiceName,
     SpecId, ValueName, VolumeName, WriteId,
 };
-use model::lifecycle::{Phase, PodEvent};
 use model::node::{Resource, Resources};
+use model::pod::lifecycle::{Phase, PodEvent};
 pub use prelude::Prelude;
 pub use table::SCRIPTS;
 pub(crate) use table::*;

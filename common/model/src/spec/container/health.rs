@@ -7,7 +7,9 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{Command, HttpCheck, Milliseconds, TcpCheck, units};
+use super::health_http::{HttpCheck, TcpCheck};
+use crate::spec::limits::MAX_THRESHOLD;
+use crate::spec::units::{self, Command, Milliseconds};
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -18,8 +20,7 @@ const DEFAULT_RETRIES: u32 = 3;
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
-/// A larger number of results would take days to decide anything.
-pub(crate) const MAX_THRESHOLD: u32 = 1000;
+
 const MAX_WORDS: usize = 256;
 const MAX_WORD: usize = 16 * 1024;
 /// What runs `test` as a text where an image names no other shell.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::host_access::HostAccess;
 use crate::ids::{Incarnation, NodeName, PodId, ServiceName};
-pub use crate::resources::{Resource, Resources};
-use crate::timing::Timing;
+use crate::node::host_access::HostAccess;
+use crate::node::resources::Resources;
+use crate::node::timing::Timing;
 
 /// Pressure stall information (`avg10`): the percentage of the last ten seconds in which tasks waited.
 /// See <https://docs.kernel.org/accounting/psi.html>.

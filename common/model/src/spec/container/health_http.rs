@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::units;
+use crate::spec::units;
 use document::json_pointer;
 
 const MAX_PATH: usize = 2048;
@@ -39,7 +39,7 @@ pub struct HttpCheck {
 
 impl HttpCheck {
     /// Returns all invalid values: the pointer of each below the check, and what is wrong.
-    pub(super) fn problems(&self) -> Vec<(String, String)> {
+    pub(in crate::spec) fn problems(&self) -> Vec<(String, String)> {
         let single = [
             ("/port".to_owned(), port_problem(self.port)),
             ("/path".to_owned(), path_problem(&self.path)),
@@ -64,7 +64,7 @@ pub struct TcpCheck {
 
 impl TcpCheck {
     /// Returns all invalid values: the pointer of each below the check, and what is wrong.
-    pub(super) fn problems(&self) -> Vec<(String, String)> {
+    pub(in crate::spec) fn problems(&self) -> Vec<(String, String)> {
         port_problem(self.port).map(|problem| ("/port".to_owned(), problem)).into_iter().collect()
     }
 }

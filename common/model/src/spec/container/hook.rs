@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Command;
+use crate::spec::units::Command;
 
 /// More than anybody has needed, and few enough for a grace period.
 const MAX_HOOKS: usize = 10;
@@ -15,7 +15,7 @@ pub struct Hook {
 }
 
 /// Returns the invalid values of a list of hooks: the pointer of each below the field, and what is wrong.
-pub(super) fn problems(hooks: &[Hook]) -> Vec<(String, String)> {
+pub(in crate::spec) fn problems(hooks: &[Hook]) -> Vec<(String, String)> {
     let too_many =
         (hooks.len() > MAX_HOOKS).then(|| (String::new(), format!("at most {MAX_HOOKS} commands")));
     let empty = hooks.iter().enumerate().filter(|(_, hook)| hook.command.is_empty());

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::duration;
-use crate::secret::Secret;
-use crate::secret_key::SecretKey;
 use crate::value::ReadError;
+use crate::value::secret::Secret;
+use crate::value::secret_key::SecretKey;
 
 /// The wait after the first failed order of a host. It doubles with each further one,
 const FIRST_WAIT: Duration = Duration::from_secs(60);
@@ -192,7 +192,7 @@ pub fn wait_after(failures: u32, asked: Option<Duration>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret_key::DecryptError;
+    use crate::value::secret_key::DecryptError;
 
     const HOUR: u64 = 3600;
     const DAY: u64 = 24 * HOUR;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
-use crate::secret_key::{DecryptError, SecretKey};
+use crate::value::secret_key::{DecryptError, SecretKey};
 
 /// The most bytes of a value: as much as of a payload. Values travel over the connections that queues use,
 /// and one of this size delays no heartbeat.

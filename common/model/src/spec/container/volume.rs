@@ -1,16 +1,15 @@
 //! Volumes of a container: `volumes` in the forms that Compose has, and the kinds that kubeleet has.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::file_reference::OwnerId;
-use super::{ContainerSpec, FileMode, Memory, OnDisconnect, PodSpec, Violation, checks};
+use super::checks;
+use super::file_reference::{FileMode, OwnerId};
 use crate::ids::AppName;
-use crate::value::ValueKind;
+use crate::spec::units::Memory;
 
 /// What becomes of the data of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
@@ -54,7 +53,7 @@ pub struct VolumeMount {
     /// Its path in the container.
     pub target: String,
     /// Whether the container cannot write to it.
-    #[serde(skip_serializing_if = "super::container::is_false")]
+    #[serde(skip_serializing_if = "is_false")]
     pub read_only: bool,
     /// How much it is meant to hold.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +74,10 @@ pub struct VolumeMount {
     /// What contradicts itself in the map that it was read from. Never stored, because it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The owner and the permissions of the folder of a new volume.
@@ -121,135 +124,11 @@ pub struct SharedVolume {
     pub space: Option<u64>,
 }
 
-impl PodSpec {
-    /// Returns how many bytes the volumes of one pod are meant to hold on its node. Containers that share a
-    /// volume reserve it once.
-    pub(super) fn volume_space(&self) -> u64 {
-        let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
-        for volume in self.containers.iter().flat_map(|container| &container.volumes) {
-            let is_on_node = matches!(volume.kind, VolumeKind::Local | VolumeKind::Persistent);
-            let Some(space) = volume.space.filter(|_| is_on_node).map(Memory::bytes) else { continue };
-            match &volume.source {
-                None => total = total.saturating_add(space),
-                Some(source) => {
-                    let known = by_source.entry(source).or_insert(0);
-                    *known = space.max(*known);
-                }
-            }
-        }
-        by_source.into_values().fold(total, u64::saturating_add)
-    }
-
-    /// Returns whether a container of the pod has a shared volume.
-    pub fn has_shared_volumes(&self) -> bool {
-        let mut all = self.containers.iter().flat_map(|container| &container.volumes);
-        all.any(|volume| volume.kind == VolumeKind::Shared)
-    }
-
-    /// Returns the shared volumes of one pod, each once.
-    pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
-        let all = self.containers.iter().flat_map(|container| &container.volumes);
-        let mut found: BTreeSet<SharedVolume> = BTreeSet::new();
-        for volume in all.filter(|volume| volume.kind == VolumeKind::Shared) {
-            let Some(source) = volume.source.clone() else { continue };
-            if !found.iter().any(|known| known.source == source) {
-                let space = volume.space.map(Memory::bytes);
-                found.insert(SharedVolume { source, app: volume.app.clone(), space });
-            }
-        }
-        found
-    }
-
-    /// Makes the shared volumes of a service those of its app. Returns what is wrong where a document names
-    /// another app; `pointer_of` is that of a container.
-    pub(super) fn share_in_app(
-        &mut self,
-        app: Option<&AppName>,
-        pointer_of: impl Fn(usize) -> String,
-    ) -> Vec<Violation> {
-        let mut violations = Vec::new();
-        for (index, container) in self.containers.iter_mut().enumerate() {
-            for (at, volume) in container.volumes.iter_mut().enumerate() {
-                if volume.app.as_ref().is_some_and(|named| Some(named) != app) {
-                    let detail =
-                        "a volume is shared in the app of its service, and no other: leave out `app`";
-                    violations
-                        .push(Violation::new(format!("{}/volumes/{at}/app", pointer_of(index)), detail));
-                }
-                volume.app = app.filter(|_| volume.kind == VolumeKind::Shared).cloned();
-            }
-        }
-        violations
-    }
-
-    /// Returns the persistent volumes of one pod, each once.
-    pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
-        let all = self.containers.iter().flat_map(|container| &container.volumes);
-        let persistent = all.filter(|volume| volume.kind == VolumeKind::Persistent);
-        let mut found: BTreeSet<PersistentVolume> = BTreeSet::new();
-        for volume in persistent {
-            let Some(source) = volume.source.clone() else { continue };
-            if !found.iter().any(|known| known.source == source) {
-                found.insert(PersistentVolume { source, space: volume.space.map(Memory::bytes) });
-            }
-        }
-        found
-    }
-
-    /// Returns what a worker that cannot reach Redis does with the pod if its document does not say. What is
-    /// written to a persistent volume must not be written by two pods.
-    pub fn default_on_disconnect(&self) -> OnDisconnect {
-        if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
-    }
-
-    /// Returns what is wrong among the volumes of several containers, with pointers below `/containers`.
-    pub(super) fn shared_volume_violations(&self) -> Vec<Violation> {
-        let mut violations = Vec::new();
-        for (index, container) in self.containers.iter().enumerate() {
-            for (at, volume) in container.volumes.iter().enumerate() {
-                let before = self.containers[..index].iter().flat_map(|other| &other.volumes);
-                let mut same = before.filter(|other| other.source.is_some() && other.source == volume.source);
-                if let Some(other) = same.find(|other| other.kind != volume.kind) {
-                    let name = volume.source.as_deref().unwrap_or_default();
-                    let detail = format!(
-                        "{name} is {} in another container of the pod: one source has one kind",
-                        other.kind.as_str()
-                    );
-                    violations.push(Violation::new(format!("/containers/{index}/volumes/{at}"), detail));
-                }
-            }
-        }
-        violations
-    }
-}
-
-impl ContainerSpec {
-    /// Returns what is wrong with its volumes, by the pointer below the container.
-    pub(super) fn volume_problems(&self) -> Vec<(String, Option<String>)> {
-        let in_memory = self.tmpfs.as_slice().iter();
-        let in_memory = in_memory.map(|entry| entry.split(':').next().unwrap_or_default().to_owned());
-        let files = [(ValueKind::Secret, &self.secrets), (ValueKind::Config, &self.configs)];
-        let files = files.into_iter().flat_map(|(kind, files)| files.iter().map(move |file| file.path(kind)));
-        let mut targets: BTreeSet<String> = in_memory.chain(files).collect();
-        let mut problems = Vec::new();
-        for (at, volume) in self.volumes.iter().enumerate() {
-            let is_twice = !targets.insert(volume.target.clone());
-            let twice = is_twice.then(|| format!("{} is mounted twice", volume.target));
-            problems.push((format!("volumes/{at}"), volume.problem().or(twice)));
-        }
-        let too_many = self.volumes.len() > MAX_VOLUMES;
-        problems.push(("volumes".to_owned(), too_many.then(|| format!("at most {MAX_VOLUMES} volumes"))));
-        problems
-    }
-}
-
-/// More than any container needs.
-const MAX_VOLUMES: usize = 32;
 /// The longest name of a volume in its service.
 const MAX_SOURCE: usize = 63;
 
 impl VolumeMount {
-    fn problem(&self) -> Option<String> {
+    pub(in crate::spec) fn problem(&self) -> Option<String> {
         let path = checks::path(&self.target).map(|problem| format!("its target {problem}"));
         let contradiction = || self.contradiction.clone();
         path.or_else(|| self.target_problem()).or_else(contradiction).or_else(|| self.source_problem())

@@ -7,8 +7,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{StopSignal, Violation};
+use super::stop_signal::StopSignal;
 use crate::ids::ValueName;
+use crate::spec::violation::Violation;
 use crate::value::ValueKind;
 
 /// The most secrets, and the most configs, of one container.
@@ -179,7 +180,7 @@ impl<'de> Deserialize<'de> for FileReference {
 }
 
 /// The number of a user or group, which Compose writes as a text.
-pub(super) struct OwnerId(u32);
+pub(in crate::spec) struct OwnerId(u32);
 
 impl From<OwnerId> for u32 {
     fn from(OwnerId(number): OwnerId) -> Self {
@@ -225,7 +226,7 @@ fn text_or_number<'de, D: Deserializer<'de>>(
 }
 
 /// Returns what is wrong with the files of a container, with pointers below it.
-pub(super) fn violations(secrets: &[FileReference], configs: &[FileReference]) -> Vec<Violation> {
+pub(in crate::spec) fn violations(secrets: &[FileReference], configs: &[FileReference]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut paths = BTreeMap::new();
     for (field, kind, files) in

@@ -1,13 +1,11 @@
 //! The rules for single values of a container. Pure: each returns what is wrong, in words for the user.
 
-use super::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
-
-/// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.
-pub const MAX_PIDS: u32 = 4096;
+use crate::spec::limits::{MAX_MEMORY_BYTES, MAX_PIDS, MIN_MEMORY_BYTES};
+use crate::spec::units::{Cpus, Memory};
 
 const MAX_TEXT: usize = 4096;
 
-pub(super) fn memory(memory: Memory) -> Option<String> {
+pub(in crate::spec) fn memory(memory: Memory) -> Option<String> {
     match memory.bytes() {
         // A number without a unit, which most other tools take for mebibytes.
         bytes if bytes < 1 << 16 && bytes % 1000 != 0 && bytes % 1024 != 0 => {
@@ -22,7 +20,7 @@ pub(super) fn memory(memory: Memory) -> Option<String> {
 }
 
 /// What is reserved of the memory that a container may use.
-pub(super) fn reservation(least: Memory, limit: Option<Memory>) -> Option<String> {
+pub(in crate::spec) fn reservation(least: Memory, limit: Option<Memory>) -> Option<String> {
     match limit {
         Some(limit) if least > limit => Some("cannot be more than the limit in `memory`".to_owned()),
         _ => memory(least),
@@ -30,7 +28,7 @@ pub(super) fn reservation(least: Memory, limit: Option<Memory>) -> Option<String
 }
 
 /// The name of a host.
-pub(super) fn hostname(name: &str) -> Option<String> {
+pub(in crate::spec) fn hostname(name: &str) -> Option<String> {
     let is_label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')
@@ -43,22 +41,22 @@ pub(super) fn hostname(name: &str) -> Option<String> {
     })
 }
 
-pub(super) fn cpus(cpus: Cpus) -> Option<String> {
+pub(in crate::spec) fn cpus(cpus: Cpus) -> Option<String> {
     (cpus.millis() < 10).then(|| "must be at least 0.01 cores".to_owned())
 }
 
-pub(super) fn pids_limit(pids: u32) -> Option<String> {
+pub(in crate::spec) fn pids_limit(pids: u32) -> Option<String> {
     (pids == 0 || pids > MAX_PIDS).then(|| format!("must be from 1 to {MAX_PIDS}"))
 }
 
 /// A path inside the container.
-pub(super) fn path(path: &str) -> Option<String> {
+pub(in crate::spec) fn path(path: &str) -> Option<String> {
     let is_valid = path.starts_with('/') && path.len() <= MAX_TEXT && !path.contains('\0');
     (!is_valid).then(|| "must be an absolute path, such as /srv".to_owned())
 }
 
 /// A user, and perhaps a group, by name or number.
-pub(super) fn user(user: &str) -> Option<String> {
+pub(in crate::spec) fn user(user: &str) -> Option<String> {
     let is_name = |part: &str| {
         !part.is_empty() && part.len() <= 256 && !part.contains(|c: char| c.is_whitespace() || c.is_control())
     };
@@ -69,7 +67,7 @@ pub(super) fn user(user: &str) -> Option<String> {
 }
 
 /// A directory in memory: a path, and perhaps options of mount(8) for it.
-pub(super) fn tmpfs(entry: &str) -> Option<String> {
+pub(in crate::spec) fn tmpfs(entry: &str) -> Option<String> {
     let (directory, options) = entry.split_once(':').unwrap_or((entry, ""));
     let is_option = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ',' | '-' | '_' | '%');
     match path(directory) {
@@ -83,7 +81,7 @@ pub(super) fn tmpfs(entry: &str) -> Option<String> {
 }
 
 /// A Linux capability, or ALL.
-pub(super) fn capability(name: &str) -> Option<String> {
+pub(in crate::spec) fn capability(name: &str) -> Option<String> {
     let is_valid =
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
     (!is_valid).then(|| "must be the name of a capability, such as NET_RAW, or ALL".to_owned())

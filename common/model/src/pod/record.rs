@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, SpecId};
-use crate::image::ImageContent;
-use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::node::Resources;
-use crate::slot::Slot;
+use crate::pod::image::ImageContent;
+use crate::pod::lifecycle::Phase;
+use crate::pod::slot::Slot;
 
 /// The record `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

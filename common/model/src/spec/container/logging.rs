@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, units};
+use crate::spec::units::{self, Memory};
 
 /// The least and the most of one file, and the most files: the log of one container must not fill a node's
 /// disk.
@@ -70,7 +70,7 @@ impl Logging {
     }
 
     /// Returns the invalid values: the pointer of each below the field, and what is wrong.
-    pub(super) fn problems(&self) -> Vec<(&'static str, String)> {
+    pub(in crate::spec) fn problems(&self) -> Vec<(&'static str, String)> {
         let (size, files) = self.limits();
         let size = (!(MIN_SIZE..=MAX_SIZE).contains(&size)).then(|| "must be from 1 KiB to 1 GiB".to_owned());
         let files = (!(1..=MAX_FILES).contains(&files)).then(|| format!("must be from 1 to {MAX_FILES}"));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{InvalidName, RegistryHost};
-use crate::secret_key::SecretKey;
+use crate::value::secret_key::SecretKey;
 use crate::value::{ReadError, ValueBytes};
 
 /// The registry of images whose name has none.
@@ -170,7 +170,7 @@ pub fn check_login(user: &str, password: &ValueBytes) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret_key::DecryptError;
+    use crate::value::secret_key::DecryptError;
 
     #[test]
     fn the_registry_of_an_image_is_the_host_in_its_name_or_docker_hub() {

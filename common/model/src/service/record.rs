@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::cron::Ticks;
 use crate::ids::{AppName, ServiceName, SpecId};
-use crate::image::ImageContent;
+use crate::pod::image::ImageContent;
+use crate::service::cron::Ticks;
+use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
-use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
 /// service that lacks more pods than this may still be in creation; one that lacks fewer has lost them.

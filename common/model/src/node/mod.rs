@@ -1,0 +1,11 @@
+//! Nodes: their record, and what they offer, report and allow.
+
+pub mod host_access;
+pub mod mass_loss;
+mod record;
+pub mod resources;
+pub mod timing;
+pub mod usage;
+
+pub use record::{HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Psi, SharedVolumesState};
+pub use resources::{Resource, Resources};

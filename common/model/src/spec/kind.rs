@@ -1,0 +1,38 @@
+//! `kind`: what the pods of a service are for.
+
+use serde::{Deserialize, Serialize};
+
+/// What a service's pods are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// They serve for as long as the service exists.
+    #[default]
+    Service,
+    /// Each does its part once, ends, and is complete if its exit code is 0.
+    Job,
+    /// It has none of its own: at the times of its schedule it creates a job.
+    Cron,
+}
+
+impl Kind {
+    /// Returns whether it is a service; in documents and in the stored form that is left out.
+    pub fn is_service(&self) -> bool {
+        *self == Self::Service
+    }
+
+    /// Returns the word in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Job => "job",
+            Self::Cron => "cron",
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,67 @@
+//! What does not go together with the kind of a service.
+
+use super::container::RestartPolicy;
+use super::job::{CronPolicy, JobPolicy};
+use super::kind::Kind;
+use super::pod::PodSpec;
+use super::service_fields::ServiceFields;
+use super::violation::Violation;
+use crate::ids::ServiceName;
+
+/// The name of a cron has at most this many bytes: its jobs have a time behind it, and are names of hosts,
+/// too.
+pub const MAX_CRON_NAME: usize = 52;
+
+/// Returns what does not go together with the kind.
+pub(super) fn violations(
+    name: &ServiceName,
+    replicas: u32,
+    fields: &ServiceFields,
+    pod: &PodSpec,
+) -> Vec<Violation> {
+    // A job has the first three as a service has them.
+    let ServiceFields { labels: _, app: _, depends_on: _, ingress, allow_from, aliases, update, job, cron } =
+        fields;
+    let kind = pod.kind;
+    let mut found = Vec::new();
+    let mut refuse = |is_wrong: bool, field: &str, why: &str| {
+        if is_wrong {
+            found.push(Violation::new(format!("/{field}"), why));
+        }
+    };
+    refuse(kind.is_service() && job.is_some(), "job", "needs `kind: job` or `kind: cron`");
+    refuse(kind != Kind::Cron && cron.is_some(), "cron", "needs `kind: cron`");
+    refuse(
+        kind == Kind::Cron && cron.is_none(),
+        "cron",
+        "is missing: a cron needs at least its `schedule`, such as `cron: {schedule: \"30 2 * * *\"}`",
+    );
+    let is_long = kind == Kind::Cron && name.as_str().len() > MAX_CRON_NAME;
+    refuse(is_long, "name", "the name of a cron has at most 52 characters: its jobs have a time behind it");
+    if kind.is_service() {
+        return found;
+    }
+    refuse(
+        replicas != 1,
+        "replicas",
+        "is for services; how many pods a job has in all and at a time is in `job.completions` and `job.parallelism`",
+    );
+    refuse(!ingress.is_empty(), "ingress", "is for services: the pods of a job end");
+    let nameless = "is for services: the pods of a job have no name that leads to them";
+    refuse(allow_from.is_some(), "allow_from", nameless);
+    refuse(!aliases.is_empty(), "aliases", nameless);
+    refuse(update.is_some(), "update", "is for services: the pods of a job are not replaced");
+    let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
+    if let Some(index) = endless {
+        let pointer = if pod.containers.len() == 1 {
+            "/restart".into()
+        } else {
+            format!("/containers/{index}/restart")
+        };
+        let why = "must be `never`, or left out: a job tries again itself what has failed, up to `job.backoff_limit`";
+        found.push(Violation::new(pointer, why));
+    }
+    found.extend(job.iter().flat_map(JobPolicy::violations));
+    found.extend(cron.iter().flat_map(CronPolicy::violations));
+    found
+}

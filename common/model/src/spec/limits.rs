@@ -1,0 +1,16 @@
+//! The largest and smallest valid values, where several files know them.
+
+/// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
+pub const MAX_REPLICAS: u32 = 2_000_000;
+
+/// The most memory one container may request: far more than a machine has, and exact in a Lua number.
+pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
+
+/// The least memory that Docker starts a container with.
+pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
+
+/// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.
+pub const MAX_PIDS: u32 = 4096;
+
+/// A larger number of results would take days to decide anything.
+pub const MAX_THRESHOLD: u32 = 1000;

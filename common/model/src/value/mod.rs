@@ -1,0 +1,8 @@
+//! Secrets and configs, and what encrypts them.
+
+mod record;
+pub mod registry;
+pub mod secret;
+pub mod secret_key;
+
+pub use record::{KEPT_VERSIONS, MAX_VALUE_BYTES, ReadError, StoredValue, ValueBytes, ValueInfo, ValueKind};
