@@ -1,8 +1,12 @@
-//! A call of a script, as the link sends it.
+//! Calls of scripts and commands, as the link sends them, and what both are called in errors and failpoints.
 
 use std::ops::{Deref, DerefMut};
 
-use redis::ScriptInvocation;
+use redis::{Cmd, ScriptInvocation};
+
+/// The boundary of the store's failpoints: every script and command has one before it is sent and one after
+/// its reply has arrived.
+pub(crate) const BOUNDARY: &str = "redis";
 
 /// A script with its keys and arguments, and its name in errors and failpoints.
 pub struct ScriptCall<'a> {
@@ -39,5 +43,13 @@ impl<'a> Deref for ScriptCall<'a> {
 impl DerefMut for ScriptCall<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.invocation
+    }
+}
+
+/// Returns the name of a command. Its arguments are never shown: they can contain secrets.
+pub(crate) fn command_name(cmd: &Cmd) -> String {
+    match cmd.args_iter().next() {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
     }
 }

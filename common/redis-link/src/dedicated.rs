@@ -8,8 +8,7 @@ use redis::{Cmd, FromRedisValue, RedisError, Value};
 use super::fault::LinkFault;
 use super::state::SharedState;
 use super::transport::LinkConnection;
-use super::{BOUNDARY, command_name};
-use crate::call::ScriptCall;
+use crate::call::{BOUNDARY, ScriptCall, command_name};
 use crate::error::StoreError;
 use daemon::failpoint::{self, Side};
 

@@ -12,9 +12,9 @@ use deadpool_redis::{Hook, HookError, Pool, PoolError, Runtime, Timeouts};
 use redis::Value;
 use tokio::time::timeout;
 
-use super::Durability;
 use super::dedicated::DedicatedConnection;
 use super::dial::{Address, TlsFiles, require_master};
+use super::durability::Durability;
 use super::fault::{ConnectionAction, LinkFault};
 use super::replicas::ConfirmTarget;
 use super::state::{MasterConnection, SharedState};

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::dial::{Address, STABLE_AFTER, reconnect_backoff};
 use super::fault::LinkFault;
 use super::state::SharedState;
+use super::transport::MessageHandler;
 
 /// Maximum number of unread messages of a subscriber. More of them are replaced by one empty message.
 const MAX_UNREAD: usize = 64;
@@ -66,7 +67,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Subscription {
     inbox: Arc<Inbox>,
     /// Keeps the connection open while there are subscriptions.
-    _link: super::Link,
+    _link: Arc<dyn Send + Sync>,
     hub: Arc<Hub>,
 }
 
@@ -98,7 +99,7 @@ impl Drop for Subscription {
 }
 
 impl Hub {
-    pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: super::Link) -> Subscription {
+    pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: Arc<dyn Send + Sync>) -> Subscription {
         let inbox = Arc::new(Inbox::default());
         // If the link listens to this channel already, nothing else asks this subscriber to read the state.
         inbox.put_missed();
@@ -118,7 +119,7 @@ impl Hub {
     }
 
     /// Returns a handler through which a transport delivers messages.
-    pub(super) fn message_handler(self: &Arc<Self>) -> super::MessageHandler {
+    pub(super) fn message_handler(self: &Arc<Self>) -> MessageHandler {
         let hub = Arc::downgrade(self);
         Box::new(move |channel, message| {
             let Some(hub) = hub.upgrade() else { return };

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::LinkHealth;
 use super::dial::{Address, RedisDialer};
 use super::fault::{ConnectionAction, LinkFault};
+use super::health::LinkHealth;
 use super::replicas::{ConfirmTarget, ReplicaTracker, SentinelView};
 use super::transport::LinkConnection;
 use crate::error::StoreError;

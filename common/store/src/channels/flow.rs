@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::ChannelError;
+use super::error::ChannelError;
 use model::stream::channel::WINDOW;
 
 /// The other side learns what was read at the latest after this many bytes.

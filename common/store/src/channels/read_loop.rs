@@ -8,9 +8,10 @@ use redis::streams::{StreamId, StreamReadReply};
 use redis::{FromRedisValue, cmd};
 use tokio::sync::mpsc;
 
+use super::error::ChannelError;
 use super::flow::Flow;
+use super::limits::PEER_TIMEOUT;
 use super::write_loop::FIELD;
-use super::{ChannelError, PEER_TIMEOUT};
 use crate::StoreError;
 use crate::reply::corrupt;
 use model::stream::channel::Frame;

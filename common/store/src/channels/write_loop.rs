@@ -7,8 +7,9 @@ use redis::{Pipeline, pipe};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::error::ChannelError;
 use super::flow::Flow;
-use super::{ChannelError, EXPIRE_SECONDS, PEER_TIMEOUT, QUEUE_LENGTH};
+use super::limits::{EXPIRE_SECONDS, PEER_TIMEOUT, QUEUE_LENGTH};
 use crate::StoreError;
 use model::stream::channel::Frame;
 use redis_link::Link;

@@ -1,8 +1,9 @@
 //! What is wrong with the bookkeeping of nodes: what they say their pods use, and which pods they are to
 //! stop. Pure.
 
-use super::super::NodeUsage;
-use super::findings::{Finding, KeyCopy, Repair, finding, is_placed};
+use super::finding::{Finding, Repair, finding};
+use super::key_copy::{KeyCopy, is_placed};
+use crate::NodeUsage;
 use model::node::resources::{Resource, Resources};
 
 /// Nodes whose sums differ from the records of their pods. Nothing is found while a record is unreadable: the
@@ -70,7 +71,7 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use super::super::findings::PodCopy;
+    use super::super::key_copy::PodCopy;
     use super::*;
     use model::ids::{Incarnation, NodeName};
 

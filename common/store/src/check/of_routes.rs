@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::findings::{Finding, KeyCopy, Repair, finding};
+use super::finding::{Finding, Repair, finding};
+use super::key_copy::KeyCopy;
 
 /// The routes that have to be, from the field `routes` of each service: route to value. Of two services that
 /// have the same one, that which `routes` names has it.

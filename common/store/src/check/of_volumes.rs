@@ -1,25 +1,11 @@
 //! What is wrong with the records of persistent volumes. Pure.
 
-use super::findings::{Finding, KeyCopy, Repair, finding};
+use super::finding::{Finding, Repair, finding};
+use super::key_copy::{KeyCopy, VolumeCopy};
 use model::ids::VolumeName;
 
 /// A key that no volume's record can have.
 const NO_RECORD: &str = "volume:/";
-
-/// What the check reads of a volume's record.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct VolumeCopy {
-    /// The node that has its data.
-    pub(crate) node: String,
-    /// Whether it is in the directory that nodes share, and needs no node.
-    pub(crate) is_shared: bool,
-    /// The nodes whose copies contradict each other, as a text; empty without a conflict.
-    pub(crate) conflict: String,
-    /// Whether its node does not have the data any more.
-    pub(crate) is_lost: bool,
-    /// Why the record is unreadable, if it is.
-    pub(crate) unreadable: Option<String>,
-}
 
 /// A record that is not listed is not removed with its service; a listed name without a record is nothing.
 pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {

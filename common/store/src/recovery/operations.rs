@@ -10,9 +10,9 @@ use redis::cmd;
 
 use super::plan::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
 use crate::keys::channel;
-use crate::pods::runs_text;
+use crate::pod::pods::runs_text;
+use crate::recovery::saved_state::{InvalidState, SavedFile, SavedService, SavedState};
 use crate::reply::{HashFields, list, read, unexpected, verdict, word};
-use crate::saved_state::{InvalidState, SavedFile, SavedService, SavedState};
 use crate::scripts::{cluster_recover, pods_recover, service_recover};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
-use crate::stored_spec::SpecFile;
+use crate::recovery::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
+use crate::service::stored_spec::SpecFile;
 use model::RedisMillis;
 use model::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
 use model::network::PublishedPort;

@@ -1,7 +1,7 @@
 //! The Lua functions that a script reads its keys and arguments with: `head_keys()`, `pod_args(i)` … The
 //! prelude describes them.
 
-use super::{Group, RESOURCES, Script};
+use super::script::{Group, RESOURCES, Script};
 
 /// Up to this number of values, reading them one by one is faster than `unpack`.
 const FEW: usize = 3;

@@ -4,9 +4,12 @@
 //! A script `name` becomes a module `name` with a struct `Head`, and a struct for the items of each batch.
 //! Their fields are the keys and arguments, so that leaving one out does not compile.
 
-use redis::ToRedisArgs;
+use std::sync::OnceLock;
 
-use super::*;
+use redis::{ScriptInvocation, ToRedisArgs};
+
+use super::script::{AtMaxmemory, BatchItem, Call, Group, ItemBatch, ProcessKind, Script, ScriptArg};
+use model::pod::lifecycle::{Phase, PodEvent};
 
 macro_rules! scripts {
     ($(

@@ -326,7 +326,7 @@ impl<'de> Deserialize<'de> for VolumeMount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{DesiredService, ServiceInput};
+    use crate::spec::{ContainerSpec, DesiredService, PodSpec, ServiceInput};
 
     fn read(json: &str) -> Result<VolumeMount, String> {
         let volume: VolumeMount = serde_json::from_str(json).map_err(|error| error.to_string())?;

@@ -1,0 +1,282 @@
+//! The link itself: what its users call.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::call::{BOUNDARY, ScriptCall, command_name};
+use crate::connection_manager;
+use crate::dedicated::DedicatedConnection;
+use crate::dial::RedisDialer;
+use crate::durability::Durability;
+use crate::durable::DurableWriter;
+use crate::error::StoreError;
+use crate::fault::{ConnectionAction, LinkFault};
+use crate::health::LinkHealth;
+use crate::hub::{Hub, Subscription};
+use crate::sentinel::Sentinels;
+use crate::sentinel_report::SentinelReport;
+use crate::state::{MasterConnection, SharedState};
+use crate::transport::Transport;
+use daemon::failpoint::{self, Side};
+use daemon::redis_url::{RedisEndpoint, RedisUrl};
+
+/// Timeouts of a link.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// Maximum time for the reply to a command that does not block.
+    pub response_timeout: Duration,
+    /// Maximum time to connect to a server. A command also waits for this time if there is no connection.
+    pub connect_timeout: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self { response_timeout: Duration::from_secs(5), connect_timeout: Duration::from_secs(2) }
+    }
+}
+
+/// A handle to the connection to the master. Cheap to clone; the connections close with the last clone.
+///
+/// Must be used within a Tokio runtime.
+#[derive(Clone)]
+pub struct Link {
+    inner: Arc<LinkInner>,
+}
+
+struct LinkInner {
+    url: RedisUrl,
+    shared: Arc<SharedState>,
+    durable: DurableWriter,
+    /// Connections to the Sentinels for [`Link::inspect_sentinels`]; `None` without Sentinels.
+    inspected_sentinels: Option<Mutex<Sentinels>>,
+    hub: Arc<Hub>,
+    connection_manager: OnceLock<AbortOnDropHandle<()>>,
+    listener: OnceLock<AbortOnDropHandle<()>>,
+}
+
+impl Link {
+    /// Creates a link to the Redis at `url`. It connects on first use.
+    pub fn new(url: RedisUrl, options: LinkOptions) -> Self {
+        Self::build(None, url, options)
+    }
+
+    /// Creates a link whose commands go over `transport` instead of a network.
+    pub fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
+        Self::build(Some(transport), url, options)
+    }
+
+    fn build(transport: Option<Arc<dyn Transport>>, url: RedisUrl, options: LinkOptions) -> Self {
+        let LinkOptions { response_timeout, connect_timeout } = options;
+        let hub = Arc::<Hub>::default();
+        if let Some(transport) = &transport {
+            transport.listen(hub.message_handler());
+        }
+        let dialer = RedisDialer::new(&url, connect_timeout, transport);
+        let shared = Arc::new(SharedState::new(dialer, response_timeout, connect_timeout));
+        let durable = DurableWriter::new(shared.clone());
+        let inspected_sentinels = match &url.endpoint {
+            RedisEndpoint::Sentinel { peers, name } => {
+                Some(Mutex::new(Sentinels::new(name.clone(), peers.clone())))
+            }
+            RedisEndpoint::Tcp(_) | RedisEndpoint::Unix(_) => None,
+        };
+        Self {
+            inner: Arc::new(LinkInner {
+                url,
+                shared,
+                durable,
+                inspected_sentinels,
+                hub,
+                connection_manager: OnceLock::new(),
+                listener: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// Returns the number of the database.
+    pub fn database(&self) -> u32 {
+        self.inner.url.db
+    }
+
+    /// Runs a command that does not block.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. Fails at the latest after the response timeout and the connect timeout together.
+    pub async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
+        let what = command_name(cmd);
+        let mut master = self.master(&what).await?;
+        failpoint::check(BOUNDARY, &what, Side::Before);
+        let reply = cmd.query_async(&mut master.connection).await;
+        failpoint::check(BOUNDARY, &what, Side::After);
+        self.handle_reply(&what, &master, reply)
+    }
+
+    /// Sends several commands in one round trip. They are not a transaction unless `pipe` is one.
+    ///
+    /// # Errors
+    /// See [`Link::query`].
+    pub async fn pipeline<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
+        let what = pipe.cmd_iter().next().map(command_name).unwrap_or_default();
+        let mut master = self.master(&what).await?;
+        failpoint::check(BOUNDARY, &what, Side::Before);
+        let reply = pipe.query_async(&mut master.connection).await;
+        failpoint::check(BOUNDARY, &what, Side::After);
+        self.handle_reply(&what, &master, reply)
+    }
+
+    /// As [`Link::pipeline`], but a command that Redis refuses, because its key has another type for example,
+    /// is an error of its own and does not affect the others.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn pipeline_each(
+        &self,
+        mut pipe: Pipeline,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let what = pipe.cmd_iter().next().map(command_name).unwrap_or_default();
+        let mut master = self.master(&what).await?;
+        failpoint::check(BOUNDARY, &what, Side::Before);
+        let replies = pipe.ignore_errors().query_async(&mut master.connection).await;
+        failpoint::check(BOUNDARY, &what, Side::After);
+        let replies: Vec<Result<Value, RedisError>> = self.handle_reply(&what, &master, replies)?;
+        let mut each = Vec::with_capacity(replies.len());
+        for reply in replies {
+            match self.handle_reply(&what, &master, reply) {
+                Err(error) if error.is_transient() => return Err(error),
+                reply => each.push(reply),
+            }
+        }
+        Ok(each)
+    }
+
+    /// Runs a script by its hash. If Redis does not know the script (after a restart or SCRIPT FLUSH),
+    /// nothing was executed: it is loaded and run again.
+    ///
+    /// # Errors
+    /// See [`Link::query`].
+    pub async fn script(&self, call: &ScriptCall<'_>) -> Result<Value, StoreError> {
+        let what = call.name();
+        let mut master = self.master(what).await?;
+        // Up to three commands, which together have the time of one.
+        let limit = self.inner.shared.response_timeout;
+        failpoint::check(BOUNDARY, what, Side::Before);
+        let reply = timeout(limit, call.invoke_async(&mut master.connection)).await;
+        failpoint::check(BOUNDARY, what, Side::After);
+        match reply {
+            Ok(reply) => self.handle_reply(what, &master, reply),
+            Err(_) => {
+                let error = StoreError::Timeout { what: what.into() };
+                let fault = LinkFault { error, action: ConnectionAction::Reconnect };
+                self.inner.shared.handle_shared_fault(master.generation, &fault);
+                Err(fault.error)
+            }
+        }
+    }
+
+    /// Opens a connection for one loop of blocking commands.
+    ///
+    /// `response_timeout` must be several seconds longer than the longest block. If the connection gives up
+    /// first, an element that Redis pops for it is lost.
+    ///
+    /// # Errors
+    /// See [`Link::query`].
+    pub async fn dedicated(&self, response_timeout: Duration) -> Result<DedicatedConnection, StoreError> {
+        self.ensure_started();
+        DedicatedConnection::open(self.inner.shared.clone(), response_timeout).await
+    }
+
+    /// Runs a script like [`Link::script`]. Then waits, at most for `wait`, until all replicas that could
+    /// become the master have what the script wrote.
+    ///
+    /// # Errors
+    /// See [`Link::query`]. Once the script has been executed, later failures only make the durability
+    /// `Unconfirmed`.
+    pub async fn durable_script(
+        &self,
+        call: &ScriptCall<'_>,
+        wait: Duration,
+    ) -> Result<(Value, Durability), StoreError> {
+        let (reply, _, durability) = self.durable_scripts(call, None, wait).await?;
+        Ok((reply, durability))
+    }
+
+    /// Like [`Link::durable_script`], with a second script in the same round trip. Its reply is `None` if it
+    /// failed.
+    ///
+    /// # Errors
+    /// See [`Link::durable_script`].
+    pub async fn durable_scripts(
+        &self,
+        call: &ScriptCall<'_>,
+        also: Option<&ScriptCall<'_>>,
+        wait: Duration,
+    ) -> Result<(Value, Option<Value>, Durability), StoreError> {
+        self.ensure_started();
+        self.inner.durable.run(call, also, wait).await
+    }
+
+    /// Asks each Sentinel what it knows, within some seconds. Empty without Sentinels.
+    pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
+        match &self.inner.inspected_sentinels {
+            Some(sentinels) => sentinels.lock().await.inspect(&self.inner.shared.dialer).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns whether the link is connected, now and as it changes.
+    pub fn health(&self) -> watch::Receiver<LinkHealth> {
+        self.ensure_started();
+        self.inner.shared.health()
+    }
+
+    /// Subscribes to a channel. Messages are hints only, see [`Subscription::next`].
+    pub fn subscribe(&self, channel: &str) -> Subscription {
+        self.ensure_started();
+        // A transport delivers messages to the hub on its own.
+        if self.inner.shared.dialer.transport.is_none() {
+            self.inner.listener.get_or_init(|| {
+                let (hub, shared) = (self.inner.hub.clone(), self.inner.shared.clone());
+                AbortOnDropHandle::new(tokio::spawn(async move { hub.run(&shared).await }))
+            });
+        }
+        self.inner.hub.subscribe(channel, self.inner.clone())
+    }
+
+    async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
+        self.ensure_started();
+        self.inner.shared.master(what).await
+    }
+
+    fn ensure_started(&self) {
+        self.inner.connection_manager.get_or_init(|| {
+            let (shared, endpoint) = (self.inner.shared.clone(), self.inner.url.endpoint.clone());
+            AbortOnDropHandle::new(tokio::spawn(
+                async move { connection_manager::run(&shared, endpoint).await },
+            ))
+        });
+    }
+
+    fn handle_reply<T>(
+        &self,
+        what: &str,
+        master: &MasterConnection,
+        reply: Result<T, RedisError>,
+    ) -> Result<T, StoreError> {
+        reply.map_err(|error| {
+            let fault = LinkFault::of(what, &error);
+            self.inner.shared.handle_shared_fault(master.generation, &fault);
+            fault.error
+        })
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("url", &self.inner.url).finish_non_exhaustive()
+    }
+}

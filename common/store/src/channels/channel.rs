@@ -1,0 +1,255 @@
+//! Requests for channels, and both halves of a side.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redis::cmd;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::ChannelError;
+use super::flow::Flow;
+use super::limits::{EXPIRE_SECONDS, MAX_REQUESTS, QUEUE_LENGTH};
+use super::read_loop;
+use super::throttle::Throttle;
+use super::write_loop::{self, OutgoingFrame};
+use crate::reply::{unexpected, word};
+use crate::scripts::{channel_close, channel_open};
+use crate::{Store, StoreError, keys};
+use model::ids::{NodeName, PodId};
+use model::stream::channel::{ChannelRequest, Frame, pieces};
+
+/// The result of [`Store::request_channel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelOutcome {
+    /// The request waits for the worker.
+    Requested,
+    /// The pod is not on that node any more.
+    PodGone,
+    /// The worker does not take its requests.
+    Busy,
+}
+
+/// The side of a channel.
+#[derive(Debug, Clone, Copy)]
+enum ChannelSide {
+    Client,
+    Worker,
+}
+
+/// One side of a channel. Its tasks end when both halves are dropped.
+pub struct Channel {
+    /// Sends frames.
+    pub writer: ChannelWriter,
+    /// Receives frames.
+    pub reader: ChannelReader,
+}
+
+/// The sending half of a [`Channel`].
+pub struct ChannelWriter {
+    flow: Arc<Flow>,
+    queue: mpsc::Sender<OutgoingFrame>,
+    throttle: Throttle,
+    _tasks: Arc<ChannelTasks>,
+}
+
+/// The receiving half of a [`Channel`].
+pub struct ChannelReader {
+    flow: Arc<Flow>,
+    frames: mpsc::UnboundedReceiver<Result<Frame, ChannelError>>,
+    _tasks: Arc<ChannelTasks>,
+}
+
+struct ChannelTasks {
+    _read: AbortOnDropHandle<()>,
+    _write: AbortOnDropHandle<()>,
+}
+
+impl Store {
+    /// Leaves a request with the worker of `node`, and records it as an event with this message, unless it is
+    /// one of many (`is_quiet`).
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn request_channel(
+        &self,
+        node: &NodeName,
+        request: &ChannelRequest,
+        message: &str,
+        is_quiet: bool,
+    ) -> Result<ChannelOutcome, StoreError> {
+        let what = "opening a channel";
+        let call = channel_open::Head {
+            pod_key: keys::pod(&request.pod),
+            node_key: keys::node(node),
+            requests: keys::channel_requests(node),
+            record: keys::channel_record(&request.id),
+            uuid: &request.pod,
+            node,
+            request: crate::json::to_json(request),
+            word: request.purpose.event_word(),
+            message,
+            is_quiet,
+            expire_seconds: EXPIRE_SECONDS,
+            max_requests: MAX_REQUESTS,
+        }
+        .call();
+        match word(what, self.link.script(&call).await?)?.as_str() {
+            "OK" => Ok(ChannelOutcome::Requested),
+            "GONE" => Ok(ChannelOutcome::PodGone),
+            "BUSY" => Ok(ChannelOutcome::Busy),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Returns the client's side of a channel that it has requested.
+    pub fn client_channel(&self, id: &str) -> Channel {
+        self.channel(id, ChannelSide::Client)
+    }
+
+    /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients learn that
+    /// it does not answer.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn take_channel_requests(&self, node: &NodeName) -> Result<Vec<ChannelRequest>, StoreError> {
+        let mut pop = cmd("LPOP");
+        pop.arg(keys::channel_requests(node)).arg(MAX_REQUESTS);
+        let found: Option<Vec<Vec<u8>>> = self.link.query(&pop).await?;
+        let requests = found.unwrap_or_default();
+        Ok(requests.iter().filter_map(|json| serde_json::from_slice(json).ok()).collect())
+    }
+
+    /// Returns the worker's side of a channel; `None` if its client has left.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn accept_channel(&self, id: &str) -> Result<Option<Channel>, StoreError> {
+        let is_open: bool = self.link.query(cmd("EXISTS").arg(keys::channel_record(id))).await?;
+        Ok(is_open.then(|| self.channel(id, ChannelSide::Worker)))
+    }
+
+    /// Ends a channel as its client or, with `of_worker`, as its worker: after its halves were dropped. The
+    /// side that is first records the event with this message.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn close_channel(
+        &self,
+        id: &str,
+        pod: &PodId,
+        of_worker: bool,
+        message: &str,
+    ) -> Result<(), StoreError> {
+        let unread = if of_worker { keys::channel_input(id) } else { keys::channel_output(id) };
+        let call =
+            channel_close::Head { record: keys::channel_record(id), unread, uuid: pod, message }.call();
+        self.link.script(&call).await.map(drop)
+    }
+
+    fn channel(&self, id: &str, side: ChannelSide) -> Channel {
+        let (input, output) = (keys::channel_input(id), keys::channel_output(id));
+        let (read_key, write_key) = match side {
+            ChannelSide::Client => (output, input),
+            ChannelSide::Worker => (input, output),
+        };
+        let flow = Arc::new(Flow::new());
+        let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
+        let (incoming, frames) = mpsc::unbounded_channel();
+        let reading = read_loop::run(self.link.clone(), read_key.clone(), flow.clone(), incoming);
+        let keys = write_loop::Keys { write: write_key, read: read_key, record: keys::channel_record(id) };
+        let writing = write_loop::run(self.link.clone(), keys, flow.clone(), outgoing);
+        let tasks = Arc::new(ChannelTasks {
+            _read: AbortOnDropHandle::new(tokio::spawn(reading)),
+            _write: AbortOnDropHandle::new(tokio::spawn(writing)),
+        });
+        Channel {
+            writer: ChannelWriter {
+                flow: flow.clone(),
+                queue,
+                throttle: Throttle::new(),
+                _tasks: tasks.clone(),
+            },
+            reader: ChannelReader { flow, frames, _tasks: tasks },
+        }
+    }
+}
+
+impl ChannelWriter {
+    /// Sends a frame, after waiting while too much is unread.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    ///
+    /// # Cancel safety
+    /// The frame of a dropped call is sent or not, never in part.
+    pub async fn send(&mut self, frame: Frame) -> Result<(), ChannelError> {
+        tokio::time::sleep(self.throttle.take(frame.cost())).await;
+        self.flow.reserve(frame.cost()).await?;
+        let sent = self.queue.send(OutgoingFrame { frame, done: None }).await;
+        sent.map_err(|_| self.flow.failure())
+    }
+
+    /// Sends data of any length as frames.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    pub async fn send_data(
+        &mut self,
+        data: Bytes,
+        frame: impl Fn(Bytes) -> Frame,
+    ) -> Result<(), ChannelError> {
+        for piece in pieces(data) {
+            self.send(frame(piece)).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the last frame, whatever is unread, and waits until Redis has it and all before it.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    pub async fn finish(&mut self, frame: Frame) -> Result<(), ChannelError> {
+        let (done, is_done) = oneshot::channel();
+        let sent = self.queue.send(OutgoingFrame { frame, done: Some(done) }).await;
+        sent.map_err(|_| self.flow.failure())?;
+        is_done.await.map_err(|_| self.flow.failure())
+    }
+}
+
+impl ChannelReader {
+    /// Waits until the other side has taken up the channel.
+    pub async fn answered(&self) {
+        self.flow.answered().await;
+    }
+
+    /// Returns the next frame. It counts as read once its receipt is dropped.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Result<(Frame, Receipt), ChannelError> {
+        match self.frames.recv().await {
+            Some(Ok(frame)) => {
+                let receipt = Receipt { flow: self.flow.clone(), cost: frame.cost() };
+                Ok((frame, receipt))
+            }
+            Some(Err(error)) => Err(error),
+            None => Err(self.flow.failure()),
+        }
+    }
+}
+
+/// A frame that was received and not yet passed on. Dropping it lets the other side send more.
+pub struct Receipt {
+    flow: Arc<Flow>,
+    cost: u64,
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        self.flow.record_read(self.cost);
+    }
+}

@@ -1,0 +1,353 @@
+//! Routes, and the endpoints of the services that they lead to, as proxies follow them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{Value, cmd};
+
+use crate::keys;
+use crate::reply::{RawFields, read, unexpected, verdict, word};
+use crate::scripts::{follow, follow_pods};
+use crate::{Store, StoreError};
+use model::ids::{AppName, PodId, ServiceName};
+use model::network::endpoint::Endpoint;
+use model::network::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
+
+/// Pods whose endpoints one script makes, or one page has: a few milliseconds of Redis.
+const PAGE: usize = 500;
+/// Services whose versions are read in one round trip.
+const PIECE: usize = 1000;
+/// How long Redis keeps the endpoints of a service after a proxy has asked for them, as in the script
+/// `follow`.
+const KEPT_SECONDS: i64 = 3600;
+
+/// All routes of the cluster, each with the service that has it.
+pub type Routes = Vec<(ServiceName, IngressRule)>;
+
+/// The services that only some reach by name, and which do. Pods of the service itself always do.
+pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
+
+/// The aliases of each app, and the services that they lead to.
+pub type AliasesByApp = BTreeMap<AppName, BTreeMap<String, ServiceName>>;
+
+/// What leads to services, and what is kept from them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// The routes of all services.
+    pub routes: Routes,
+    /// The services that only some reach by name.
+    pub callers: Callers,
+    /// The further names of services.
+    pub aliases: AliasesByApp,
+}
+
+/// A state of a service's endpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointVersion {
+    /// Counts the changes.
+    pub version: u64,
+    /// When the master took over under which the set was made. Sets of different masters have nothing in
+    /// common.
+    pub master: String,
+}
+
+/// The result of [`Store::follow_endpoints`].
+pub enum FollowedEndpoints {
+    /// They are those that the caller knows.
+    Same,
+    /// They are others, and are to be read.
+    Changed(EndpointReading),
+    /// Another process makes the set from the records of pods: ask again in a moment.
+    BeingMade,
+}
+
+/// Reads the endpoints of a service piece by piece, so that no piece keeps Redis busy for long. Makes the set
+/// first if there is none.
+pub struct EndpointReading {
+    store: Store,
+    service: ServiceName,
+    stage: ReadingStage,
+    cursor: u64,
+    /// That of the first page. Later pages may have later changes too.
+    version: Option<EndpointVersion>,
+    endpoints: BTreeMap<PodId, Endpoint>,
+}
+
+enum ReadingStage {
+    /// Makes the set, under this master.
+    Make(String),
+    Read,
+}
+
+/// The result of [`EndpointReading::step`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReadingStep {
+    /// A piece of the set was made.
+    Made,
+    /// A page was read; there are more.
+    Read,
+    /// All endpoints were read. Changes after this version may be among them: a caller that applies these
+    /// changes again, in their order, has the endpoints of the later version.
+    Done(EndpointVersion, Vec<Endpoint>),
+    /// The set was removed or made anew meanwhile: follow again.
+    Again,
+}
+
+/// A message on the channel of a service's endpoints: what changed between a version and the one before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointChange {
+    /// The version after the change.
+    pub version: EndpointVersion,
+    /// The pods that changed, each with its endpoint; `None` if it has none any more.
+    pub changes: Vec<(PodId, Option<Endpoint>)>,
+}
+
+impl EndpointChange {
+    /// Reads a message; `None` if it is empty, which says that messages were missed, or unreadable.
+    pub fn parse(message: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(message).ok()?.split('\n');
+        let (version, master) = lines.next()?.split_once(' ')?;
+        let version = EndpointVersion { version: version.parse().ok()?, master: master.to_owned() };
+        let change = |line: &str| {
+            let (pod, value) = line.split_once(' ').map_or((line, None), |(pod, value)| (pod, Some(value)));
+            let pod = PodId::new(pod).ok()?;
+            // A line that is no endpoint, as a version after this one may write, leads nowhere.
+            let endpoint = value.and_then(|value| Endpoint::parse(pod.clone(), value).ok());
+            Some((pod, endpoint))
+        };
+        Some(Self { version, changes: lines.filter_map(change).collect() })
+    }
+}
+
+impl Store {
+    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these
+    /// are left out: they harm no others.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn routing(&self) -> Result<Routing, StoreError> {
+        let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ROUTES)).await?;
+        let mut routing = Routing::default();
+        let mut rules = Vec::new();
+        for (route, target) in &fields {
+            let (Ok(route), Ok(target)) = (std::str::from_utf8(route), std::str::from_utf8(target)) else {
+                continue;
+            };
+            if let Some((service, callers)) = parse_callers(route, target) {
+                routing.callers.insert(service, callers);
+            } else if let Some((app, alias, service)) = parse_alias(route, target) {
+                routing.aliases.entry(app).or_default().insert(alias, service);
+            } else {
+                rules.push((route, target));
+            }
+        }
+        routing.routes = read_rules(rules);
+        Ok(routing)
+    }
+
+    /// Compares the endpoints of a service with those that the caller knows, and has the scripts that move
+    /// pods keep them for the next hour.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn follow_endpoints(
+        &self,
+        service: &ServiceName,
+        known: Option<&EndpointVersion>,
+    ) -> Result<FollowedEndpoints, StoreError> {
+        let what = "following endpoints";
+        let call = follow::Head {
+            ep_key: keys::endpoints(service),
+            known_version: known.map(|known| known.version),
+            known_master: known.map(|known| known.master.as_str()),
+        };
+        let (answer, rest) = verdict(what, self.link.script(&call.call()).await?)?;
+        let stage = match answer.as_str() {
+            "SAME" => return Ok(FollowedEndpoints::Same),
+            "WAIT" => return Ok(FollowedEndpoints::BeingMade),
+            "SET" => ReadingStage::Read,
+            "MAKE" => ReadingStage::Make(first(what, rest)?),
+            other => return Err(unexpected(what, other)),
+        };
+        Ok(FollowedEndpoints::Changed(EndpointReading {
+            store: self.clone(),
+            service: service.clone(),
+            stage,
+            cursor: 0,
+            version: None,
+            endpoints: BTreeMap::new(),
+        }))
+    }
+
+    /// Returns the version of the endpoints of each of these services, and keeps them for the next hour;
+    /// `None` for those that have to be followed anew. A hundred of them cost Redis what a few calls of
+    /// [`Store::follow_endpoints`] do.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn endpoint_versions(
+        &self,
+        services: &[ServiceName],
+    ) -> Result<Vec<Option<EndpointVersion>>, StoreError> {
+        let mut versions = Vec::with_capacity(services.len());
+        for piece in services.chunks(PIECE) {
+            let mut pipe = redis::pipe();
+            pipe.hget(keys::META, "changed_at");
+            for service in piece {
+                let key = keys::endpoints(service);
+                pipe.cmd("HMGET").arg(&key).arg("m").arg("v").arg("s").expire(&key, KEPT_SECONDS);
+            }
+            let mut replies = self.link.pipeline_each(pipe).await?.into_iter();
+            let master: Option<String> =
+                replies.next().and_then(|reply| read("the master", reply.ok()?).ok());
+            for service in piece {
+                let (Some(reply), Some(_expiry)) = (replies.next(), replies.next()) else { break };
+                let fields = reply.and_then(|reply| read("a version", reply));
+                let is_own = |key: Option<String>| key.is_none_or(|key| key == keys::endpoints(service));
+                let version = match fields {
+                    Ok((Some(made_under), Some(version), key))
+                        if Some(&made_under) == master.as_ref() && is_own(key.clone()) =>
+                    {
+                        Some(EndpointVersion { version, master: made_under })
+                    }
+                    // It was made under another master, is none that kubeleet writes, was copied, or is gone.
+                    Ok::<(Option<String>, Option<u64>, Option<String>), _>(_) | Err(_) => None,
+                };
+                versions.push(version);
+            }
+        }
+        Ok(versions)
+    }
+}
+
+impl EndpointReading {
+    /// Does the next piece: makes or reads some 500 endpoints. After an error, or when it is dropped, another
+    /// reading begins anew.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn step(&mut self) -> Result<ReadingStep, StoreError> {
+        match &self.stage {
+            ReadingStage::Make(master) => {
+                let (pods, next) = self.slot_page().await?;
+                if !self.make(master, &pods, next == 0).await? {
+                    return Ok(ReadingStep::Again);
+                }
+                self.cursor = next;
+                if next == 0 {
+                    self.stage = ReadingStage::Read;
+                }
+                Ok(ReadingStep::Made)
+            }
+            ReadingStage::Read => self.read_page().await,
+        }
+    }
+
+    /// Returns the pods in a page of the slots, and the next cursor. A pod that gets its slot after `follow`
+    /// is written by the script that starts it.
+    async fn slot_page(&self) -> Result<(Vec<PodId>, u64), StoreError> {
+        let (link, slots) = (&self.store.link, keys::slots(&self.service));
+        let mut scan = cmd("HSCAN");
+        scan.arg(&slots).arg(self.cursor).arg("COUNT").arg(PAGE);
+        let (next, page): (u64, RawFields) = link.query(&scan).await?;
+        let replica = |(field, _): (Vec<u8>, Vec<u8>)| {
+            String::from_utf8(field).ok()?.trim_end_matches('+').parse::<u32>().ok()
+        };
+        let replicas: BTreeSet<u32> = page.into_iter().filter_map(replica).collect();
+        let mut pods = Vec::new();
+        // Both places of a replica at once: a scan may miss a pod that moves from the second to the first.
+        for piece in Vec::from_iter(replicas).chunks(PAGE) {
+            let mut get = cmd("HMGET");
+            get.arg(&slots);
+            for replica in piece {
+                get.arg(replica).arg(format!("{replica}+"));
+            }
+            let found: Vec<Option<Vec<u8>>> = link.query(&get).await?;
+            let id = |pod: Vec<u8>| PodId::new(String::from_utf8(pod).ok()?).ok();
+            pods.extend(found.into_iter().flatten().filter_map(id));
+        }
+        Ok((pods, next))
+    }
+
+    /// Makes the endpoints of these pods from their records. Returns false if the set was removed, or is
+    /// made.
+    async fn make(&self, master: &str, pods: &[PodId], is_last: bool) -> Result<bool, StoreError> {
+        let what = "making endpoints";
+        let count = pods.len().div_ceil(PAGE).max(1);
+        for index in 0..count {
+            let ep_key = keys::endpoints(&self.service);
+            let is_last = is_last && index + 1 == count;
+            let mut call = follow_pods::Head { ep_key, master, is_last }.call();
+            for pod in pods.iter().skip(index * PAGE).take(PAGE) {
+                call.add(follow_pods::Pod { pod_key: keys::pod(pod), uuid: pod });
+            }
+            match word(what, self.store.link.script(&call).await?)?.as_str() {
+                "OK" => {}
+                "AGAIN" => return Ok(false),
+                other => return Err(unexpected(what, other)),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn read_page(&mut self) -> Result<ReadingStep, StoreError> {
+        let key = keys::endpoints(&self.service);
+        let mut pipe = redis::pipe();
+        pipe.cmd("HMGET").arg(&key).arg("m").arg("v");
+        pipe.cmd("HSCAN").arg(&key).arg(self.cursor).arg("COUNT").arg(PAGE);
+        pipe.cmd("HMGET").arg(&key).arg("m").arg("v");
+        let (before, (next, page), after): (VersionFields, (u64, RawFields), VersionFields) =
+            self.store.link.pipeline(&pipe).await?;
+        let (Some(before), Some(after)) = (version_of(before), version_of(after)) else {
+            return Ok(ReadingStep::Again);
+        };
+        let version = self.version.get_or_insert(before);
+        if after.master != version.master {
+            return Ok(ReadingStep::Again);
+        }
+        let endpoint = |(pod, line): (Vec<u8>, Vec<u8>)| {
+            let pod = PodId::new(String::from_utf8(pod).ok()?).ok()?;
+            // Version and master are no endpoints, nor is what a version after this one may write.
+            let endpoint = Endpoint::parse(pod.clone(), std::str::from_utf8(&line).ok()?).ok()?;
+            Some((pod, endpoint))
+        };
+        self.endpoints.extend(page.into_iter().filter_map(endpoint));
+        self.cursor = next;
+        if next != 0 {
+            return Ok(ReadingStep::Read);
+        }
+        Ok(ReadingStep::Done(version.clone(), std::mem::take(&mut self.endpoints).into_values().collect()))
+    }
+}
+
+/// The fields `m` and `v`.
+type VersionFields = (Option<String>, Option<Vec<u8>>);
+
+/// Returns the version that these are; `None` while the set is made, or if it was overwritten.
+fn version_of((master, version): VersionFields) -> Option<EndpointVersion> {
+    Some(EndpointVersion { master: master?, version: std::str::from_utf8(&version?).ok()?.parse().ok()? })
+}
+
+fn first<T: redis::FromRedisValue>(what: &str, rest: Vec<Value>) -> Result<T, StoreError> {
+    read(what, rest.into_iter().next().unwrap_or(Value::Nil))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_read_with_pods_that_are_gone_and_without_lines_that_are_none() {
+        let change = EndpointChange::parse(b"7 0\np1 0 w1 a1 ready\np2\np3 junk").unwrap();
+        assert_eq!(change.version, EndpointVersion { version: 7, master: "0".to_owned() });
+        let changes: Vec<(&str, bool)> =
+            change.changes.iter().map(|(pod, endpoint)| (pod.as_str(), endpoint.is_some())).collect();
+        assert_eq!(changes, [("p1", true), ("p2", false), ("p3", false)]);
+    }
+
+    #[test]
+    fn an_empty_message_and_one_of_another_program_are_no_change() {
+        for message in ["", "hello", "x 0", "7"] {
+            assert_eq!(EndpointChange::parse(message.as_bytes()), None, "{message:?}");
+        }
+    }
+}

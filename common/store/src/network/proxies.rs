@@ -1,0 +1,122 @@
+//! The proxies of the hosts: where each takes connections from the others.
+
+use std::time::Duration;
+
+use redis::cmd;
+
+use crate::keys::{self, channel};
+use crate::reply::RawFields;
+use crate::{Store, StoreError};
+use model::ids::NodeName;
+
+/// What a proxy has last said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxySign {
+    /// Its node.
+    pub node: NodeName,
+    /// Whether it shows that it lives. Proxies of a version before never do.
+    pub is_alive: bool,
+    /// The id of its key for secrets, if it lives and has one.
+    pub secret_key: Option<String>,
+}
+
+impl Store {
+    /// Returns what the proxy of each node has announced.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn proxies(&self) -> Result<Vec<(NodeName, String)>, StoreError> {
+        let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::PROXIES)).await?;
+        let proxy = |(node, line): (Vec<u8>, Vec<u8>)| {
+            Some((NodeName::new(String::from_utf8(node).ok()?).ok()?, String::from_utf8(line).ok()?))
+        };
+        Ok(fields.into_iter().filter_map(proxy).collect())
+    }
+
+    /// Announces the proxy of these nodes to the others. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn announce_proxy(&self, nodes: &[NodeName], line: &str) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        for node in nodes {
+            pipe.cmd("HSET").arg(keys::PROXIES).arg(node.as_str()).arg(line).ignore();
+        }
+        pipe.cmd("PUBLISH").arg(channel::PROXIES).arg("").ignore();
+        self.link.pipeline(&pipe).await
+    }
+
+    /// Says that the proxy of these nodes lives, and the id of its key for secrets. It counts as gone if it
+    /// does not say so again within `lasts`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn proxy_lives(
+        &self,
+        nodes: &[NodeName],
+        secret_key: Option<&str>,
+        lasts: Duration,
+    ) -> Result<(), StoreError> {
+        for node in nodes {
+            // The holder is the same for every process: the next one of the host goes on.
+            self.lease(&sign_of_life(node), &"proxy", lasts).await?;
+            if let Some(secret_key) = secret_key {
+                self.lease(&key_of_proxy(node), &secret_key, lasts).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what the proxies that have announced themselves say.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn proxy_signs(&self) -> Result<Vec<ProxySign>, StoreError> {
+        let nodes: Vec<NodeName> = self.proxies().await?.into_iter().map(|(node, _)| node).collect();
+        if nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for node in &nodes {
+            pipe.cmd("EXISTS").arg(keys::lease(&sign_of_life(node)));
+            pipe.cmd("GET").arg(keys::lease(&key_of_proxy(node)));
+        }
+        let signs: Vec<(bool, Option<Vec<u8>>)> = self.link.pipeline(&pipe).await?;
+        let sign = |(node, (is_alive, key)): (NodeName, (bool, Option<Vec<u8>>))| ProxySign {
+            node,
+            is_alive,
+            secret_key: key.and_then(|key| String::from_utf8(key).ok()).filter(|_| is_alive),
+        };
+        Ok(nodes.into_iter().zip(signs).map(sign).collect())
+    }
+
+    /// Forgets the proxies of these nodes: the others take no connections from them any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn forget_proxies(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+        let lines: Vec<Option<Vec<u8>>> =
+            self.link.query(cmd("HMGET").arg(keys::PROXIES).arg(&names)).await?;
+        // Mostly all are forgotten: then nothing is written.
+        let known = names.iter().zip(&lines).filter(|(_, line)| line.is_some());
+        let known: Vec<&str> = known.map(|(name, _)| *name).collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        self.link.query(cmd("HDEL").arg(keys::PROXIES).arg(&known)).await
+    }
+}
+
+/// The lease by which the proxy of a node shows that it lives.
+fn sign_of_life(node: &NodeName) -> String {
+    format!("proxy:{node}")
+}
+
+/// The lease by which the proxy of a node shows which key for secrets it has.
+fn key_of_proxy(node: &NodeName) -> String {
+    format!("proxy_key:{node}")
+}

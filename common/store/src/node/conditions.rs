@@ -1,0 +1,57 @@
+//! Conditions that several processes see at the same time, told in one event.
+
+use crate::reply::word;
+use crate::scripts::note_condition;
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::NodeName;
+
+/// A condition that has begun or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObservedCondition<'a> {
+    /// Many nodes are silent together.
+    MassLoss {
+        /// Whether it has begun.
+        is_on: bool,
+    },
+    /// Redis took no writes since this time, and takes them again.
+    WriteOutage {
+        /// The time of the last write before it.
+        since: RedisMillis,
+    },
+    /// The proxy of this node does not show that it lives.
+    ProxyGone {
+        /// The node.
+        node: &'a NodeName,
+        /// Whether it has begun.
+        is_on: bool,
+    },
+}
+
+impl Store {
+    /// Tells a condition in an event, unless another process has. Returns whether it was told now.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn note_condition(
+        &self,
+        condition: ObservedCondition<'_>,
+        message: &str,
+    ) -> Result<bool, StoreError> {
+        let on = |is_on| if is_on { "1" } else { "" };
+        let (holder_key, word_of, is_on, since, object) = match condition {
+            ObservedCondition::MassLoss { is_on } => {
+                (keys::META.to_owned(), "mass_loss", on(is_on), 0, "nodes")
+            }
+            ObservedCondition::WriteOutage { since } => {
+                (keys::META.to_owned(), "write_outage", "", since, "redis")
+            }
+            ObservedCondition::ProxyGone { node, is_on } => {
+                (keys::node(node), "proxy_gone", on(is_on), 0, node.as_str())
+            }
+        };
+        let call =
+            note_condition::Head { holder_key, condition: word_of, is_on, since, object, message }.call();
+        Ok(word("telling a condition", self.link.script(&call).await?)? == "OK")
+    }
+}

@@ -1,0 +1,233 @@
+//! Dead nodes: declaring a silent node dead, and returning its payloads to the queue.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::cmd;
+
+use crate::reply::{read, unexpected, verdict};
+use crate::scripts::{declare_dead, drain};
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{NodeName, PodId};
+use model::node::Node;
+use model::pod::payload::Payload;
+
+/// The number of payloads that one drain script moves.
+const DRAIN_CHUNK: usize = 100;
+
+/// The result of [`Store::declare_dead`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeclareOutcome {
+    /// Dead from now on: drain it.
+    Declared,
+    /// It sent a heartbeat, or has another incarnation than the one that was seen.
+    Alive,
+    /// Another scheduler was first.
+    Already,
+    /// Not yet: another node was declared dead just now, or the master changed.
+    Wait(Duration),
+}
+
+/// For how long the caller of [`Store::declare_dead`] knows that a worker that lives would have been heard.
+/// No silence counts for longer. The default proves nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SilenceProof {
+    /// When it wrote last, on Redis' clock.
+    pub until: RedisMillis,
+    /// For how long it had been able to write then, without a break.
+    pub writable: Duration,
+    /// For how long there had been no mass loss then.
+    pub calm: Duration,
+}
+
+/// The result of one [`Store::drain_step`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainOutcome {
+    /// This number of payloads was handled; more may be left.
+    Moved(usize),
+    /// Nothing is left on the node.
+    Empty,
+    /// The node is alive again.
+    Alive,
+}
+
+impl Store {
+    /// Declares a node dead if it still has the same incarnation and was silent for longer than `dead_after`,
+    /// and than its worker has registered. Only silence that `proof` covers counts. At least `gap` must pass
+    /// between two declarations.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn declare_dead(
+        &self,
+        node: &Node,
+        dead_after: Duration,
+        pause_after_master_change: Duration,
+        gap: Duration,
+        proof: SilenceProof,
+    ) -> Result<DeclareOutcome, StoreError> {
+        let what = "declaring a node dead";
+        let declare = declare_dead::Head {
+            node_key: keys::node(&node.name),
+            beats: keys::BEATS,
+            stop_set: keys::stop(&node.name),
+            node: &node.name,
+            seen_incarnation: node.incarnation.as_ref(),
+            dead_after_ms: dead_after,
+            pause_ms: pause_after_master_change,
+            min_gap_ms: gap,
+            proven_until: proof.until,
+            writable_ms: proof.writable,
+            calm_ms: proof.calm,
+        };
+        let (answer, rest) = verdict(what, self.link.script(&declare.call()).await?)?;
+        match (answer.as_str(), rest.into_iter().next()) {
+            ("DECLARED", _) => Ok(DeclareOutcome::Declared),
+            ("ALIVE", _) => Ok(DeclareOutcome::Alive),
+            ("ALREADY", _) => Ok(DeclareOutcome::Already),
+            ("WAIT", Some(left)) => Ok(DeclareOutcome::Wait(Duration::from_millis(read(what, left)?))),
+            (other, _) => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Returns up to a hundred payloads of a dead node to `sq`. Any number of callers may drain a node at the
+    /// same time.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn drain_step(&self, node: &Node) -> Result<DrainOutcome, StoreError> {
+        let mut broken = None;
+        for source in [SourceQueue::Starting, SourceQueue::Pending, SourceQueue::Running] {
+            let found = match self.payloads_to_drain(node, source).await {
+                // A queue of the wrong type must not hold up the others.
+                Err(error) if !error.is_transient() => {
+                    broken = Some(error);
+                    continue;
+                }
+                found => found?,
+            };
+            if found.is_empty() {
+                continue;
+            }
+            return match self.drain_chunk(node, source, &found, WithRecord::Yes).await {
+                Err(error) if !error.is_transient() => self.drain_each(node, source, &found).await,
+                outcome => outcome,
+            };
+        }
+        broken.map_or(Ok(DrainOutcome::Empty), Err)
+    }
+
+    /// Drains payloads one by one, because a key of one of them is broken. Its payload goes to `sq` as it is.
+    async fn drain_each(
+        &self,
+        node: &Node,
+        source: SourceQueue,
+        found: &[Bytes],
+    ) -> Result<DrainOutcome, StoreError> {
+        for payload in found {
+            let one = std::slice::from_ref(payload);
+            let outcome = match self.drain_chunk(node, source, one, WithRecord::Yes).await {
+                Err(error) if !error.is_transient() => {
+                    self.drain_chunk(node, source, one, WithRecord::No).await?
+                }
+                outcome => outcome?,
+            };
+            if outcome == DrainOutcome::Alive {
+                return Ok(outcome);
+            }
+        }
+        Ok(DrainOutcome::Moved(found.len()))
+    }
+
+    async fn payloads_to_drain(&self, node: &Node, source: SourceQueue) -> Result<Vec<Bytes>, StoreError> {
+        let mut peek = match source {
+            SourceQueue::Running => cmd("SRANDMEMBER"),
+            SourceQueue::Starting | SourceQueue::Pending => cmd("LRANGE"),
+        };
+        peek.arg(source.key(&node.name));
+        match source {
+            SourceQueue::Running => peek.arg(DRAIN_CHUNK),
+            SourceQueue::Starting | SourceQueue::Pending => peek.arg(-(DRAIN_CHUNK as i64)).arg(-1),
+        };
+        let found: Vec<Vec<u8>> = self.link.query(&peek).await?;
+        Ok(found.into_iter().map(Bytes::from).collect())
+    }
+
+    async fn drain_chunk(
+        &self,
+        node: &Node,
+        source: SourceQueue,
+        found: &[Bytes],
+        with_record: WithRecord,
+    ) -> Result<DrainOutcome, StoreError> {
+        let what = "draining a node";
+        let parse = |raw: &Bytes| match with_record {
+            WithRecord::Yes => Payload::parse(raw.clone()).ok(),
+            WithRecord::No => None,
+        };
+        let parsed: Vec<Option<Payload>> = found.iter().map(parse).collect();
+        let ids: Vec<PodId> = parsed.iter().flatten().map(|payload| payload.id.clone()).collect();
+        // A broken record must not block the others: its payload goes to sq like an unreadable one.
+        let mut records = self.pods_each(&ids).await?.into_iter();
+        let mut call = drain::Head {
+            node_key: keys::node(&node.name),
+            sq: keys::SQ,
+            source: source.key(&node.name),
+            stop_set: keys::stop(&node.name),
+            node: &node.name,
+            seen_incarnation: node.incarnation.as_ref(),
+            source_type: source.type_name(),
+        }
+        .call();
+        for (payload, parsed) in found.iter().zip(&parsed) {
+            let known = parsed.as_ref().and_then(|parsed| Some((&parsed.id, records.next()?.ok()?)));
+            let service = known.as_ref().and_then(|(_, record)| record.as_ref()?.service.as_ref());
+            let id = known.as_ref().map(|(id, _)| *id);
+            call.add(drain::Pod {
+                pod_key: id.map_or_else(|| "pod:".to_owned(), keys::pod),
+                wanted_key: keys::wanted(service),
+                ep_key: keys::endpoints_of(service),
+                payload,
+                uuid: id,
+            });
+        }
+        let (answer, _) = verdict(what, self.link.script(&call).await?)?;
+        match answer.as_str() {
+            "OK" => Ok(DrainOutcome::Moved(found.len())),
+            "ALIVE" => Ok(DrainOutcome::Alive),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+/// Whether the record of the pod is changed when its payload moves to `sq`.
+#[derive(Debug, Clone, Copy)]
+enum WithRecord {
+    Yes,
+    No,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum SourceQueue {
+    Running,
+    Starting,
+    Pending,
+}
+
+impl SourceQueue {
+    fn key(self, node: &NodeName) -> String {
+        match self {
+            SourceQueue::Running => keys::cs(node),
+            SourceQueue::Starting => keys::rq(node),
+            SourceQueue::Pending => keys::pq(node),
+        }
+    }
+
+    fn type_name(self) -> &'static str {
+        match self {
+            SourceQueue::Running => "set",
+            SourceQueue::Starting | SourceQueue::Pending => "list",
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What a full pass of the reconcile loop does beside pods of services: lists again what was lost, corrects
+//! sums, and lets expire what is not needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use crate::reply::{HashFields, list, read, unexpected, word};
+use crate::scripts::{members_restore, pods_restore, pushed_forget, specs_expire, usage_correct};
+use crate::{Store, StoreError, keys};
+use model::ids::{Incarnation, NodeName, PodId, ServiceName, SpecId};
+use model::node::{Resource, Resources};
+
+/// The number of objects that one script handles.
+const BATCH: usize = 250;
+
+/// The result for one pod of [`Store::restore_pods`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoreOutcome {
+    /// It is listed again.
+    Restored,
+    /// It was listed, or is on no node any more.
+    Unchanged,
+    /// Its slot is taken by another pod, or is not desired.
+    Surplus,
+    /// Its service has no record.
+    UnknownService,
+}
+
+/// What the record of a live node says its pods use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeUsage {
+    /// The node.
+    pub name: NodeName,
+    /// The session of its worker.
+    pub incarnation: Incarnation,
+    /// Grows with each reservation.
+    pub reservations: i64,
+    /// What its pods use, as [`Resources::to_array`]. Negative amounts have drifted far enough.
+    pub used: [i64; 1 + Resource::ALL.len()],
+    /// Host ports in use, such as `8080/tcp`, each with uuid and name of its pod, divided by a space.
+    pub ports: BTreeMap<String, String>,
+}
+
+/// A host port of a node whose pod is to be corrected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortCorrection {
+    /// The port, such as `8080/tcp`.
+    pub port: String,
+    /// Uuid and name of the pod that has it, as seen on the node; empty if there is none.
+    pub seen: String,
+    /// The same according to the records.
+    pub actual: String,
+}
+
+/// The specifications that services have replaced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FormerSpecs {
+    /// Their ids.
+    pub ids: Vec<SpecId>,
+    /// The last write that made one of them a current one again; empty if there was none.
+    pub(crate) reuse: String,
+}
+
+impl Store {
+    /// Lists pods again that are on a node, but in no slot of their service, or not among the pushed pods if
+    /// `service` is none. `has_second` tells whether a replica of the service may have two pods. Returns one
+    /// outcome for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn restore_pods(
+        &self,
+        service: Option<&ServiceName>,
+        has_second: bool,
+        pods: &[PodId],
+    ) -> Result<Vec<RestoreOutcome>, StoreError> {
+        let what = "restoring pods";
+        let mut outcomes = Vec::with_capacity(pods.len());
+        for chunk in pods.chunks(BATCH) {
+            let mut call = pods_restore::Head {
+                service_key: service.map_or_else(|| "service:".to_owned(), keys::service),
+                wanted_key: keys::wanted(service),
+                ep_key: keys::endpoints_of(service),
+                service: service.map_or("", ServiceName::as_str),
+                has_second,
+            }
+            .call();
+            for id in chunk {
+                call.add(pods_restore::Pod { pod_key: keys::pod(id), uuid: id });
+            }
+            for value in list(what, self.link.script(&call).await?)? {
+                outcomes.push(match word(what, value)?.as_str() {
+                    "restored" => RestoreOutcome::Restored,
+                    "present" | "changed" => RestoreOutcome::Unchanged,
+                    "surplus" => RestoreOutcome::Surplus,
+                    "unknown_service" => RestoreOutcome::UnknownService,
+                    other => return Err(unexpected(what, other)),
+                });
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Makes the list of nodes and the heartbeats agree: lists live nodes that one of them lacks, and drops
+    /// heartbeats of nodes without a record. Returns the number of nodes that were listed again.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn restore_members(&self) -> Result<usize, StoreError> {
+        let listed: BTreeSet<NodeName> = self.node_names().await?.into_iter().collect();
+        let beating: BTreeSet<NodeName> =
+            self.beats_since(0).await?.into_iter().map(|(name, _)| name).collect();
+        let differing: Vec<&NodeName> = listed.symmetric_difference(&beating).collect();
+        let mut restored = 0;
+        for chunk in differing.chunks(BATCH) {
+            let mut call = members_restore::Head { nodes: keys::NODES, beats: keys::BEATS }.call();
+            for name in chunk {
+                call.add(members_restore::Node { node_key: keys::node(name), node: *name });
+            }
+            restored += read::<usize>("restoring the list of nodes", self.link.script(&call).await?)?;
+        }
+        Ok(restored)
+    }
+
+    /// Forgets those of these pushed pods that ended at least `retention` ago or have no record. Returns
+    /// their number.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn forget_pushed(&self, pods: &[PodId], retention: Duration) -> Result<usize, StoreError> {
+        let mut forgotten = 0;
+        for chunk in pods.chunks(BATCH) {
+            let mut call = pushed_forget::Head { pushed: keys::PUSHED, retention_ms: retention }.call();
+            for id in chunk {
+                call.add(pushed_forget::Pod { pod_key: keys::pod(id), uuid: id });
+            }
+            forgotten += read::<usize>("forgetting pushed pods", self.link.script(&call).await?)?;
+        }
+        Ok(forgotten)
+    }
+
+    /// Returns the specifications that services have replaced. No new pod can name one of them, unless it
+    /// becomes the current one of its service again.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn former_specs(&self) -> Result<FormerSpecs, StoreError> {
+        // The ids last: one that is used again after its listing changes the reuse.
+        let reuse: Option<String> =
+            self.link.query(cmd("HGET").arg(keys::META).arg("spec_reused_by")).await?;
+        let ids: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?;
+        let ids = ids.into_iter().filter_map(|id| SpecId::new(String::from_utf8(id).ok()?).ok()).collect();
+        Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
+    }
+
+    /// Lets those of the former specifications expire that are `unused`: no pod names them. Returns their
+    /// number: 0 if one has become a current one again since `former` was read.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn expire_specs(&self, former: &FormerSpecs, unused: &[SpecId]) -> Result<usize, StoreError> {
+        let mut expired = 0;
+        for chunk in unused.chunks(BATCH) {
+            let mut call =
+                specs_expire::Head { former_specs: keys::FORMER_SPECS, seen_reuse: &former.reuse }.call();
+            for id in chunk {
+                call.add(specs_expire::Spec { spec_key: keys::spec(id), spec: id });
+            }
+            expired += read::<usize>("expiring specifications", self.link.script(&call).await?)?;
+        }
+        Ok(expired)
+    }
+
+    /// Returns what the records of these nodes say their pods use. Nodes that do not exist or whose numbers
+    /// are unreadable are left out.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn node_usage(&self, names: &[NodeName]) -> Result<Vec<NodeUsage>, StoreError> {
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let reply: Result<Value, StoreError> =
+                self.link.query(cmd("HGETALL").arg(keys::node(name))).await;
+            match reply {
+                Ok(fields) => found.extend(read_usage(name, fields)),
+                Err(error) if error.is_transient() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Corrects what a node says its pods use to `actual`, if nothing was reserved or released there since it
+    /// was read. Returns false if something was.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn correct_usage(
+        &self,
+        seen: &NodeUsage,
+        actual: &Resources,
+        ports: &[PortCorrection],
+    ) -> Result<bool, StoreError> {
+        let [seen_pods, seen_used @ ..] = seen.used;
+        let mut correct = usage_correct::Head {
+            node_key: keys::node(&seen.name),
+            node: &seen.name,
+            incarnation: &seen.incarnation,
+            seen_reservations: seen.reservations,
+            seen_pods,
+            seen_used: seen_used.map(|amount| amount.to_string()).join(" "),
+            pods: actual.pods,
+            resources: actual,
+        }
+        .call();
+        for PortCorrection { port, seen, actual } in ports {
+            correct.add(usage_correct::Port {
+                field: format!("port:{port}"),
+                seen_holder: seen,
+                holder: actual,
+            });
+        }
+        Ok(word("correcting what a node uses", self.link.script(&correct).await?)? == "OK")
+    }
+}
+
+fn read_usage(name: &NodeName, value: Value) -> Option<NodeUsage> {
+    let fields = HashFields::read("reading what a node uses", value).ok()??;
+    let number = |field: &str| fields.number(field).ok();
+    let incarnation = fields.parse_opt("incarnation").ok()??;
+    let mut used = [number("used_pods")?; 1 + Resource::ALL.len()];
+    for (at, resource) in Resource::ALL.into_iter().enumerate() {
+        used[at + 1] = number(&resource.used_field())?;
+    }
+    let ports = fields.with_prefix("port:").map(|(port, holder)| (port.to_owned(), holder)).collect();
+    Some(NodeUsage { name: name.clone(), incarnation, reservations: number("reservations")?, used, ports })
+}

@@ -1,0 +1,95 @@
+//! Workers that hold: this Redis does not know their cluster, or most of their pods, and they leave their
+//! containers alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::cmd;
+
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{ClusterId, NodeName};
+use model::node::Node;
+
+/// A worker that has said so longer ago does not hold any more, or is gone. It says so every second.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// A worker that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldNode {
+    /// Its node.
+    pub node: NodeName,
+    /// The cluster that it knows.
+    pub cluster: ClusterId,
+    /// The number of containers that it leaves alone.
+    pub containers: u64,
+    /// Why it does.
+    pub reason: HoldReason,
+}
+
+/// Why a worker leaves containers alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldReason {
+    /// This Redis does not know its cluster.
+    Cluster,
+    /// This Redis knows its cluster, and has no records of most of its pods.
+    Records,
+}
+
+impl Store {
+    /// Returns the id of the cluster, if a worker has registered.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
+        let id: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("cluster")).await?;
+        Ok(id.and_then(|id| ClusterId::new(String::from_utf8(id).ok()?).ok()))
+    }
+
+    /// Returns the workers that hold, by node. Unreadable entries are left out.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn held_nodes(&self) -> Result<Vec<HeldNode>, StoreError> {
+        let fields: BTreeMap<Vec<u8>, Vec<u8>> = match self.link.query(cmd("HGETALL").arg(keys::HELD)).await {
+            // Workers write no holds to a key of another type either.
+            Err(StoreError::WrongType { .. }) => return Ok(Vec::new()),
+            read => read?,
+        };
+        if fields.is_empty() {
+            return Ok(Vec::new());
+        }
+        let since = self.redis_now().await?.saturating_sub(FRESH.as_millis() as RedisMillis);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
+        let entries = fields.into_iter().filter_map(|(node, entry)| Some((text(node)?, text(entry)?)));
+        Ok(entries.filter_map(|(node, entry)| read_entry(node, &entry, since)).collect())
+    }
+}
+
+impl Store {
+    /// Returns the nodes that leave containers alone because Redis has no records of their pods: mostly none,
+    /// and then no record of a node is read.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn holding_nodes(&self) -> Result<Vec<Node>, StoreError> {
+        let held = self.held_nodes().await?;
+        let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);
+        let names: Vec<NodeName> = of_records.map(|held| held.node).collect();
+        Ok(self.nodes_each(&names).await?.0)
+    }
+}
+
+/// Reads `<cluster> <containers> <time>[ records]`.
+fn read_entry(node: String, entry: &str, since: RedisMillis) -> Option<HeldNode> {
+    let mut words = entry.split(' ');
+    let (cluster, containers, at) = (words.next()?, words.next()?, words.next()?);
+    let is_fresh = at.parse::<RedisMillis>().ok()? >= since;
+    let held = HeldNode {
+        node: NodeName::new(node).ok()?,
+        cluster: ClusterId::new(cluster).ok()?,
+        containers: containers.parse().ok()?,
+        reason: if words.next() == Some("records") { HoldReason::Records } else { HoldReason::Cluster },
+    };
+    is_fresh.then_some(held)
+}

@@ -1,0 +1,11 @@
+//! Nodes and schedulers: their sessions, what they have, and their deaths.
+
+pub(crate) mod conditions;
+pub(crate) mod dead_nodes;
+pub(crate) mod healing;
+pub(crate) mod held;
+pub(crate) mod nodes;
+pub(crate) mod schedulers;
+pub(crate) mod session;
+pub(crate) mod shared_directory;
+pub(crate) mod volumes;

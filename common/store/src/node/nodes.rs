@@ -1,0 +1,350 @@
+//! Nodes: their records, heartbeats and queues.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use redis::{Value, cmd};
+
+use crate::broken_key::length_or_broken;
+use crate::reply::{HashFields, corrupt, names as read_names, unexpected, word};
+use crate::scripts::{cordon, former_containers, node_remove};
+use crate::{BrokenKey, Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{Incarnation, NodeName};
+use model::node::timing::Timing;
+use model::node::{
+    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
+};
+
+/// Nodes whose records are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+/// Nodes whose queue lengths are read in one round trip.
+const QUEUES_PER_READ: usize = 500;
+/// How many payloads of a node's queue one command reads.
+const PAYLOADS_PER_READ: usize = 250;
+
+/// The lengths of a node's queues and of its container set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct NodeQueues {
+    /// `pq`.
+    pub pending: u64,
+    /// `rq`.
+    pub starting: u64,
+    /// `cs`.
+    pub running: u64,
+}
+
+/// The result of [`Store::remove_node`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoveNodeOutcome {
+    /// Removed.
+    Removed,
+    /// There is no such node.
+    Missing,
+    /// Refused: it was not declared dead.
+    Alive,
+    /// Refused: payloads in its queues are still being moved.
+    Draining,
+}
+
+impl Store {
+    /// Returns the time of Redis' clock.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn redis_now(&self) -> Result<RedisMillis, StoreError> {
+        let (seconds, micros): (u64, u64) = self.link.query(&cmd("TIME")).await?;
+        Ok(seconds * 1000 + micros / 1000)
+    }
+
+    /// Returns the names of all nodes, including dead ones, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn node_names(&self) -> Result<Vec<NodeName>, StoreError> {
+        let mut names: Vec<NodeName> = read_names(self.members_or_records(keys::NODES, "node:").await?);
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns one node, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` if its record is unreadable; see [`StoreError`].
+    pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, StoreError> {
+        Ok(self.nodes(std::slice::from_ref(name)).await?.pop())
+    }
+
+    /// Returns these nodes, in this order, without those that do not exist.
+    ///
+    /// # Errors
+    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::nodes_each`] and [`StoreError`].
+    pub async fn nodes(&self, names: &[NodeName]) -> Result<Vec<Node>, StoreError> {
+        let (nodes, unreadable) = self.nodes_each(names).await?;
+        unreadable.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
+    }
+
+    /// As [`Store::nodes`], but returns unreadable nodes with their errors instead of failing.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn nodes_each(
+        &self,
+        names: &[NodeName],
+    ) -> Result<(Vec<Node>, Vec<(NodeName, StoreError)>), StoreError> {
+        let (mut nodes, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HGETALL").arg(keys::node(name));
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            for (name, reply) in chunk.iter().zip(replies) {
+                match reply.and_then(|reply| read_node(name, reply)) {
+                    Ok(node) => nodes.extend(node),
+                    Err(error) => unreadable.push((name.clone(), error)),
+                }
+            }
+        }
+        Ok((nodes, unreadable))
+    }
+
+    /// Returns live nodes whose last heartbeat came at or after `since`, with its time. This feeds an
+    /// incremental snapshot: ask next time with the latest time that was returned. A node may come twice;
+    /// none is missed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn beats_since(&self, since: RedisMillis) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
+        self.beats(since.to_string(), "+inf".to_owned()).await
+    }
+
+    /// Returns nodes not declared dead whose last heartbeat came before `before`, with its time.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn beats_before(
+        &self,
+        before: RedisMillis,
+    ) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
+        self.beats("-inf".to_owned(), format!("({before}")).await
+    }
+
+    async fn beats(&self, from: String, to: String) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
+        let mut range = cmd("ZRANGEBYSCORE");
+        range.arg(keys::BEATS).arg(from).arg(to).arg("WITHSCORES");
+        let found: Vec<(Vec<u8>, f64)> = self.link.query(&range).await?;
+        let read = |(name, at)| Some((NodeName::new(String::from_utf8(name).ok()?).ok()?, at as u64));
+        Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Returns the number of nodes that are not declared dead.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn live_nodes(&self) -> Result<usize, StoreError> {
+        self.link.query(cmd("ZCARD").arg(keys::BEATS)).await
+    }
+
+    /// Allows or forbids placing new pods on a node. Returns false if there is no such node.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn cordon(&self, name: &NodeName, cordoned: bool) -> Result<bool, StoreError> {
+        let cordon = cordon::Head { node_key: keys::node(name), node: name, cordoned };
+        Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
+    }
+
+    /// Records that containers with a former name of a node run on its machine, and tells by an event if that
+    /// is new. Returns whether the node has a record.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_former_containers(
+        &self,
+        node: &NodeName,
+        former: &NodeName,
+        containers: usize,
+    ) -> Result<bool, StoreError> {
+        let call = former_containers::Head { node_key: keys::node(node), node, former, containers }.call();
+        Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
+    }
+
+    /// Removes a dead node whose queues are empty, with all its keys. With `is_former` it only gives up the
+    /// volumes of machines that had its name before: `Missing` if there is none that could have any.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn remove_node(
+        &self,
+        name: &NodeName,
+        is_former: bool,
+    ) -> Result<RemoveNodeOutcome, StoreError> {
+        let what = "removing a node";
+        let remove = node_remove::Head {
+            node_key: keys::node(name),
+            nodes: keys::NODES,
+            beats: keys::BEATS,
+            heartbeat_key: keys::hb(name),
+            pq: keys::pq(name),
+            rq: keys::rq(name),
+            cs: keys::cs(name),
+            stop_set: keys::stop(name),
+            log_requests: keys::log_requests(name),
+            reports: keys::VOLUME_REPORTS,
+            proxies: keys::PROXIES,
+            copies: keys::VOLUME_COPIES,
+            reported: keys::reported_volumes(name),
+            node: name,
+            is_former,
+        };
+        match word(what, self.link.script(&remove.call()).await?)?.as_str() {
+            "OK" => Ok(RemoveNodeOutcome::Removed),
+            "MISSING" => Ok(RemoveNodeOutcome::Missing),
+            "ALIVE" => Ok(RemoveNodeOutcome::Alive),
+            "DRAINING" => Ok(RemoveNodeOutcome::Draining),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Returns the lengths of these nodes' queues, in this order, and the queues that cannot be read: their
+    /// lengths are 0.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    pub async fn node_queues(
+        &self,
+        names: &[NodeName],
+    ) -> Result<(Vec<NodeQueues>, Vec<BrokenKey>), StoreError> {
+        let (mut queues, mut broken) = (Vec::with_capacity(names.len()), Vec::new());
+        for chunk in names.chunks(QUEUES_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("LLEN").arg(keys::pq(name));
+                pipe.cmd("LLEN").arg(keys::rq(name));
+                pipe.cmd("SCARD").arg(keys::cs(name));
+            }
+            let mut lengths = self.link.pipeline_each(pipe).await?.into_iter();
+            for name in chunk {
+                let mut length = |key| match lengths.next() {
+                    Some(reply) => length_or_broken(reply, key, &mut broken),
+                    None => Ok(0),
+                };
+                let (pending, starting) = (length(keys::pq(name))?, length(keys::rq(name))?);
+                queues.push(NodeQueues { pending, starting, running: length(keys::cs(name))? });
+            }
+        }
+        Ok((queues, broken))
+    }
+
+    /// Returns the payloads in a node's container set, sorted. Read in pages: not a snapshot.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn container_set(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
+        let mut members = Vec::new();
+        let mut cursor = 0u64;
+        loop {
+            let mut scan = cmd("SSCAN");
+            scan.arg(keys::cs(name)).arg(cursor).arg("COUNT").arg(1000);
+            let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
+            members.extend(page.into_iter().map(Bytes::from));
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+        }
+        members.sort_unstable();
+        members.dedup();
+        Ok(members)
+    }
+
+    /// Returns the payloads that wait on a node or are being started there, sorted. Read in pages: not a
+    /// snapshot. A pod that is acknowledged meanwhile is in the container set afterwards.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
+        let mut payloads = Vec::new();
+        // In the order in which payloads move. They are taken at the other end of the list: none is skipped.
+        for queue in [keys::pq(name), keys::rq(name)] {
+            for first in (0..).step_by(PAYLOADS_PER_READ) {
+                let mut range = cmd("LRANGE");
+                range.arg(&queue).arg(first).arg(first + PAYLOADS_PER_READ - 1);
+                let page: Vec<Vec<u8>> = self.link.query(&range).await?;
+                let is_last = page.len() < PAYLOADS_PER_READ;
+                payloads.extend(page.into_iter().map(Bytes::from));
+                if is_last {
+                    break;
+                }
+            }
+        }
+        payloads.sort_unstable();
+        payloads.dedup();
+        Ok(payloads)
+    }
+}
+
+/// Reads the fields `port:<port>` of a node: uuid and name of the pod that has it.
+fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
+    let holders = fields.with_prefix("port:");
+    let name = |holder: &str| holder.split_once(' ').map_or("a pod", |(_, name)| name).to_owned();
+    holders.map(|(port, holder)| (port.to_owned(), name(&holder))).collect()
+}
+
+pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, StoreError> {
+    let what = format!("reading node {name}");
+    let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
+    // A record without a state was written by hand before the node registered: there is no node yet.
+    let state = match fields.text("state").as_str() {
+        "" => return Ok(None),
+        "alive" => NodeState::Alive,
+        "dead" => NodeState::Dead,
+        // The scripts compare it with these words.
+        other => return Err(corrupt(&what, format!("state is {other:?}"))),
+    };
+    let problem = fields.text("engine_problem");
+    let amount = |field: &str| fields.number::<i64>(field).map(|amount| amount.max(0) as u64);
+    let kind = if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet };
+    // As in `assign.lua`: a worker of a version before a resource does not limit it; an external one offers
+    // none.
+    let offered = |resource: Resource| match (kind, fields.text(resource.field()).is_empty()) {
+        (NodeKind::Kubeleet, true) => Ok(Resources::UNLIMITED),
+        _ => amount(resource.field()),
+    };
+    let registered_at = fields.number("registered_at")?;
+    let incarnation: Option<Incarnation> = fields.parse_opt("incarnation")?;
+    let timing = incarnation.as_ref().and_then(|session| Timing::from_stored(&fields.text("times"), session));
+    let settings = fields.text("settings");
+    let settings = incarnation.as_ref().and_then(|session| NodeSettings::from_stored(&settings, session));
+    Ok(Some(Node {
+        name: name.clone(),
+        kind,
+        state,
+        incarnation,
+        beat: fields.number("beat")?,
+        timing,
+        registered_at,
+        // Versions before did not write it.
+        created_at: Some(fields.number("created_at")?).filter(|at| *at != 0).unwrap_or(registered_at),
+        cordoned: fields.text("cordoned") == "1",
+        engine_problem: (!problem.is_empty()).then_some(problem),
+        disk_problem: Some(fields.text("disk_problem")).filter(|problem| !problem.is_empty()),
+        problems: fields.text("problems").lines().map(str::to_owned).collect(),
+        held_pods: fields.text("held_pods").lines().filter_map(HeldPod::from_line).collect(),
+        facts: NodeInfo {
+            labels: fields.json("labels")?,
+            capacity: Resources::from_amounts(amount("pods")?, offered)?,
+            reserved: fields.json("reserved")?,
+            runtime: fields.text("runtime"),
+            engine_version: fields.text("engine_version"),
+            engine_id: fields.text("engine_id"),
+            version: fields.text("version"),
+            settings,
+        },
+        shared_volumes: SharedVolumesState::from_text(fields.text("shared_volumes")),
+        used: Resources::from_amounts(amount("used_pods")?, |resource| amount(&resource.used_field()))?,
+        host_ports: read_host_ports(&fields),
+        psi: fields.json("psi")?,
+    }))
+}

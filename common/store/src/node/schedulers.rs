@@ -1,0 +1,121 @@
+//! Schedulers among themselves: who is alive and with which times, what a silent one had in flight, and
+//! leases on loops.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::cmd;
+
+use crate::reply::{read, unexpected, verdict};
+use crate::scripts::{lease, reclaim_in_flight, scheduler_beat};
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::SchedulerId;
+use model::node::timing::Timing;
+
+impl Store {
+    /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
+    /// an hour. One that has ended was silent for almost as long when it ended.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn schedulers(&self) -> Result<Vec<(SchedulerId, RedisMillis)>, StoreError> {
+        let mut range = cmd("ZRANGE");
+        range.arg(keys::SCHEDULERS).arg(0).arg(-1).arg("WITHSCORES");
+        let found: Vec<(Vec<u8>, f64)> = self.link.query(&range).await?;
+        let read = |(id, at)| Some((SchedulerId::new(String::from_utf8(id).ok()?).ok()?, at as u64));
+        Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Records with which times a scheduler detects failures. Success shows that Redis takes writes. Returns
+    /// the time on Redis' clock.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn scheduler_beat(&self, id: &SchedulerId, timing: &Timing) -> Result<RedisMillis, StoreError> {
+        let beat = scheduler_beat::Head { scheduler_key: keys::scheduler(id), times: timing.to_stored(id) };
+        read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
+    }
+
+    /// Returns the times with which these schedulers detect failures, in this order. `None` for one that has
+    /// recorded none within the last minute, as those of a version before this one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn scheduler_timings(&self, ids: &[SchedulerId]) -> Result<Vec<Option<Timing>>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut get = cmd("MGET");
+        get.arg(ids.iter().map(keys::scheduler).collect::<Vec<_>>());
+        let found: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
+        let read =
+            |(text, id): (Option<Vec<u8>>, _)| Timing::from_stored(&String::from_utf8(text?).ok()?, id);
+        Ok(found.into_iter().zip(ids).map(read).collect())
+    }
+
+    /// Returns to the queue up to `max` pods that a scheduler has in flight, if it was silent for longer than
+    /// `silent`. Returns their number, or `None` if the scheduler is alive.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn reclaim_in_flight(
+        &self,
+        id: &SchedulerId,
+        silent: Duration,
+        max: usize,
+    ) -> Result<Option<usize>, StoreError> {
+        self.reclaim(id, silent, max, false).await
+    }
+
+    /// Returns to the queue up to `max` pods that a scheduler has in flight which has ended, and says so
+    /// itself. Once there are none it counts as silent, and is forgotten soon. Returns their number, or
+    /// `None` if the scheduler has shown a sign of life in this very millisecond: try again.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn retire_scheduler(&self, id: &SchedulerId, max: usize) -> Result<Option<usize>, StoreError> {
+        self.reclaim(id, Duration::ZERO, max, true).await
+    }
+
+    async fn reclaim(
+        &self,
+        id: &SchedulerId,
+        silent: Duration,
+        max: usize,
+        has_ended: bool,
+    ) -> Result<Option<usize>, StoreError> {
+        let what = "reclaiming payloads in flight";
+        let reclaim = reclaim_in_flight::Head {
+            sq: keys::SQ,
+            in_flight: keys::in_flight(id),
+            schedulers: keys::SCHEDULERS,
+            scheduler: id,
+            silent_ms: silent,
+            max_count: max,
+            has_ended,
+        };
+        let (answer, rest) = verdict(what, self.link.script(&reclaim.call()).await?)?;
+        match (answer.as_str(), rest.into_iter().next()) {
+            ("ALIVE", _) => Ok(None),
+            ("OK", Some(count)) => Ok(Some(read(what, count)?)),
+            (other, _) => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Takes or renews the lease on a loop that one process is enough for. Returns whether `holder` has it.
+    /// It only saves work: correctness never depends on it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn lease(
+        &self,
+        name: &str,
+        holder: &impl fmt::Display,
+        period: Duration,
+    ) -> Result<bool, StoreError> {
+        let lease =
+            lease::Head { lease_key: keys::lease(name), caller: holder.to_string(), period_ms: period };
+        Ok(read::<u8>("taking a lease", self.link.script(&lease.call()).await?)? == 1)
+    }
+}

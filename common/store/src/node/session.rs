@@ -1,0 +1,314 @@
+//! The session of a worker, from one registration to the next. Every operation in it carries the worker's
+//! incarnation: a worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use crate::reply::{corrupt, read, unexpected, verdict, word};
+use crate::scripts::{heartbeat, register};
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId};
+use model::node::timing::Timing;
+use model::node::{NodeInfo, Psi};
+
+/// The session of a worker: the right to write as its node, from one registration to the next.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) store: Store,
+    pub(crate) node: NodeName,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) cluster: ClusterId,
+}
+
+/// The cluster that a worker belongs to, as it remembers.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownCluster<'a> {
+    /// Its id.
+    pub id: &'a ClusterId,
+    /// The number of containers that the worker runs for it, for display.
+    pub containers: u64,
+}
+
+/// The holder that a worker registers for, and when it takes the name over from another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimant<'a> {
+    /// The holder that the worker registers for.
+    pub holder: &'a HolderId,
+    /// The silence after which another holder loses the name, but never before its own times allow that.
+    pub takes_over_after: Duration,
+    /// The times of failure detection of the worker.
+    pub timing: Timing,
+}
+
+/// Another worker has the name of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameTaken {
+    /// When the other worker registered.
+    pub since: RedisMillis,
+    /// How long no heartbeat of it has arrived.
+    pub silence: Duration,
+    /// How much longer it may be silent before it loses the name.
+    pub left: Duration,
+    /// What its last heartbeat wrote: every change of it is a heartbeat.
+    pub last_heartbeat: String,
+}
+
+/// The process and the database that answered: as long as it stays the same, no other Redis was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisProcess(pub String);
+
+/// The result of [`Store::register`].
+#[allow(clippy::large_enum_variant, reason = "one exists per worker, for a moment")]
+pub enum Registration {
+    /// A new session has begun.
+    Registered {
+        /// The right to write.
+        session: Session,
+        /// The number of payloads that went back from rq to pq.
+        requeued: usize,
+        /// The cluster.
+        cluster: ClusterId,
+    },
+    /// It was declared dead and its pods are still being moved: try again soon.
+    Draining,
+    /// Another worker has this name, and its heartbeats arrive or did so a short time ago. No session has
+    /// begun.
+    Taken(NameTaken),
+    /// This Redis does not know the worker's cluster: it was emptied, or it is another one. No session has
+    /// begun.
+    Held {
+        /// The cluster that it knows, if any.
+        found: Option<ClusterId>,
+        /// The Redis that answered.
+        redis: RedisProcess,
+    },
+}
+
+/// Why a worker has lost the right to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fenced {
+    /// It was declared dead: nothing it runs is its own. Stop, and register again.
+    Dead,
+    /// Another session has its name: a second worker registered under it, or a failover lost this
+    /// registration. Register again. If it happens over and over, two workers share the name.
+    Replaced,
+    /// This Redis does not know the worker's cluster: it was emptied, or it is another one. Leave all
+    /// containers alone, and register again.
+    UnknownCluster,
+}
+
+/// The reply, or that this worker has lost the right to write.
+pub type SessionResult<T> = Result<Result<T, Fenced>, StoreError>;
+
+/// The reply to a heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeartbeatReply {
+    /// When this Redis took over from another one or was restarted; 0 if it never did.
+    pub master_changed_at: RedisMillis,
+    /// Pods of this node that are to be stopped.
+    pub stop: Vec<PodId>,
+    /// Of the pods asked about, those that are not this node's any more.
+    pub foreign: Vec<PodId>,
+    /// Of the foreign ones, those that have no record: this Redis never knew them, or has lost them.
+    pub unknown: Vec<PodId>,
+    /// The Redis that answered.
+    pub redis: RedisProcess,
+    /// Of the pods asked about, those with a record that kubeleet never writes: it is unknown whose they are.
+    pub broken: Vec<PodId>,
+    /// The number of nodes that are not declared dead.
+    pub nodes: u64,
+}
+
+impl Store {
+    /// Begins a new session of a worker. What it was starting before goes back to its queue. A worker that
+    /// knows no cluster joins the one of this Redis, which gets a random id if it has none. A name that
+    /// another holder has is taken over only when that one is silent; one that a worker of an earlier version
+    /// has, at once.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn register(
+        &self,
+        node: &NodeName,
+        facts: &NodeInfo,
+        claimant: Claimant<'_>,
+        known: Option<KnownCluster<'_>>,
+    ) -> Result<Registration, StoreError> {
+        let what = "registering";
+        let incarnation = Incarnation::random_of(claimant.holder);
+        let register = register::Head {
+            node_key: keys::node(node),
+            nodes: keys::NODES,
+            beats: keys::BEATS,
+            heartbeat_key: keys::hb(node),
+            pq: keys::pq(node),
+            rq: keys::rq(node),
+            cs: keys::cs(node),
+            stop_set: keys::stop(node),
+            held: keys::HELD,
+            reports: keys::VOLUME_REPORTS,
+            node,
+            incarnation: &incarnation,
+            labels: crate::json::to_json(&facts.labels),
+            max_pods: facts.capacity.pods,
+            runtime: &facts.runtime,
+            engine_version: &facts.engine_version,
+            version: &facts.version,
+            known_cluster: known.map(|known| known.id),
+            new_cluster: ClusterId::random(),
+            containers: known.map_or(0, |known| known.containers),
+            takeover_after_ms: claimant.takes_over_after,
+            reserved: crate::json::to_json(&facts.reserved),
+            engine_id: &facts.engine_id,
+            times: claimant.timing.to_stored(&incarnation),
+            settings: facts.settings.as_ref().map(|settings| settings.to_stored(&incarnation)),
+            resources: &facts.capacity,
+        };
+        let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;
+        if answer == "TAKEN" {
+            return Ok(Registration::Taken(name_taken(what, rest)?));
+        }
+        let mut rest = rest.into_iter();
+        match (answer.as_str(), rest.next(), rest.next()) {
+            ("OK", Some(requeued), Some(cluster)) => {
+                let cluster =
+                    ClusterId::new(word(what, cluster)?).map_err(|invalid| corrupt(what, invalid))?;
+                let session = Session {
+                    store: self.clone(),
+                    node: node.clone(),
+                    incarnation,
+                    cluster: cluster.clone(),
+                };
+                Ok(Registration::Registered { session, requeued: read(what, requeued)?, cluster })
+            }
+            ("DRAINING", ..) => Ok(Registration::Draining),
+            ("HOLD", Some(found), Some(run_id)) => Ok(Registration::Held {
+                found: ClusterId::new(word(what, found)?).ok(),
+                redis: self.redis_process(&word(what, run_id)?),
+            }),
+            (other, ..) => Err(unexpected(what, other)),
+        }
+    }
+}
+
+fn name_taken(what: &'static str, reply: Vec<Value>) -> Result<NameTaken, StoreError> {
+    let [since, silence, left, last_heartbeat] =
+        <[Value; 4]>::try_from(reply).map_err(|_| unexpected(what, "TAKEN"))?;
+    let millis = |value| read(what, value).map(Duration::from_millis);
+    let last_heartbeat: Vec<u8> = read(what, last_heartbeat)?;
+    Ok(NameTaken {
+        since: read(what, since)?,
+        silence: millis(silence)?,
+        left: millis(left)?,
+        last_heartbeat: String::from_utf8_lossy(&last_heartbeat).into_owned(),
+    })
+}
+
+impl Store {
+    fn redis_process(&self, run_id: &str) -> RedisProcess {
+        RedisProcess(format!("{run_id}/{}", self.link.database()))
+    }
+}
+
+impl Session {
+    /// Returns the node of this session.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Returns the random id of this session.
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
+    /// Returns the store, for reading.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the payloads of the pods that run here, according to cs.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn container_set(&self) -> Result<Vec<Bytes>, StoreError> {
+        self.store.container_set(&self.node).await
+    }
+
+    /// Records that the worker is alive and how it is doing, and asks which of the pods it runs are still its
+    /// own. `containers_held` is how many containers it leaves alone although Redis has no record of them.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn heartbeat(
+        &self,
+        psi: Option<&Psi>,
+        engine_problem: Option<&str>,
+        containers_held: usize,
+        asked: &[(PodId, AssignmentId)],
+    ) -> SessionResult<HeartbeatReply> {
+        let what = "sending a heartbeat";
+        let mut call = heartbeat::Head {
+            node_key: keys::node(&self.node),
+            beats: keys::BEATS,
+            heartbeat_key: keys::hb(&self.node),
+            stop_set: keys::stop(&self.node),
+            held: keys::HELD,
+            node: &self.node,
+            incarnation: &self.incarnation,
+            psi: psi.map(crate::json::to_json),
+            engine_problem,
+            cluster: &self.cluster,
+            containers_held,
+        }
+        .call();
+        for (id, assignment) in asked {
+            call.add(heartbeat::Pod { pod_key: keys::pod(id), uuid: id, assignment });
+        }
+        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        let mut rest = rest.into_iter();
+        if answer == "FENCED" {
+            let why = rest.next().map(|why| word(what, why)).transpose()?;
+            return Ok(Err(match why.as_deref() {
+                Some("replaced") => Fenced::Replaced,
+                Some("unknown") => Fenced::UnknownCluster,
+                _ => Fenced::Dead,
+            }));
+        }
+        let mut next = || rest.next();
+        match (answer.as_str(), [next(), next(), next(), next(), next(), next(), next()]) {
+            (
+                "OK",
+                [
+                    Some(changed),
+                    Some(stop),
+                    Some(foreign),
+                    Some(nodes),
+                    Some(broken),
+                    Some(run_id),
+                    Some(unknown),
+                ],
+            ) => {
+                // What another program added to the stop requests is any bytes. An error would expire the
+                // lease of a worker whose heartbeat Redis has recorded.
+                let ids = |value| -> Result<Vec<PodId>, StoreError> {
+                    let ids: Vec<Vec<u8>> = read(what, value)?;
+                    let id = |bytes| PodId::new(String::from_utf8(bytes).ok()?).ok();
+                    Ok(ids.into_iter().filter_map(id).collect())
+                };
+                Ok(Ok(HeartbeatReply {
+                    master_changed_at: read(what, changed)?,
+                    stop: ids(stop)?,
+                    foreign: ids(foreign)?,
+                    unknown: ids(unknown)?,
+                    redis: self.store.redis_process(&word(what, run_id)?),
+                    broken: ids(broken)?,
+                    nodes: read(what, nodes)?,
+                }))
+            }
+            (other, ..) => Err(unexpected(what, other)),
+        }
+    }
+}

@@ -1,0 +1,802 @@
+//! Persistent and shared volumes: where their data is, and their removal. Assigning a pod binds its volumes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use crate::recovery::saved_state::SavedVolume;
+use crate::reply::{HashFields, corrupt, list, names, read, unexpected, verdict, word};
+use crate::scripts::{
+    volume_bind, volume_copy_remove, volume_remove, volumes_claim, volumes_measured, volumes_report,
+    volumes_restore,
+};
+use crate::{Fenced, Session, SessionResult, Store, StoreError, keys};
+use model::ids::{AppName, NodeName, PodId, ServiceName, VolumeName};
+use model::node::{NodeState, SharedVolumesState};
+use model::service::ServiceState;
+use model::service::volume::{
+    EngineCopy, FormerCopy, LocalExcess, UnreportedNode, Volume, VolumeClaim, VolumeScope, VolumeSize,
+    VolumeState, VolumeVerdict,
+};
+
+/// Records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+/// Volumes that one script restores.
+const RESTORED_AT_ONCE: usize = 500;
+/// How often a removal begins again because the volume moved meanwhile.
+const MAX_CHANGES: usize = 5;
+
+/// The result of [`Store::remove_volume`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoveVolumeOutcome {
+    /// Its node removes it.
+    Removing,
+    /// It is gone: its node is not in the cluster any more, or does not have the data.
+    Removed,
+    /// There is no such volume.
+    Missing,
+    /// A pod of its service uses it, or is about to.
+    Used,
+    /// It is shared, and no node that is alive has the shared directory.
+    NoNode,
+    /// Several nodes have copies that contradict each other.
+    Conflict,
+}
+
+/// The result of [`Store::bind_volume`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BindVolumeOutcome {
+    /// The copy of that node is the volume now, or was it before.
+    Bound,
+    /// The node has no copy of it.
+    Missing,
+    /// A pod has another copy of it.
+    Used,
+    /// The copy, or the volume, is being removed.
+    Removing,
+}
+
+/// How long after a change of the master a node may not have registered again: nodes are declared dead again
+/// by then.
+fn settles_after_ms(dead_after: Duration) -> u64 {
+    dead_after.as_millis() as u64 * 3 / 2
+}
+
+/// What a node is to know about its volumes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VolumeReport {
+    /// Volumes that the node is to remove.
+    pub remove: Vec<VolumeName>,
+    /// Volumes whose record names another copy than the one that it has.
+    pub elsewhere: Vec<VolumeName>,
+    /// Volumes that it had at its last report, and that are not in this one.
+    pub missing: Vec<VolumeName>,
+    /// The run of Redis that answered. A report counts as complete if the engine was asked after its run was
+    /// known.
+    pub redis_run: String,
+}
+
+impl Store {
+    /// Returns the names of all persistent volumes, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn volume_names(&self) -> Result<Vec<VolumeName>, StoreError> {
+        let mut found: Vec<VolumeName> = names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUMES)).await?);
+        found.sort();
+        Ok(found)
+    }
+
+    /// Returns the records of these volumes, in this order; `None` for one that does not exist. An unreadable
+    /// record is an error of its own.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn volumes_each(
+        &self,
+        names: &[VolumeName],
+    ) -> Result<Vec<Result<Option<Volume>, StoreError>>, StoreError> {
+        let mut records = Vec::with_capacity(names.len());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HGETALL").arg(keys::volume(name));
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            records.extend(chunk.iter().zip(replies).map(|(name, reply)| read_volume(name, reply?)));
+        }
+        Ok(records)
+    }
+
+    /// Returns one volume, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` if its record is unreadable; see [`StoreError`].
+    pub async fn volume(&self, name: &VolumeName) -> Result<Option<Volume>, StoreError> {
+        self.volumes_each(std::slice::from_ref(name)).await?.pop().unwrap_or(Ok(None))
+    }
+
+    /// Returns the machines that have not told this run of Redis which volumes they have, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unreported_nodes(&self) -> Result<Vec<UnreportedNode>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("INFO").arg("server");
+        pipe.cmd("HMGET").arg(keys::META).arg("run_id").arg("changed_at");
+        pipe.cmd("HGETALL").arg(keys::VOLUME_REPORTS);
+        type Replies = (String, (Option<String>, Option<String>), Vec<(String, String)>);
+        let (info, (known_run, changed_at), reports): Replies = self.link.pipeline(&pipe).await?;
+        let current =
+            info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:")).unwrap_or_default();
+        // As in the scripts. After a change that none has noted yet, no node has reported.
+        let is_noted = known_run.as_deref() == Some(current);
+        let current = is_noted.then(|| format!("{current}:{}", changed_at.unwrap_or_default()));
+        let missing = reports.into_iter().filter(|(_, run)| Some(run) != current.as_ref());
+        let mut nodes: Vec<UnreportedNode> =
+            missing.filter_map(|(field, _)| UnreportedNode::from_field(&field)).collect();
+        nodes.sort();
+        Ok(nodes)
+    }
+
+    /// Expects these nodes to report their volumes before a volume without a record is bound. For those of a
+    /// cluster that is recovered or restored: they may have data, and may be down.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn expect_volume_reports(
+        &self,
+        nodes: impl IntoIterator<Item = NodeName>,
+    ) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        for node in nodes {
+            pipe.cmd("HSETNX").arg(keys::VOLUME_REPORTS).arg(node.as_str()).arg("").ignore();
+        }
+        self.link.pipeline(&pipe).await
+    }
+
+    /// Returns the nodes that can have volumes, as far as they are known: those that have registered, and
+    /// those that are expected to.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn nodes_with_volumes(&self) -> Result<Vec<NodeName>, StoreError> {
+        let mut found: Vec<NodeName> = names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?);
+        found.sort();
+        Ok(found)
+    }
+
+    /// Records volumes as a backup has them, unless they have a record. Returns the number of those that had
+    /// none.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn restore_volumes(&self, saved: &[SavedVolume]) -> Result<usize, StoreError> {
+        let what = "restoring volumes";
+        let mut restored = 0;
+        for chunk in saved.chunks(RESTORED_AT_ONCE) {
+            let mut call =
+                volumes_restore::Head { volumes: keys::VOLUMES, given_up: keys::GIVEN_UP_VOLUMES }.call();
+            for volume in chunk {
+                let SavedVolume {
+                    service,
+                    source,
+                    replica,
+                    space,
+                    node,
+                    engine_id,
+                    epoch,
+                    found,
+                    given_up_at,
+                } = volume;
+                // A name that cannot be one is no volume of a service.
+                let Ok(name) = VolumeName::of_replica(service, source, *replica) else { continue };
+                call.add(volumes_restore::Volume {
+                    volume_key: keys::volume(&name),
+                    name: &name,
+                    service,
+                    source,
+                    replica: *replica,
+                    space: *space,
+                    node,
+                    engine_id: engine_id.as_deref(),
+                    epoch: *epoch,
+                    found: *found,
+                    given_up_at: *given_up_at,
+                });
+            }
+            for reply in list(what, self.link.script(&call).await?)? {
+                match word(what, reply)?.as_str() {
+                    "restored" => restored += 1,
+                    "present" => {}
+                    other => return Err(unexpected(what, other)),
+                }
+            }
+        }
+        Ok(restored)
+    }
+
+    /// Returns the volumes for a backup: all that can be used, with the nodes that have their data.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn backup_volumes(&self) -> Result<Vec<SavedVolume>, StoreError> {
+        let volumes = self.volumes_each(&self.volume_names().await?).await?.into_iter();
+        let usable = volumes.filter_map(|volume| volume.ok().flatten());
+        let usable = usable.filter(|volume| volume.state == VolumeState::Bound);
+        let given_up: HashMap<String, f64> = self
+            .link
+            .query(cmd("ZRANGE").arg(keys::GIVEN_UP_VOLUMES).arg(0).arg(-1).arg("WITHSCORES"))
+            .await?;
+        // Each node with the shared directory tells which volumes are in it.
+        let saved = |Volume { claim, node, engine_id, epoch, is_found, .. }| {
+            let (replica, node) = (claim.scope.replica()?, node?);
+            Some(SavedVolume {
+                service: claim.service,
+                source: claim.source,
+                replica,
+                space: claim.space,
+                node,
+                engine_id,
+                epoch,
+                found: is_found,
+                given_up_at: given_up.get(claim.name.as_str()).map(|at| *at as u64),
+            })
+        };
+        Ok(usable.filter_map(saved).collect())
+    }
+
+    /// Counts for how long these volumes have had no service: `passed` more than when they were counted last.
+    /// All others begin anew when they are abandoned. What another program wrote in the place of a count is
+    /// counted from nothing.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn count_abandoned_volumes(
+        &self,
+        abandoned: &[VolumeName],
+        passed: Duration,
+    ) -> Result<Vec<(VolumeName, Duration)>, StoreError> {
+        let mut counts: HashMap<Vec<u8>, Vec<u8>> =
+            self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
+        let mut count = |name: &VolumeName| {
+            let before =
+                counts.remove(name.as_str().as_bytes()).and_then(|count| String::from_utf8(count).ok());
+            let before: u64 = before.and_then(|count| count.parse().ok()).unwrap_or(0);
+            (name.clone(), before.saturating_add(passed.as_secs()))
+        };
+        let counted: Vec<(VolumeName, u64)> = abandoned.iter().map(&mut count).collect();
+        let mut pipe = redis::pipe();
+        for gone in counts.keys() {
+            pipe.cmd("HDEL").arg(keys::ABANDONED_VOLUMES).arg(gone).ignore();
+        }
+        for (name, seconds) in &counted {
+            pipe.cmd("HSET").arg(keys::ABANDONED_VOLUMES).arg(name.as_str()).arg(seconds).ignore();
+        }
+        // A pipeline of nothing is an error.
+        if !pipe.is_empty() {
+            let () = self.link.pipeline(&pipe).await?;
+        }
+        Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())
+    }
+
+    /// Notes that the services of these volumes are there, whose records were lost: from now on a service
+    /// that is missing was deleted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn note_known_services(&self, volumes: &[VolumeName]) -> Result<(), StoreError> {
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        let mut pipe = redis::pipe();
+        for volume in volumes {
+            pipe.cmd("HDEL").arg(keys::volume(volume)).arg("recovered").ignore();
+        }
+        self.link.pipeline(&pipe).await
+    }
+
+    /// Returns for how long volumes have had no service, as counted by [`Store::count_abandoned_volumes`].
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn abandoned_volumes(&self) -> Result<HashMap<VolumeName, Duration>, StoreError> {
+        let counts: HashMap<Vec<u8>, Vec<u8>> =
+            self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
+        let read = |(name, seconds): (Vec<u8>, Vec<u8>)| {
+            let name = VolumeName::new(String::from_utf8(name).ok()?).ok()?;
+            Some((name, Duration::from_secs(String::from_utf8(seconds).ok()?.parse().ok()?)))
+        };
+        Ok(counts.into_iter().filter_map(read).collect())
+    }
+
+    /// Asks the node of a volume to remove its data, unless a pod uses it or is about to. The record goes
+    /// when that is done; if the node is none any more, at once.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn remove_volume(&self, name: &VolumeName) -> Result<RemoveVolumeOutcome, StoreError> {
+        self.remove(name, false).await
+    }
+
+    /// As [`Store::remove_volume`] for all volumes of a service that is being deleted, also those that its
+    /// last pods still use: each is removed when its pods are gone. What an app shares is not the service's.
+    /// Returns how many there are.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn remove_volumes_of(&self, service: &ServiceName) -> Result<usize, StoreError> {
+        let names = self.volume_names().await?;
+        let volumes = self.volumes_each(&names).await?;
+        let mut removed = 0;
+        for volume in volumes.into_iter().filter_map(|volume| volume.ok().flatten()) {
+            if volume.claim.service == *service && volume.claim.scope != VolumeScope::App {
+                self.remove(&volume.claim.name, true).await?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn remove(&self, name: &VolumeName, is_forced: bool) -> Result<RemoveVolumeOutcome, StoreError> {
+        let what = "removing a volume";
+        for _ in 0..MAX_CHANGES {
+            let Some(volume) = self.volume(name).await? else { return Ok(RemoveVolumeOutcome::Missing) };
+            if !volume.conflict.is_empty() {
+                return Ok(RemoveVolumeOutcome::Conflict);
+            }
+            let VolumeUse { users, is_mounted, is_wanted } = self.use_of(&volume.claim).await?;
+            let Some(node) = self.node_to_remove(&volume).await? else {
+                return Ok(RemoveVolumeOutcome::NoNode);
+            };
+            let mut call = volume_remove::Head {
+                volume_key: keys::volume(name),
+                volumes: keys::VOLUMES,
+                removals: keys::removals(&node),
+                former_removals: keys::removals(volume.node.as_ref().unwrap_or(&node)),
+                node_key: keys::node(&node),
+                given_up: keys::GIVEN_UP_VOLUMES,
+                problems: keys::VOLUME_PROBLEMS,
+                name,
+                node: &node,
+                former_node: volume.node.as_ref(),
+                service: &volume.claim.service,
+                replica: volume.claim.scope.to_string(),
+                is_mounted,
+                is_wanted,
+                is_forced,
+            }
+            .call();
+            for user in &users {
+                call.add(volume_remove::User {
+                    slots: keys::slots(user),
+                    slot: volume.claim.scope.replica(),
+                });
+            }
+            match word(what, self.link.script(&call).await?)?.as_str() {
+                "REMOVING" => return Ok(RemoveVolumeOutcome::Removing),
+                "OK" => return Ok(RemoveVolumeOutcome::Removed),
+                "MISSING" => return Ok(RemoveVolumeOutcome::Missing),
+                "USED" => return Ok(RemoveVolumeOutcome::Used),
+                "CHANGED" => {}
+                other => return Err(unexpected(what, other)),
+            }
+        }
+        Err(corrupt(what, format!("volume {name} changes its node all the time")))
+    }
+
+    /// Returns the copies of persistent volumes that no record names, sorted by volume and node.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn former_copies(&self) -> Result<Vec<FormerCopy>, StoreError> {
+        let fields: Vec<(Vec<u8>, Vec<u8>)> =
+            self.link.query(cmd("HGETALL").arg(keys::VOLUME_COPIES)).await?;
+        let read = |(field, value): (Vec<u8>, Vec<u8>)| {
+            FormerCopy::from_field(&String::from_utf8(field).ok()?, &String::from_utf8(value).ok()?)
+        };
+        let mut copies: Vec<FormerCopy> = fields.into_iter().filter_map(read).collect();
+        copies.sort_by(|one, other| (&one.volume, &one.node).cmp(&(&other.volume, &other.node)));
+        if copies.is_empty() {
+            return Ok(copies);
+        }
+        let names: Vec<&str> = copies.iter().map(|copy| copy.volume.as_str()).collect();
+        let given_up: Vec<Option<f64>> =
+            self.link.query(cmd("ZMSCORE").arg(keys::GIVEN_UP_VOLUMES).arg(names)).await?;
+        for (copy, at) in copies.iter_mut().zip(given_up) {
+            copy.is_given_up = at.is_some_and(|at| copy.epoch.is_none_or(|epoch| epoch as f64 <= at));
+        }
+        Ok(copies)
+    }
+
+    /// Returns the volumes that are lost or in conflict, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn volumes_with_problems(&self) -> Result<Vec<Volume>, StoreError> {
+        let mut found: Vec<VolumeName> =
+            names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
+        found.sort();
+        let volumes = self.volumes_each(&found).await?.into_iter();
+        // A version before removes a record and does not know this list.
+        let volumes = volumes.filter_map(|volume| volume.ok().flatten());
+        Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
+    }
+
+    /// Makes the copy that a node has of a persistent volume the volume. All other copies are given up, and
+    /// stay where they are.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn bind_volume(
+        &self,
+        claim: &VolumeClaim,
+        node: &NodeName,
+    ) -> Result<BindVolumeOutcome, StoreError> {
+        let what = "choosing a copy of a volume";
+        let slots = keys::slots(&claim.service);
+        for _ in 0..MAX_CHANGES {
+            let of_replica = [claim.scope.to_string(), format!("{}+", claim.scope)];
+            let pods: Vec<Option<String>> =
+                self.link.query(cmd("HMGET").arg(&slots).arg(&of_replica)).await?;
+            let mut call = volume_bind::Head {
+                volume_key: keys::volume(&claim.name),
+                volumes: keys::VOLUMES,
+                copies: keys::VOLUME_COPIES,
+                given_up: keys::GIVEN_UP_VOLUMES,
+                problems: keys::VOLUME_PROBLEMS,
+                node_key: keys::node(node),
+                removals: keys::removals(node),
+                slots: &slots,
+                name: &claim.name,
+                service: &claim.service,
+                source: &claim.source,
+                replica: claim.scope.to_string(),
+                node,
+            }
+            .call();
+            for pod in pods.into_iter().flatten().filter_map(|pod| PodId::new(pod).ok()) {
+                call.add(volume_bind::Pod { pod_key: keys::pod(&pod), uuid: &pod });
+            }
+            match word(what, self.link.script(&call).await?)?.as_str() {
+                "OK" | "BOUND" => return Ok(BindVolumeOutcome::Bound),
+                "MISSING" => return Ok(BindVolumeOutcome::Missing),
+                "USED" => return Ok(BindVolumeOutcome::Used),
+                "REMOVING" => return Ok(BindVolumeOutcome::Removing),
+                "CHANGED" => {}
+                other => return Err(unexpected(what, other)),
+            }
+        }
+        Err(corrupt(what, format!("the pods of volume {} change all the time", claim.name)))
+    }
+
+    /// Asks a node to remove its copy of a persistent volume, which the record of the volume does not name.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn remove_volume_copy(
+        &self,
+        claim: &VolumeClaim,
+        node: &NodeName,
+    ) -> Result<RemoveVolumeOutcome, StoreError> {
+        let what = "removing a copy of a volume";
+        let call = volume_copy_remove::Head {
+            copies: keys::VOLUME_COPIES,
+            removals: keys::removals(node),
+            node_key: keys::node(node),
+            name: &claim.name,
+            service: &claim.service,
+            node,
+        };
+        match word(what, self.link.script(&call.call()).await?)?.as_str() {
+            "REMOVING" => Ok(RemoveVolumeOutcome::Removing),
+            "OK" => Ok(RemoveVolumeOutcome::Removed),
+            "MISSING" => Ok(RemoveVolumeOutcome::Missing),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Returns the node that is to remove the data of a volume. Any that has the shared directory can remove
+    /// what is in it: the one that was asked before, while it is alive, or else the first.
+    async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
+        if !volume.claim.scope.is_shared() {
+            return Ok(volume.node.clone());
+        }
+        let (nodes, _broken) = self.nodes_each(&self.node_names().await?).await?;
+        let able = nodes.into_iter().filter(|node| {
+            node.state == NodeState::Alive && node.shared_volumes == Some(SharedVolumesState::Ready)
+        });
+        let mut able: Vec<NodeName> = able.map(|node| node.name).collect();
+        able.sort();
+        let asked = able.iter().position(|node| Some(node) == volume.node.as_ref()).unwrap_or(0);
+        Ok((!able.is_empty()).then(|| able.swap_remove(asked)))
+    }
+
+    /// Returns the services whose pods may have a volume, and what they have of it.
+    async fn use_of(&self, claim: &VolumeClaim) -> Result<VolumeUse, StoreError> {
+        let candidates = match claim.scope {
+            VolumeScope::App => self.service_names().await?,
+            VolumeScope::Replica(_) | VolumeScope::Service => vec![claim.service.clone()],
+        };
+        let (services, _broken) = self.services_each(&candidates).await?;
+        let (mut is_mounted, mut is_wanted) = (false, false);
+        // A service that does not have the volume any more may have pods that do.
+        let mut users = if claim.scope == VolumeScope::App { Vec::new() } else { candidates };
+        for service in services {
+            if claim.scope == VolumeScope::App
+                && service.fields.app.as_ref().map(AppName::as_str) == Some(claim.service.as_str())
+            {
+                users.push(service.name.clone());
+            }
+            if service.has_volume(claim) && service.state != ServiceState::Deleting {
+                is_mounted = true;
+                is_wanted |= claim.scope.replica().unwrap_or(0) < service.replicas;
+            }
+        }
+        Ok(VolumeUse { users, is_mounted, is_wanted })
+    }
+
+    /// Returns whether a pod that is on a node may have this volume. Once the volume is being removed no pod
+    /// that needs it is assigned, so false stays false.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn may_be_mounted(&self, claim: &VolumeClaim) -> Result<bool, StoreError> {
+        for service in self.use_of(claim).await?.users {
+            let slots: HashMap<String, String> =
+                self.link.query(cmd("HGETALL").arg(keys::slots(&service))).await?;
+            let mut pipe = redis::pipe();
+            for pod in slots.values().filter_map(|pod| PodId::new(pod.as_str()).ok()) {
+                pipe.cmd("HGET").arg(keys::pod(&pod)).arg("phase");
+            }
+            // A pipeline of nothing is an error.
+            if pipe.is_empty() {
+                continue;
+            }
+            let phases: Vec<Option<String>> = self.link.pipeline(&pipe).await?;
+            let is_placed = |phase: &str| matches!(phase, "assigned" | "running" | "stopping");
+            if phases.iter().flatten().any(|phase| is_placed(phase)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The users of a volume.
+struct VolumeUse {
+    /// The services whose pods may have it.
+    users: Vec<ServiceName>,
+    /// Whether a service has it that is not being deleted.
+    is_mounted: bool,
+    /// Whether such a service also has the replica; of a shared one, any.
+    is_wanted: bool,
+}
+
+impl Session {
+    /// Reports all persistent volumes of this node's engine, and the shared ones that it finds. `seen_run` is
+    /// the run of Redis that was known before the engine was asked: of an earlier report, or `None`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_volumes(
+        &self,
+        present: &[EngineCopy],
+        seen_run: Option<&str>,
+        dead_after: Duration,
+    ) -> SessionResult<VolumeReport> {
+        let changes = present.iter().map(|copy| (&copy.claim, copy.epoch, copy.is_mounted, "present"));
+        self.send_volumes(seen_run, Some(dead_after), changes).await
+    }
+
+    /// Reports which volumes this node was asked to remove and are gone, and which the reply to a report
+    /// calls missing.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_gone_volumes(
+        &self,
+        removed: &[VolumeClaim],
+        missing: &[VolumeClaim],
+    ) -> SessionResult<VolumeReport> {
+        let removed = removed.iter().map(|claim| (claim, None, false, "removed"));
+        let missing = missing.iter().map(|claim| (claim, None, false, "missing"));
+        self.send_volumes(None, None, removed.chain(missing)).await
+    }
+
+    /// `dead_after` is there if all volumes of the node are among the changes.
+    async fn send_volumes<'a>(
+        &self,
+        seen_run: Option<&str>,
+        dead_after: Option<Duration>,
+        changes: impl Iterator<Item = (&'a VolumeClaim, Option<u64>, bool, &'static str)>,
+    ) -> SessionResult<VolumeReport> {
+        let what = "reporting volumes";
+        let mut call = volumes_report::Head {
+            node_key: keys::node(&self.node),
+            volumes: keys::VOLUMES,
+            removals: keys::removals(&self.node),
+            reports: keys::VOLUME_REPORTS,
+            copies: keys::VOLUME_COPIES,
+            given_up: keys::GIVEN_UP_VOLUMES,
+            problems: keys::VOLUME_PROBLEMS,
+            reported: keys::reported_volumes(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            seen_run,
+            is_whole: dead_after.is_some(),
+            settle_after_ms: settles_after_ms(dead_after.unwrap_or_default()),
+        }
+        .call();
+        for (claim, epoch, mounted, change) in changes {
+            call.add(volumes_report::Volume {
+                volume_key: keys::volume(&claim.name),
+                name: &claim.name,
+                service: &claim.service,
+                source: &claim.source,
+                replica: claim.scope.to_string(),
+                space: claim.space,
+                epoch,
+                mounted,
+                change,
+            });
+        }
+        let (word, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        match word.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => {
+                let mut lists = rest.into_iter();
+                let mut next = || lists.next().unwrap_or(Value::Nil);
+                let remove = names(read(what, next())?);
+                let elsewhere = names(read(what, next())?);
+                let redis_run = read(what, next())?;
+                Ok(Ok(VolumeReport { remove, elsewhere, redis_run, missing: names(read(what, next())?) }))
+            }
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Asks whether the containers of a pod may have these persistent volumes, of which the engine has copies
+    /// with these epochs; `None` where it has none. Returns one verdict for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn claim_volumes(
+        &self,
+        volumes: &[(VolumeClaim, Option<EngineCopy>)],
+        dead_after: Duration,
+    ) -> SessionResult<Vec<VolumeVerdict>> {
+        let what = "asking for volumes";
+        let mut call = volumes_claim::Head {
+            node_key: keys::node(&self.node),
+            volumes: keys::VOLUMES,
+            reports: keys::VOLUME_REPORTS,
+            copies: keys::VOLUME_COPIES,
+            given_up: keys::GIVEN_UP_VOLUMES,
+            problems: keys::VOLUME_PROBLEMS,
+            node: &self.node,
+            incarnation: &self.incarnation,
+            settle_after_ms: settles_after_ms(dead_after),
+        }
+        .call();
+        for (claim, copy) in volumes {
+            call.add(volumes_claim::Volume {
+                volume_key: keys::volume(&claim.name),
+                name: &claim.name,
+                service: &claim.service,
+                source: &claim.source,
+                replica: claim.scope.to_string(),
+                space: claim.space,
+                is_present: copy.is_some(),
+                epoch: copy.as_ref().and_then(|copy| copy.epoch),
+            });
+        }
+        let (word, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        match word.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => {
+                let words = rest.into_iter().map(|value| read(what, value));
+                let words: Vec<String> = words.collect::<Result<_, _>>()?;
+                let verdicts = words.chunks_exact(2).map(|pair| read_verdict(what, &pair[0], &pair[1]));
+                Ok(Ok(verdicts.collect::<Result<_, _>>()?))
+            }
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+fn read_verdict(what: &str, verdict: &str, detail: &str) -> Result<VolumeVerdict, StoreError> {
+    Ok(match verdict {
+        "use" => VolumeVerdict::Use(detail.parse().ok()),
+        "create" => {
+            let epoch = detail.parse().map_err(|_| corrupt(what, format!("{detail:?} is no epoch")))?;
+            VolumeVerdict::Create(epoch)
+        }
+        "lost" => VolumeVerdict::Lost { has_older: detail == "older" },
+        "conflict" => VolumeVerdict::Conflict(detail.replace(' ', " and ")),
+        "unreported" => VolumeVerdict::Unreported,
+        "former" => VolumeVerdict::Former,
+        "elsewhere" => VolumeVerdict::Elsewhere(detail.to_owned()),
+        "removing" => VolumeVerdict::Removing,
+        other => return Err(unexpected(what, other)),
+    })
+}
+
+impl Session {
+    /// Records how much volumes of this node hold. `local` are local ones that hold more than their space
+    /// since the last call.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_volume_sizes(
+        &self,
+        persistent: &[VolumeSize],
+        local: &[LocalExcess],
+    ) -> SessionResult<()> {
+        let what = "reporting the sizes of volumes";
+        let mut call = volumes_measured::Head {
+            node_key: keys::node(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            volume_count: persistent.len(),
+        }
+        .call();
+        for VolumeSize { name, used, over } in persistent {
+            call.add(volumes_measured::Volume { volume_key: keys::volume(name), name, used: *used, over });
+        }
+        for LocalExcess { pod, over } in local {
+            call.add(volumes_measured::Excess { pod_key: keys::pod(pod), uuid: pod, over });
+        }
+        match word(what, self.store.link.script(&call).await?)?.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => Ok(Ok(())),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+pub(crate) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volume>, StoreError> {
+    let what = format!("volume {name}");
+    let Some(fields) = HashFields::read(&what, reply)? else { return Ok(None) };
+    let space = match fields.text("space").as_str() {
+        "" => None,
+        _ => Some(fields.number("space")?),
+    };
+    let claim = VolumeClaim {
+        name: name.clone(),
+        service: fields.parse("service")?,
+        source: fields.text("source"),
+        scope: fields.parse("replica")?,
+        space,
+    };
+    let state = match fields.text("state").as_str() {
+        "removing" => VolumeState::Removing,
+        _ => VolumeState::Bound,
+    };
+    let (node, is_restored) = (fields.parse_opt("node")?, fields.text("restored") == "1");
+    let conflict = fields.text("conflict");
+    let conflict: Vec<NodeName> = conflict.split(' ').filter_map(|node| NodeName::new(node).ok()).collect();
+    if node.is_none() && !claim.scope.is_shared() && conflict.is_empty() {
+        return Err(corrupt(&what, "it names no node"));
+    }
+    let engine_id = Some(fields.text("engine_id")).filter(|id| !id.is_empty());
+    let created_at = fields.number("created_at")?;
+    let used = fields.parse_opt("used")?;
+    let over = Some(fields.text("over")).filter(|over| !over.is_empty());
+    Ok(Some(Volume {
+        claim,
+        node,
+        engine_id,
+        state,
+        used,
+        over,
+        is_restored,
+        epoch: fields.parse_opt("epoch").unwrap_or_default(),
+        is_found: fields.text("found") == "1",
+        is_lost: !fields.text("lost").is_empty(),
+        is_recovered: fields.text("recovered") == "1",
+        conflict,
+        created_at,
+    }))
+}

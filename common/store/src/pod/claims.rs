@@ -1,0 +1,288 @@
+//! The pods that a worker starts: taking them from its queue, claiming and acknowledging them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::cmd;
+
+use crate::node::session::{Fenced, Session, SessionResult};
+use crate::reply::{corrupt, payloads, read, unexpected, verdict, word};
+use crate::scripts::{ack, claim, distinct, in_flight, take_work};
+use crate::{StoreError, keys};
+use model::ids::{AssignmentId, NodeName};
+use model::network::{ContainerNetwork, published_field};
+use model::node::Resources;
+use model::pod::payload::Payload;
+use model::spec::HostPorts;
+use redis_link::DedicatedConnection;
+
+/// A payload to be claimed.
+#[derive(Debug, Clone)]
+pub struct ClaimItem {
+    /// As it is in rq.
+    pub payload: Payload,
+    /// What it asks for; used if the pod is new.
+    pub request: Resources,
+    /// The ports that it takes on the node; used if the pod is new.
+    pub host_ports: HostPorts,
+}
+
+/// What a worker must do with a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// It is assigned to this node: start it as this assignment.
+    Start {
+        /// The assignment.
+        assignment: AssignmentId,
+        /// The number of this attempt, from 1.
+        attempt: u32,
+    },
+    /// It runs here already: the copy was dropped.
+    Running,
+    /// It is assigned to another node or has ended: the copy was dropped.
+    Stale,
+    /// It is no longer wanted, and in cs: stop its containers if there are any, then finish it.
+    Stopping,
+    /// It was tried too often: reject it.
+    Exhausted {
+        /// The number of this attempt.
+        attempt: u32,
+    },
+    /// Its service does not know it: reject it.
+    UnknownService,
+    /// Its record is none that kubeleet writes: reject it.
+    BrokenRecord,
+    /// It is not in rq any more.
+    Gone,
+}
+
+/// The reply to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimReply {
+    /// One claim for each payload.
+    Claims(Vec<Claim>),
+    /// The master changed a moment ago: start nothing for this time.
+    Paused(Duration),
+}
+
+/// A pod that runs, to be acknowledged.
+#[derive(Debug, Clone)]
+pub struct AckItem {
+    /// As it is in rq.
+    pub payload: Payload,
+    /// The assignment it was started as.
+    pub assignment: AssignmentId,
+    /// Where the container can be reached.
+    pub network: ContainerNetwork,
+    /// What it still waits for before it is ready; empty if it is ready as it runs.
+    pub starting: String,
+}
+
+/// The result of one acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// It is in cs and its phase is running.
+    Running,
+    /// It is no longer wanted: stop it, then finish it.
+    Stop,
+    /// It is not this node's: remove the container and report nothing.
+    Stale,
+    /// Its record is none that kubeleet writes: nothing was recorded. Let the container run.
+    BrokenRecord,
+}
+
+/// The blocking end of `pq:<node>`: one connection for one loop.
+pub struct WorkQueue {
+    connection: DedicatedConnection,
+    block: Duration,
+    node: NodeName,
+}
+
+impl WorkQueue {
+    /// Moves the oldest payload from pq to rq and returns it, or `None` after one block period.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. After an error create a new queue, and sweep rq: a payload may have been moved
+    /// there.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: after a dropped call do the same.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let mut pop = cmd("BRPOPLPUSH");
+        pop.arg(keys::pq(&self.node)).arg(keys::rq(&self.node)).arg(self.block.as_secs_f64());
+        let payload: Option<Vec<u8>> = self.connection.query(&pop).await?;
+        Ok(payload.map(Bytes::from))
+    }
+}
+
+impl Session {
+    /// Opens the blocking end of this node's queue; `block` of 2 to 5 s.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn work_queue(&self, block: Duration) -> Result<WorkQueue, StoreError> {
+        let connection = self.store.link.dedicated(block + Duration::from_secs(5)).await?;
+        Ok(WorkQueue { connection, block, node: self.node.clone() })
+    }
+
+    /// Moves up to `count` more payloads from pq to rq without waiting. Returns them, oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn pop_more(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        // Mostly there are no more, and asking only for the length costs a tenth of the script.
+        let waiting: u64 = self.store.link.query(cmd("LLEN").arg(keys::pq(&self.node))).await?;
+        if waiting == 0 {
+            return Ok(Vec::new());
+        }
+        let (pq, rq) = (keys::pq(&self.node), keys::rq(&self.node));
+        let take = take_work::Head { pq, rq, dq: keys::DQ, max_count: count };
+        payloads("taking pods", self.store.link.script(&take.call()).await?)
+    }
+
+    /// Returns all payloads in rq, oldest first. The sweep compares them with what is being started.
+    /// A giant becomes a dead letter.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
+        let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
+        let read = in_flight::Head { rq, dq: keys::DQ, pq };
+        let mut found = payloads("reading rq", self.store.link.script(&read.call()).await?)?;
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Asks what to do with payloads in rq. After a change of the master nothing starts for `pause`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn claim(
+        &self,
+        items: &[ClaimItem],
+        attempts_allowed: u32,
+        pause: Duration,
+    ) -> SessionResult<ClaimReply> {
+        let what = "claiming pods";
+        let pushed_pods: Vec<_> =
+            (1_usize..).zip(items).filter(|(_, item)| item.payload.spec.is_none()).collect();
+        let mut call = claim::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            pushed: keys::PUSHED,
+            cs: keys::cs(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            max_attempts: attempts_allowed,
+            pause_ms: pause,
+            pushed_pod_count: pushed_pods.len(),
+        }
+        .call();
+        for (pod_index, ClaimItem { payload, request, host_ports, .. }) in pushed_pods {
+            call.add(claim::PushedPod {
+                pod_index,
+                new_assignment: AssignmentId::random(),
+                name: &payload.name,
+                image: &payload.image,
+                replica: payload.replica,
+                ports: host_ports.as_str(),
+                resources: request,
+            });
+        }
+        for ClaimItem { payload, .. } in items {
+            call.add(claim::Pod { pod_key: keys::pod(&payload.id), payload: &payload.raw });
+        }
+        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        match answer.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "PAUSED" => {
+                let left = rest.into_iter().next().ok_or_else(|| corrupt(what, "the pause is missing"))?;
+                Ok(Ok(ClaimReply::Paused(Duration::from_millis(read(what, left)?))))
+            }
+            "OK" => {
+                let mut claims = Vec::with_capacity(items.len());
+                let mut rest = rest.into_iter();
+                while let Some(verdict) = rest.next() {
+                    claims.push(read_claim(what, verdict, &mut rest)?);
+                }
+                Ok(Ok(ClaimReply::Claims(claims)))
+            }
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Acknowledges pods that run: moves them from rq to cs. Returns one result for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
+        let what = "acknowledging pods";
+        let (services, service_index) =
+            distinct(items.iter().map(|item| (item.payload.service(), &item.payload.name)));
+        let mut call = ack::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            cs: keys::cs(&self.node),
+            stop_set: keys::stop(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            service_count: services.len(),
+        }
+        .call();
+        for (service, name) in services {
+            call.add(ack::Service { ep_key: keys::endpoints_of(service.as_ref()), name });
+        }
+        for (AckItem { payload, assignment, network, starting }, service_index) in
+            items.iter().zip(service_index)
+        {
+            call.add(ack::Pod {
+                pod_key: keys::pod(&payload.id),
+                payload: &payload.raw,
+                assignment,
+                address: &network.address,
+                published: published_field(assignment, &network.ports),
+                starting: starting.as_str(),
+                service_index,
+            });
+        }
+        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        if answer == "FENCED" {
+            return Ok(Err(Fenced::Dead));
+        }
+        let one = |value| match word(what, value)?.as_str() {
+            "ok" => Ok(Ack::Running),
+            "stop" => Ok(Ack::Stop),
+            "stale" => Ok(Ack::Stale),
+            "broken" => Ok(Ack::BrokenRecord),
+            other => Err(unexpected(what, other)),
+        };
+        rest.into_iter().map(one).collect::<Result<_, _>>().map(Ok)
+    }
+}
+
+/// Reads what a pod's verdict, assignment and attempt say; the last two are the next values of `rest`.
+fn read_claim(
+    what: &str,
+    verdict: redis::Value,
+    rest: &mut impl Iterator<Item = redis::Value>,
+) -> Result<Claim, StoreError> {
+    let mut next = || rest.next().ok_or_else(|| corrupt(what, "the claim lacks its assignment or attempt"));
+    let (assignment, attempt) = (next()?, next()?);
+    match word(what, verdict)?.as_str() {
+        "start" => {
+            let assignment = AssignmentId::new(word(what, assignment)?).map_err(|e| corrupt(what, e))?;
+            Ok(Claim::Start { assignment, attempt: read(what, attempt)? })
+        }
+        "exhausted" => Ok(Claim::Exhausted { attempt: read(what, attempt)? }),
+        "running" => Ok(Claim::Running),
+        "stale" => Ok(Claim::Stale),
+        "stopping" => Ok(Claim::Stopping),
+        "unknown_service" => Ok(Claim::UnknownService),
+        "broken" => Ok(Claim::BrokenRecord),
+        "gone" => Ok(Claim::Gone),
+        other => Err(unexpected(what, other)),
+    }
+}

@@ -1,0 +1,353 @@
+//! Dead letters: payloads that cannot be a pod, kept byte for byte with the reason until a person decides.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use redis::cmd;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::reply::{unexpected, word};
+use crate::scripts::{dead_letter_requeue, reject};
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{Incarnation, NodeName, PodId, SchedulerId};
+use model::node::Resources;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::{InvalidPayload, Payload};
+
+/// How many entries are read in one round trip, and how many bytes by one call.
+const ENTRIES_PER_READ: usize = 16;
+const MAX_READ: usize = 16 * 1024 * 1024;
+
+/// The process that holds the payload that is rejected.
+pub(crate) enum Holder<'a> {
+    Worker(&'a NodeName, &'a Incarnation),
+    Scheduler(&'a SchedulerId),
+}
+
+/// An entry of `dq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct DeadLetterJson {
+    queue: String,
+    payload: String,
+    /// `base64` if the payload is not UTF-8: JSON has no other way to keep its bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    reason: String,
+    at: RedisMillis,
+}
+
+/// A payload that cannot be a pod, with the reason.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetter {
+    /// The first twelve digits of the SHA-256 of the entry in `dq`: stable as long as it exists.
+    pub id: String,
+    /// The queue the payload came through.
+    pub queue: String,
+    /// The payload, byte for byte; of a giant (more than 512 KiB) only its first KiB.
+    pub payload: Vec<u8>,
+    /// Whether the payload was a giant, of which only the first KiB is kept.
+    pub is_truncated: bool,
+    /// Why it cannot be a pod.
+    pub reason: String,
+    /// When it was rejected.
+    pub at: RedisMillis,
+    entry: Vec<u8>,
+}
+
+/// A payload that replaces the one of a dead letter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EditedPayload {
+    payload: Payload,
+    request: Resources,
+}
+
+impl EditedPayload {
+    /// Checks the payload. The policy of a node can refuse it nevertheless.
+    ///
+    /// # Errors
+    /// If it is not a valid pod.
+    pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
+        let payload = Payload::parse(raw)?;
+        let request = payload.inline_spec()?.pod.request();
+        Ok(Self { payload, request })
+    }
+
+    /// Returns the id of the pod.
+    pub fn pod(&self) -> &PodId {
+        &self.payload.id
+    }
+}
+
+/// The result of [`Store::requeue_dead_letter`]. Unless it is `Queued`, nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadLetterRequeue {
+    /// The payload is queued.
+    Queued,
+    /// The dead letter does not exist any more.
+    Gone,
+    /// The pod has ended: the payload would be dropped.
+    PodEnded,
+    /// An edited payload names another pod, which has not ended.
+    PodExists,
+    /// An edited payload names a pod of a service.
+    PodOfService,
+    /// The payload was a giant, of which only the first KiB is kept, and none was given in its place.
+    Truncated,
+}
+
+impl DeadLetter {
+    /// Returns whether its payload came through a queue that may get it back: `sq`, or `pq:<node>`. Any
+    /// program can write an entry that names another key.
+    pub fn can_be_requeued(&self) -> bool {
+        self.queue == keys::SQ
+            || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
+    }
+
+    fn read(entry: Vec<u8>) -> Self {
+        let digest = Sha256::digest(&entry);
+        let id = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let file = serde_json::from_slice::<DeadLetterJson>(&entry).unwrap_or_else(|_| DeadLetterJson {
+            queue: keys::DQ.to_owned(),
+            payload: String::from_utf8_lossy(&entry).into_owned(),
+            encoding: None,
+            reason: "this entry was not written by kubeleet".to_owned(),
+            at: 0,
+        });
+        let payload = match file.encoding.as_deref() {
+            Some("hex") => decode_hex(&file.payload).unwrap_or_else(|| file.payload.into_bytes()),
+            Some("base64") => STANDARD.decode(&file.payload).unwrap_or_else(|_| file.payload.into_bytes()),
+            _ => file.payload.into_bytes(),
+        };
+        // Only the script that rejects giants writes hex.
+        let is_truncated = file.encoding.as_deref() == Some("hex");
+        Self { id, queue: file.queue, payload, is_truncated, reason: file.reason, at: file.at, entry }
+    }
+}
+
+/// Decodes the first bytes of a giant.
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| Some((digit(*pair.first()?)? * 16 + digit(*pair.get(1)?)?) as u8);
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
+/// Serializes an entry without the value of `at`: the script appends Redis TIME.
+fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
+    let (payload, encoding) = match std::str::from_utf8(payload) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => (STANDARD.encode(payload), Some("base64".to_owned())),
+    };
+    let file =
+        DeadLetterJson { queue: queue.to_owned(), payload, encoding, reason: reason.to_owned(), at: 0 };
+    let text = crate::json::to_json(&file);
+    text.strip_suffix("0}").expect("`at` is the last field, and 0 here").to_owned()
+}
+
+impl Store {
+    /// Moves a payload from its holder to the dead letters, if it is still there. Returns the reply of the
+    /// script.
+    pub(crate) async fn reject(
+        &self,
+        holder: Holder<'_>,
+        payload: &[u8],
+        id: Option<&PodId>,
+        reason: &str,
+    ) -> Result<String, StoreError> {
+        let (source, queue, node_key, session) = match holder {
+            Holder::Worker(node, incarnation) => {
+                (keys::rq(node), keys::pq(node), keys::node(node), Some((node, incarnation)))
+            }
+            Holder::Scheduler(id) => (keys::in_flight(id), keys::SQ.to_owned(), "node:".to_owned(), None),
+        };
+        let reject = reject::Head {
+            source,
+            dq: keys::DQ,
+            node_key,
+            pod_key: id.map_or_else(|| "pod:".to_owned(), keys::pod),
+            queue: &queue,
+            payload,
+            dead_letter: entry_without_time(&queue, payload, reason),
+            reason,
+            uuid: id,
+            node: session.map(|(node, _)| node),
+            incarnation: session.map(|(_, incarnation)| incarnation),
+        };
+        word("rejecting a payload", self.link.script(&reject.call()).await?)
+    }
+
+    /// Moves a payload that a scheduler has in flight to the dead letters. Returns false if it was not in
+    /// flight any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn reject_in_flight(
+        &self,
+        scheduler: &SchedulerId,
+        payload: &[u8],
+        id: Option<&PodId>,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        Ok(self.reject(Holder::Scheduler(scheduler), payload, id, reason).await? == "OK")
+    }
+
+    /// Returns up to `count` dead letters from `offset` on, newest first: fewer if together they have more
+    /// than 16 MiB, but at least one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn dead_letters(&self, offset: usize, count: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        Ok(self.dead_letter_page(offset, count).await?.0)
+    }
+
+    /// As [`Store::dead_letters`]. Also returns whether there may be more behind them.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn dead_letter_page(
+        &self,
+        offset: usize,
+        count: usize,
+    ) -> Result<(Vec<DeadLetter>, bool), StoreError> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while found.len() < count {
+            let from = offset + found.len();
+            let asked = ENTRIES_PER_READ.min(count - found.len());
+            let mut range = cmd("LRANGE");
+            range.arg(keys::DQ).arg(from).arg(from + asked - 1);
+            let entries: Vec<Vec<u8>> = self.link.query(&range).await?;
+            let received = entries.len();
+            for entry in entries {
+                bytes += entry.len();
+                if bytes > MAX_READ && !found.is_empty() {
+                    return Ok((found, true));
+                }
+                found.push(DeadLetter::read(entry));
+            }
+            if received < asked {
+                return Ok((found, false));
+            }
+        }
+        Ok((found, true))
+    }
+
+    /// Requeues the payload of a dead letter, or `edited` in its place: to `sq` if the node of its queue is
+    /// no member any more.
+    ///
+    /// # Errors
+    /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
+    pub async fn requeue_dead_letter(
+        &self,
+        dead_letter: &DeadLetter,
+        edited: Option<&EditedPayload>,
+    ) -> Result<DeadLetterRequeue, StoreError> {
+        let what = "requeueing a dead letter";
+        if !dead_letter.can_be_requeued() {
+            return Err(StoreError::Refused(format!("{:?} is no queue of kubeleet", dead_letter.queue)));
+        }
+        if dead_letter.is_truncated && edited.is_none() {
+            return Ok(DeadLetterRequeue::Truncated);
+        }
+        let node = dead_letter.queue.strip_prefix("pq:").and_then(|node| NodeName::new(node).ok());
+        let parsed = match edited {
+            Some(edited) => Some(edited.payload.clone()),
+            None => Payload::parse(dead_letter.payload.clone().into()).ok(),
+        };
+        let (pod, request) =
+            (parsed.as_ref(), edited.map_or_else(Resources::default, |edited| edited.request));
+        let requeue = dead_letter_requeue::Head {
+            dq: keys::DQ,
+            source_queue: &dead_letter.queue,
+            sq: keys::SQ,
+            pod_key: pod.map_or_else(|| "pod:".to_owned(), |pod| keys::pod(&pod.id)),
+            nodes: keys::NODES,
+            pushed: keys::PUSHED,
+            dead_letter: &dead_letter.entry[..],
+            payload: edited.map_or(&dead_letter.payload[..], |edited| &edited.payload.raw[..]),
+            uuid: pod.map(|pod| &pod.id),
+            node: node.as_ref(),
+            is_edited: edited.is_some(),
+            name: pod.map(|pod| &pod.name),
+            image: pod.map_or("", |pod| &pod.image),
+            replica: pod.map_or(0, |pod| pod.replica),
+            resources: &request,
+        };
+        match word(what, self.link.script(&requeue.call()).await?)?.as_str() {
+            "OK" => Ok(DeadLetterRequeue::Queued),
+            "GONE" => Ok(DeadLetterRequeue::Gone),
+            "ENDED" => Ok(DeadLetterRequeue::PodEnded),
+            "EXISTS" => Ok(DeadLetterRequeue::PodExists),
+            "IN_SERVICE" => Ok(DeadLetterRequeue::PodOfService),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Drops those of up to `count` dead letters from `offset` on that have become pointless: their pod
+    /// belonged to a service that has been deleted, scaled down or replaced since. The payload of such a pod
+    /// is built from its service, so that none is lost. Returns the dropped ones, and from where to go on;
+    /// none if these were the last.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn drop_settled_dead_letters(
+        &self,
+        offset: usize,
+        count: usize,
+    ) -> Result<(Vec<DeadLetter>, Option<usize>), StoreError> {
+        let (found, has_more) = self.dead_letter_page(offset, count).await?;
+        let behind = offset + found.len();
+        let next = |dropped: usize| has_more.then(|| behind - dropped);
+        let of_services = found.into_iter().filter_map(|dead_letter| {
+            let payload = Payload::parse(dead_letter.payload.clone().into()).ok()?;
+            payload.spec.is_some().then_some((dead_letter, payload.id))
+        });
+        let of_services: Vec<_> = of_services.collect();
+        let mut dropped = Vec::new();
+        if of_services.is_empty() {
+            return Ok((dropped, next(0)));
+        }
+        let mut pipe = redis::pipe();
+        for (_, id) in &of_services {
+            pipe.cmd("HMGET").arg(keys::pod(id)).arg("phase").arg("service");
+        }
+        for ((dead_letter, _), reply) in of_services.into_iter().zip(self.link.pipeline_each(pipe).await?) {
+            // A key of another type is reported elsewhere.
+            let record = reply
+                .ok()
+                .and_then(|value| redis::from_redis_value::<(Option<String>, Option<String>)>(value).ok());
+            // The phase is final: no other process can want the pod again.
+            let is_settled =
+                matches!(&record, Some((Some(phase), Some(_))) if phase == Phase::Stopped.as_str());
+            if is_settled && self.discard_dead_letter(&dead_letter).await? {
+                dropped.push(dead_letter);
+            }
+        }
+        let next = next(dropped.len());
+        Ok((dropped, next))
+    }
+
+    /// Deletes a dead letter. Returns false if it is gone already.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn discard_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
+        let removed: u64 = self.link.query(cmd("LREM").arg(keys::DQ).arg(1).arg(&dead_letter.entry)).await?;
+        Ok(removed > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_letter_keeps_any_bytes() {
+        for payload in [&b"{\"a\":\"\\u0000\"}"[..], b"\xff\xfe\x00", b"", "\"…\"".as_bytes()] {
+            let entry = format!("{}1700000000000}}", entry_without_time("pq:w", payload, "because"));
+            let dead_letter = DeadLetter::read(entry.into_bytes());
+            assert_eq!((dead_letter.payload.as_slice(), dead_letter.at), (payload, 1_700_000_000_000));
+            assert_eq!((dead_letter.queue.as_str(), dead_letter.reason.as_str()), ("pq:w", "because"));
+        }
+    }
+}

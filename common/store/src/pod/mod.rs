@@ -1,0 +1,12 @@
+//! Pods, from their queue to their end, and what is asked of them.
+
+pub(crate) mod claims;
+pub(crate) mod dead_letters;
+pub(crate) mod external_workers;
+pub(crate) mod logs;
+pub(crate) mod pod_reports;
+pub(crate) mod pods;
+pub(crate) mod queues;
+pub(crate) mod reconciling;
+pub(crate) mod scheduling;
+pub(crate) mod usage;

@@ -1,0 +1,309 @@
+//! What a worker reports on its pods: how they are doing, and how they end.
+
+use crate::keys;
+use crate::node::session::{Fenced, Session, SessionResult};
+use crate::reply::{unexpected, verdict, word};
+use crate::scripts::{Call, finish, give_back, lost, note_images, report};
+use model::ids::{AssignmentId, PodId, ServiceName, SpecId};
+use model::network::{ContainerNetwork, ports_to_json};
+use model::pod::image::{self, ImageContent};
+use model::pod::payload::Payload;
+use model::pod::{ContainerStatus, EndedRun};
+use model::spec::HostPorts;
+
+/// How a pod ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodOutcome {
+    /// It was to be stopped.
+    Stopped,
+    /// By itself, with success.
+    Succeeded,
+    /// By itself, without success.
+    Failed,
+}
+
+/// The pod of this node that a report is about.
+#[derive(Debug, Clone, Copy)]
+pub struct PodRef<'a> {
+    /// The pod.
+    pub id: &'a PodId,
+    /// Its assignment, as the worker knows it.
+    pub assignment: &'a AssignmentId,
+}
+
+/// Returns the service of a payload's pod.
+fn service_of(payload: &[u8]) -> Option<ServiceName> {
+    Payload::parse(payload.to_vec().into()).ok()?.service()
+}
+
+/// How a pod ended, with details.
+#[derive(Debug, Clone)]
+pub struct FinishReport<'a> {
+    /// How it ended.
+    pub outcome: PodOutcome,
+    /// One word.
+    pub reason: &'a str,
+    /// A sentence.
+    pub message: &'a str,
+    /// The container's exit code, if it has one.
+    pub exit_code: Option<i64>,
+    /// Its containers, if it has several.
+    pub containers: &'a [ContainerStatus],
+    /// Runs that have ended and that no report has had.
+    pub runs: &'a [EndedRun],
+    /// What was in flight before the stop, and how that ended; empty if nothing was.
+    pub drained: &'a str,
+}
+
+impl FinishReport<'_> {
+    /// Returns a report that has nothing but the outcome.
+    pub fn new(outcome: PodOutcome) -> Self {
+        Self { outcome, reason: "", message: "", exit_code: None, containers: &[], runs: &[], drained: "" }
+    }
+}
+
+/// How a pod is doing.
+#[derive(Debug, Clone, Default)]
+pub struct StatusReport<'a> {
+    /// Its service; not needed for a pod that does not run yet.
+    pub service: Option<&'a ServiceName>,
+    /// One word; empty when it is well.
+    pub reason: &'a str,
+    /// A sentence.
+    pub message: &'a str,
+    /// How often it was restarted after it ended by itself.
+    pub restarts: Option<u32>,
+    /// The exit code of its container when it last ended.
+    pub exit_code: Option<i64>,
+    /// Where its container can be reached; `None` if that has not changed.
+    pub network: Option<&'a ContainerNetwork>,
+    /// Its containers, if it has several.
+    pub containers: &'a [ContainerStatus],
+    /// Runs that have ended and that no report has had. A repeated report adds none twice.
+    pub runs: &'a [EndedRun],
+}
+
+/// The result of a write about one pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// Done, or done before.
+    Done,
+    /// The pod is not this node's any more, or has another assignment.
+    Stale,
+    /// There is no request to stop it: it is still wanted here.
+    Wanted,
+}
+
+/// A payload of more bytes than this is a giant: Redis makes it a dead letter by itself. As in
+/// `_prelude.lua`.
+const GIANT: usize = 512 * 1024;
+
+/// Returns the field `containers` of a record; empty for a pod with one container.
+fn containers_field(containers: &[ContainerStatus]) -> String {
+    if containers.is_empty() { String::new() } else { crate::json::to_json(&containers) }
+}
+
+/// Returns how many ended runs a record keeps.
+fn kept_runs(containers: &[ContainerStatus]) -> usize {
+    EndedRun::KEPT * containers.len().max(1)
+}
+
+/// Returns one line for each run: its id and what it was, separated by a blank. JSON has no line breaks.
+fn runs_field(runs: &[EndedRun]) -> String {
+    let line = |run: &EndedRun| format!("{} {}\n", run.id, crate::json::to_json(run));
+    runs.iter().map(line).collect()
+}
+
+impl Session {
+    /// Records that a pod ended. `payload` is as in cs (or rq), `service` as in its record.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn finish(
+        &self,
+        pod: PodRef<'_>,
+        payload: &[u8],
+        service: Option<&ServiceName>,
+        report: &FinishReport<'_>,
+    ) -> SessionResult<WriteOutcome> {
+        let [service_key, done, tries] = keys::counted_in(service);
+        let finish = finish::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            cs: keys::cs(&self.node),
+            stop_set: keys::stop(&self.node),
+            wanted_key: keys::wanted(service),
+            pod_key: keys::pod(pod.id),
+            ep_key: keys::endpoints_of(service),
+            service_key,
+            done,
+            tries,
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            payload,
+            outcome: match report.outcome {
+                PodOutcome::Stopped => "stopped",
+                PodOutcome::Succeeded => "succeeded",
+                PodOutcome::Failed => "failed",
+            },
+            reason: report.reason,
+            message: report.message,
+            exit_code: report.exit_code,
+            containers: containers_field(report.containers),
+            kept_runs: kept_runs(report.containers),
+            runs: runs_field(report.runs),
+            drained: report.drained,
+        };
+        self.write("finishing a pod", &finish.call()).await
+    }
+
+    /// Records that the container of a running pod is gone without a trace: the pod is queued here again as a
+    /// new assignment.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_lost(&self, pod: PodRef<'_>, payload: &[u8]) -> SessionResult<WriteOutcome> {
+        let service = service_of(payload);
+        let lost = lost::Head {
+            node_key: keys::node(&self.node),
+            cs: keys::cs(&self.node),
+            pq: keys::pq(&self.node),
+            pod_key: keys::pod(pod.id),
+            ep_key: keys::endpoints_of(service.as_ref()),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            payload,
+            new_assignment: AssignmentId::random(),
+        };
+        self.write("reporting a lost container", &lost.call()).await
+    }
+
+    /// Returns a pod of rq that cannot be started here to the schedulers, with the reason in one word and a
+    /// sentence. They avoid this node for a while if another program has its host ports `taken`.
+    ///
+    /// # Errors
+    /// See [`StoreError`](crate::StoreError).
+    pub async fn give_back(
+        &self,
+        pod: PodRef<'_>,
+        payload: &[u8],
+        taken: &HostPorts,
+        reason: &str,
+        message: &str,
+    ) -> SessionResult<WriteOutcome> {
+        let give_back = give_back::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            sq: keys::SQ,
+            pod_key: keys::pod(pod.id),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            payload,
+            ports: taken.as_str(),
+            reason,
+            message,
+        };
+        self.write("giving a pod back", &give_back.call()).await
+    }
+
+    /// Records how a pod is doing, without changing its phase.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report(&self, pod: PodRef<'_>, status: &StatusReport<'_>) -> SessionResult<WriteOutcome> {
+        let published = |network: &ContainerNetwork| ports_to_json(pod.assignment, &network.ports);
+        let report = report::Head {
+            node_key: keys::node(&self.node),
+            pod_key: keys::pod(pod.id),
+            ep_key: keys::endpoints_of(status.service),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            reason: status.reason,
+            message: status.message,
+            restarts: status.restarts,
+            exit_code: status.exit_code,
+            address: status.network.map(|network| network.address.as_str()).unwrap_or_default(),
+            published: status.network.map(published).unwrap_or_default(),
+            containers: containers_field(status.containers),
+            kept_runs: kept_runs(status.containers),
+            runs: runs_field(status.runs),
+        };
+        self.write("reporting on a pod", &report.call()).await
+    }
+
+    /// Notes what the images of a pod are that is about to be started here. Returns what is pinned for all
+    /// pods of its specification, which is what the first of them had: this, if it is the first. `None` if
+    /// the pod is not to be started here any more. `differs` is empty, or says how they differ from that.
+    ///
+    /// # Errors
+    /// See [`StoreError`](crate::StoreError).
+    pub async fn note_images(
+        &self,
+        pod: PodRef<'_>,
+        (service, spec): (Option<&ServiceName>, Option<&SpecId>),
+        images: &[ImageContent],
+        differs: &str,
+    ) -> SessionResult<Option<Vec<ImageContent>>> {
+        let what = "noting the images of a pod";
+        let note_images = note_images::Head {
+            node_key: keys::node(&self.node),
+            pod_key: keys::pod(pod.id),
+            service_key: service.map_or_else(|| "service:".to_owned(), keys::service),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            spec: spec.filter(|_| service.is_some()).map(SpecId::as_str).unwrap_or_default(),
+            images: image::to_text(images),
+            differs,
+        };
+        let (answer, rest) = verdict(what, self.store.link.script(&note_images.call()).await?)?;
+        match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(pinned)) => Ok(Ok(Some(image::from_text(&word(what, pinned)?)))),
+            ("STALE", _) => Ok(Ok(None)),
+            ("FENCED", _) => Ok(Err(Fenced::Dead)),
+            (other, _) => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Moves a payload from rq to the dead letters, byte for byte.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn reject(
+        &self,
+        payload: &[u8],
+        id: Option<&PodId>,
+        reason: &str,
+    ) -> SessionResult<WriteOutcome> {
+        if payload.len() > GIANT {
+            // It is not sent back. The script finds it by its size.
+            return self.in_flight().await.map(|_| Ok(WriteOutcome::Done));
+        }
+        let holder = crate::pod::dead_letters::Holder::Worker(&self.node, &self.incarnation);
+        match self.store.reject(holder, payload, id, reason).await?.as_str() {
+            "OK" => Ok(Ok(WriteOutcome::Done)),
+            "GONE" => Ok(Ok(WriteOutcome::Stale)),
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            other => Err(unexpected("rejecting a payload", other)),
+        }
+    }
+
+    async fn write(&self, what: &str, call: &Call<'_>) -> SessionResult<WriteOutcome> {
+        match word(what, self.store.link.script(call).await?)?.as_str() {
+            "OK" => Ok(Ok(WriteOutcome::Done)),
+            "STALE" => Ok(Ok(WriteOutcome::Stale)),
+            "WANTED" => Ok(Ok(WriteOutcome::Wanted)),
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Pods as they are recorded: their records, the slots of their services, and why they fit no node.
+
+use std::collections::HashMap;
+
+use redis::{Value, cmd};
+
+use crate::reply::{HashFields, RawFields, corrupt, names, read};
+use crate::{BrokenKey, Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{AssignmentId, PodId, ServiceName};
+use model::network::ports_from_json;
+use model::node::Resources;
+use model::pod::image::{self, ImageContent};
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
+use model::pod::{EndedRun, PodRecord, Refusal};
+use model::spec::MAX_MEMORY_BYTES;
+
+/// Records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+
+impl Store {
+    /// Returns whether what the record of a pod names is there: its service, or its entry in `pushed`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn has_owner(&self, pod: &PodRecord) -> Result<bool, StoreError> {
+        let question = match &pod.service {
+            Some(service) => cmd("EXISTS").arg(keys::service(service)).to_owned(),
+            None => cmd("SISMEMBER").arg(keys::PUSHED).arg(pod.id.as_str()).to_owned(),
+        };
+        self.link.query(&question).await
+    }
+
+    /// Returns the pod that holds each slot of a service, by replica index. Read in pages: not a snapshot.
+    /// Entries that are no slots are skipped, see [`Store::slots_and_broken`].
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn slots(&self, service: &ServiceName) -> Result<Vec<(Slot, PodId)>, StoreError> {
+        Ok(self.slots_and_broken(service).await?.0)
+    }
+
+    /// As [`Store::slots`]. Also returns the entries that are no slots, without those of the hash itself.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn slots_and_broken(
+        &self,
+        service: &ServiceName,
+    ) -> Result<(Vec<(Slot, PodId)>, Option<BrokenKey>), StoreError> {
+        let mut slots = HashMap::new();
+        let mut broken = None;
+        let mut cursor = 0u64;
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(keys::slots(service)).arg(cursor).arg("COUNT").arg(1000);
+            let (next, page): (u64, RawFields) = self.link.query(&scan).await?;
+            for (field, value) in page {
+                match read_slot(&field, value) {
+                    Some((slot, id)) => drop(slots.insert(slot, id)),
+                    None => {
+                        let why = format!("{:?} is no slot", String::from_utf8_lossy(&field));
+                        broken = Some(crate::broken_key::slots(service, &corrupt("reading slots", why)));
+                    }
+                }
+            }
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+        }
+        let mut slots: Vec<_> = slots.into_iter().collect();
+        slots.sort_unstable_by_key(|(slot, _)| *slot);
+        Ok((slots, broken))
+    }
+
+    /// Returns the pods that users pushed onto a queue. They are wanted until they are stopped.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn pushed_pods(&self) -> Result<Vec<PodId>, StoreError> {
+        Ok(names(self.link.query(cmd("SMEMBERS").arg(keys::PUSHED)).await?))
+    }
+
+    /// Returns the record of a pod, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` if the record is unreadable; see [`StoreError`].
+    pub async fn pod(&self, id: &PodId) -> Result<Option<PodRecord>, StoreError> {
+        Ok(self.pods(std::slice::from_ref(id)).await?.pop().flatten())
+    }
+
+    /// Returns the records of these pods, in this order; `None` for one that does not exist.
+    ///
+    /// # Errors
+    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::pods_each`] and [`StoreError`].
+    pub async fn pods(&self, ids: &[PodId]) -> Result<Vec<Option<PodRecord>>, StoreError> {
+        self.pods_each(ids).await?.into_iter().collect()
+    }
+
+    /// As [`Store::pods`], but an unreadable record is an error of its own and does not affect the others.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn pods_each(
+        &self,
+        ids: &[PodId],
+    ) -> Result<Vec<Result<Option<PodRecord>, StoreError>>, StoreError> {
+        let mut records = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for id in chunk {
+                pipe.cmd("HGETALL").arg(keys::pod(id));
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            records.extend(chunk.iter().zip(replies).map(|(id, reply)| read_pod(id, reply?)));
+        }
+        Ok(records)
+    }
+
+    /// Returns the assignments in the records of these pods, in this order, each with a time within it;
+    /// `None` for a pod without a readable record. The assignment of one that waits for a node is `None`.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn assignments(
+        &self,
+        ids: &[PodId],
+    ) -> Result<Vec<Option<(Option<AssignmentId>, RedisMillis)>>, StoreError> {
+        let mut assignments = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for id in chunk {
+                pipe.cmd("HMGET").arg(keys::pod(id)).arg("assignment").arg("since");
+            }
+            let parse = |reply: Result<Value, StoreError>| {
+                let fields =
+                    read::<(Option<String>, Option<RedisMillis>)>("reading an assignment", reply.ok()?);
+                let (assignment, since) = fields.ok()?;
+                Some((assignment.and_then(|id| AssignmentId::new(id).ok()), since?))
+            };
+            assignments.extend(self.link.pipeline_each(pipe).await?.into_iter().map(parse));
+        }
+        Ok(assignments)
+    }
+
+    /// Returns the payload of a pod: rebuilt for a pod of a service, read from the record for a pushed one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn payload_of(&self, pod: &PodRecord) -> Result<Option<Payload>, StoreError> {
+        match (&pod.service, &pod.spec) {
+            (Some(_), Some(spec)) => {
+                let name = pod.name.clone();
+                Ok(Some(Payload::for_service(name, pod.id.clone(), &pod.image, pod.replica, spec.clone())))
+            }
+            _ => {
+                let raw: Option<Vec<u8>> =
+                    self.link.query(cmd("HGET").arg(keys::pod(&pod.id)).arg("payload")).await?;
+                Ok(raw.and_then(|raw| Payload::parse(raw.into()).ok()))
+            }
+        }
+    }
+
+    /// Returns why a pod fits no node, if it is recorded as unschedulable.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn refusals(&self, id: &PodId) -> Result<Option<Vec<Refusal>>, StoreError> {
+        let text: Option<String> = self.link.query(cmd("HGET").arg(keys::UQ_WHY).arg(id.as_str())).await?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+}
+
+/// Reads an entry of the slots of a service; none if it is not one that kubeleet writes.
+pub(crate) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(Slot, PodId)> {
+    let slot: Slot = std::str::from_utf8(field).ok()?.parse().ok()?;
+    Some((slot, PodId::new(String::from_utf8(value).ok()?).ok()?))
+}
+
+pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, StoreError> {
+    let what = format!("reading pod {id}");
+    let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
+    let phase = fields.text("phase");
+    let phase = Phase::parse(&phase).ok_or_else(|| corrupt(&what, format!("phase is {phase:?}")))?;
+    let exit_code = fields.text("exit_code");
+    let assignment = fields.parse_opt("assignment")?;
+    // A container that has ended has no ports, and nothing removes the field.
+    let is_placed = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
+    let container = assignment.as_ref().filter(|_| is_placed);
+    // Before its first report those of an earlier assignment are there.
+    let containers = match phase {
+        Phase::Pending | Phase::Assigned => Vec::new(),
+        _ => serde_json::from_str(&fields.text("containers")).unwrap_or_default(),
+    };
+    let (since, reason) = (fields.number("since")?, fields.text("reason"));
+    // Without a time of its own it is ready since it runs.
+    let is_ready = phase == Phase::Running && reason.is_empty();
+    let ready_since = is_ready.then(|| fields.text("ready_since").parse().unwrap_or(0).max(since));
+    Ok(Some(PodRecord {
+        id: id.clone(),
+        name: fields.parse("name")?,
+        phase,
+        replica: fields.number("replica")?,
+        image: fields.text("image"),
+        service: fields.parse_opt("service")?,
+        spec: fields.parse_opt("spec")?,
+        generation: fields.number("generation")?,
+        node: fields.parse_opt("node")?,
+        published_ports: ports_from_json(&fields.text("published"), container),
+        images: images_of(&fields.text("images"), assignment.as_ref()),
+        assignment,
+        attempts: fields.number("attempts")?,
+        restarts: fields.number("restarts")?,
+        // As `bounded` in the scripts: what was reserved is what is summed up.
+        request: Resources::from_amounts(1, |resource| {
+            Ok::<_, StoreError>(fields.number::<u64>(resource.field())?.min(MAX_MEMORY_BYTES))
+        })?,
+        host_ports: fields.text("ports"),
+        created_at: fields.number("created_at")?,
+        since,
+        reason,
+        ready_since,
+        kept_at: fields.text("kept_at").parse().ok(),
+        message: fields.text("message"),
+        exit_code: exit_code.parse().ok(),
+        address: fields.text("address"),
+        containers,
+        runs: read_runs(&fields.text("runs")),
+    }))
+}
+
+/// Reads what `note_images.lua` writes: the assignment, and below it the images. Those of another assignment
+/// count as none.
+fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent> {
+    let (about, images) = text.split_once('\n').unwrap_or_default();
+    if assignment.is_some_and(|assignment| assignment.as_str() == about) {
+        image::from_text(images)
+    } else {
+        Vec::new()
+    }
+}
+
+/// Returns runs as [`read_runs`] reads them.
+pub(crate) fn runs_text(runs: &[EndedRun]) -> String {
+    runs.iter().map(|run| format!("{} {}\n", run.ended_at, crate::json::to_json(run))).collect()
+}
+
+/// Reads the lines that `report.lua` writes: the time of each, and what the worker said of the run. What is
+/// broken is left out: runs only inform.
+fn read_runs(lines: &str) -> Vec<EndedRun> {
+    let read = |line: &str| {
+        let (at, json) = line.split_once(' ')?;
+        let run: EndedRun = serde_json::from_str(json).ok()?;
+        Some(EndedRun { ended_at: at.parse().ok()?, ..run })
+    };
+    lines.lines().filter_map(read).collect()
+}

@@ -1,0 +1,288 @@
+//! The content of the queues, for people.
+
+use redis::cmd;
+
+use crate::broken_key::length_or_broken;
+use model::queue_lengths::QueueLengths;
+
+use crate::{BrokenKey, Store, StoreError, keys, or_broken};
+use model::ids::{NodeName, PodId, SchedulerId};
+
+/// A field of a hash and its value.
+type RawEntry = (Vec<u8>, Vec<u8>);
+
+/// How many entries one command reads, approximately.
+const MAX_SCAN: usize = 1000;
+/// Of a key with more bytes, one command reads 64 entries if they are small on average, else one.
+const MAX_AT_ONCE: usize = 8 * 1024 * 1024;
+const ENTRIES_PER_READ: usize = 64;
+const SMALL: usize = 4 * 1024;
+/// How many entries Redis looks at to say how many bytes all have.
+const MAX_SAMPLES: usize = 1000;
+/// All payloads of one answer have at most these bytes.
+const MAX_PEEK: usize = 4 * 1024 * 1024;
+/// A peek reads no further after these bytes.
+const MAX_READ: usize = 64 * 1024 * 1024;
+/// Of a longer payload, which no process takes, only the first KiB is shown.
+const MAX_SHOWN: usize = 512 * 1024;
+const KEPT: usize = 1024;
+
+/// A queue that [`Store::peek`] can read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueName {
+    /// `sq`.
+    Waiting,
+    /// `fq:<scheduler>`.
+    InFlight(SchedulerId),
+    /// `pq:<node>`.
+    Pending(NodeName),
+    /// `rq:<node>`.
+    Starting(NodeName),
+    /// `cs:<node>`.
+    Running(NodeName),
+}
+
+/// Entries of a queue: all that were asked for, or as many as have 4 MiB together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peeked<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// How many more were asked for and exist.
+    pub left_out: u64,
+}
+
+impl<T> Default for Peeked<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), left_out: 0 }
+    }
+}
+
+/// A payload as [`Store::peek`] shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeekedPayload {
+    /// The payload, byte for byte; of one with more than 512 KiB, which no process takes, only the first KiB.
+    pub bytes: Vec<u8>,
+    /// The bytes of the whole payload.
+    pub length: usize,
+}
+
+/// A pod that fits no node right now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnschedulablePod {
+    /// Its payload.
+    pub payload: PeekedPayload,
+    /// Why it fits no node; `None` if its record does not say so any more.
+    pub reason: Option<String>,
+}
+
+impl Store {
+    /// Returns the lengths of the queues that do not belong to a node; 0 for one that cannot be read.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    pub async fn queue_lengths(&self) -> Result<QueueLengths, StoreError> {
+        Ok(self.queue_lengths_and_broken().await?.0)
+    }
+
+    /// As [`Store::queue_lengths`]. Also returns the queues that cannot be read.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    pub async fn queue_lengths_and_broken(&self) -> Result<(QueueLengths, Vec<BrokenKey>), StoreError> {
+        let mut broken = Vec::new();
+        let schedulers = or_broken(self.schedulers().await, &mut broken, crate::broken_key::schedulers)?;
+        let mut pipe = redis::pipe();
+        pipe.cmd("LLEN").arg(keys::SQ);
+        pipe.cmd("HLEN").arg(keys::UQ);
+        pipe.cmd("LLEN").arg(keys::DQ);
+        for (id, _) in &schedulers {
+            pipe.cmd("LLEN").arg(keys::in_flight(id));
+        }
+        let own = [keys::SQ, keys::UQ, keys::DQ].map(str::to_owned).into_iter();
+        let queues = own.chain(schedulers.iter().map(|(id, _)| keys::in_flight(id)));
+        let replies = self.link.pipeline_each(pipe).await?;
+        let lengths = queues.zip(replies).map(|(key, reply)| length_or_broken(reply, key, &mut broken));
+        let lengths = lengths.collect::<Result<Vec<u64>, _>>()?;
+        let lengths = QueueLengths {
+            waiting: lengths[0],
+            unschedulable: lengths[1],
+            dead: lengths[2],
+            in_flight: lengths[3..].iter().sum(),
+        };
+        Ok((lengths, broken))
+    }
+
+    /// Returns up to `count` pods that fit no node right now, in no particular order.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unschedulable_pods(&self, count: usize) -> Result<Peeked<UnschedulablePod>, StoreError> {
+        let chunk = self.entries_per_read(keys::UQ, "HLEN").await?;
+        let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
+        let mut ids = Vec::new();
+        while !peek.is_full() {
+            let mut scan = cmd("HSCAN");
+            scan.arg(keys::UQ).arg(cursor).arg("COUNT").arg(chunk.min(count));
+            let (next, page): (u64, Vec<RawEntry>) = self.link.query(&scan).await?;
+            for (id, payload) in page {
+                if let Some(id) = String::from_utf8(id).ok().and_then(|id| PodId::new(id).ok())
+                    && peek.add(payload)
+                {
+                    ids.push(id);
+                }
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        if ids.is_empty() {
+            return Ok(Peeked::default());
+        }
+        let mut pipe = redis::pipe();
+        for id in &ids {
+            pipe.cmd("HGET").arg(keys::pod(id)).arg("message");
+        }
+        let reasons = self.link.pipeline_each(pipe).await?.into_iter();
+        // A record of another type is reported elsewhere.
+        let reasons = reasons.map(|reply| reply.ok().and_then(|value| redis::from_redis_value(value).ok()));
+        let found = peek.finish(self.link.query(cmd("HLEN").arg(keys::UQ)).await?);
+        let pods = found.items.into_iter().zip(reasons);
+        let items = pods.map(|(payload, reason)| UnschedulablePod { payload, reason }).collect();
+        Ok(Peeked { items, left_out: found.left_out })
+    }
+
+    /// Returns up to `count` payloads of a queue, the next to be taken first; of `cs:<node>` in no particular
+    /// order.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
+        let key = match queue {
+            QueueName::Waiting => keys::SQ.to_owned(),
+            QueueName::InFlight(id) => keys::in_flight(id),
+            QueueName::Pending(node) => keys::pq(node),
+            QueueName::Starting(node) => keys::rq(node),
+            QueueName::Running(node) => return self.peek_set(&keys::cs(node), count).await,
+        };
+        let chunk = self.entries_per_read(&key, "LLEN").await?;
+        let (mut peek, mut read) = (Peek::new(count), 0);
+        while !peek.is_full() {
+            let asked = chunk.min(count - read);
+            let mut range = cmd("LRANGE");
+            range.arg(&key).arg(-((read + asked) as i64)).arg(-((read + 1) as i64));
+            let found: Vec<Vec<u8>> = self.link.query(&range).await?;
+            read += asked;
+            let is_last = found.len() < asked || read >= count;
+            for payload in found.into_iter().rev() {
+                peek.add(payload);
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(peek.finish(self.link.query(cmd("LLEN").arg(&key)).await?))
+    }
+
+    async fn peek_set(&self, key: &str, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
+        let chunk = self.entries_per_read(key, "SCARD").await?;
+        let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
+        while !peek.is_full() {
+            let mut scan = cmd("SSCAN");
+            scan.arg(key).arg(cursor).arg("COUNT").arg(chunk.min(count));
+            let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
+            for payload in page {
+                peek.add(payload);
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        Ok(peek.finish(self.link.query(cmd("SCARD").arg(key)).await?))
+    }
+
+    /// Returns how many entries of a key are read at a time. Any program can push payloads of half a
+    /// gigabyte: where entries are large on average, or one of them may be, each is read alone.
+    async fn entries_per_read(&self, key: &str, length: &str) -> Result<usize, StoreError> {
+        let length: usize = self.link.query(cmd(length).arg(key)).await?;
+        let mut usage = cmd("MEMORY");
+        usage.arg("USAGE").arg(key).arg("SAMPLES").arg(MAX_SAMPLES);
+        let bytes: usize = self.link.query::<Option<usize>>(&usage).await?.unwrap_or(0);
+        Ok(match bytes {
+            _ if bytes <= MAX_AT_ONCE => MAX_SCAN,
+            _ if bytes / length.max(1) <= SMALL => ENTRIES_PER_READ,
+            _ => 1,
+        })
+    }
+}
+
+/// The payloads that were read so far.
+struct Peek {
+    count: usize,
+    items: Vec<PeekedPayload>,
+    /// The bytes that are shown, and those that were read.
+    shown: usize,
+    read: usize,
+    is_full: bool,
+}
+
+impl Peek {
+    fn new(count: usize) -> Self {
+        Self { count, items: Vec::new(), shown: 0, read: 0, is_full: count == 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Adds a payload, or returns false: there are enough.
+    fn add(&mut self, mut bytes: Vec<u8>) -> bool {
+        let length = bytes.len();
+        if length > MAX_SHOWN {
+            bytes.truncate(KEPT);
+            bytes.shrink_to_fit();
+        }
+        self.read = self.read.saturating_add(length);
+        if self.is_full || self.shown + bytes.len() > MAX_PEEK {
+            self.is_full = true;
+            return false;
+        }
+        self.shown += bytes.len();
+        self.items.push(PeekedPayload { bytes, length });
+        self.is_full = self.items.len() >= self.count || self.read > MAX_READ;
+        true
+    }
+
+    /// `length` is that of the queue.
+    fn finish(self, length: usize) -> Peeked<PeekedPayload> {
+        let left_out = length.min(self.count).saturating_sub(self.items.len()) as u64;
+        Peeked { items: self.items, left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peek_ends_at_its_count_or_its_bytes_and_shows_the_beginning_of_giants() {
+        let mut few = Peek::new(2);
+        assert!(few.add(b"a".to_vec()) && few.add(b"b".to_vec()) && few.is_full());
+        assert!(!few.add(b"c".to_vec()));
+        assert_eq!(few.finish(10).left_out, 0, "no more were asked for");
+
+        let mut many = Peek::new(100);
+        while many.add(vec![b'x'; MAX_SHOWN]) {}
+        let found = many.finish(50);
+        assert_eq!((found.items.len(), found.left_out), (MAX_PEEK / MAX_SHOWN, 42));
+
+        let mut giants = Peek::new(100);
+        while !giants.is_full() {
+            assert!(giants.add(vec![b'x'; MAX_READ / 2]));
+        }
+        let found = giants.finish(4);
+        assert_eq!((found.items.len(), found.left_out), (3, 1));
+        assert_eq!((found.items[0].bytes.len(), found.items[0].length), (KEPT, MAX_READ / 2));
+    }
+}

@@ -1,0 +1,424 @@
+//! What the reconcile loop does to pods: create them, stop them, and repair what a failover lost.
+
+use futures_util::{StreamExt, TryStreamExt};
+use redis::Value;
+
+use crate::reply::{list, read, unexpected, verdict, word};
+use crate::scripts::{Call, pod_requeue, pods_create, pods_keep, pods_replace, pods_stop, slot_free};
+use crate::{Store, StoreError, keys};
+use model::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName, WriteId};
+use model::pod::PodRecord;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
+use model::service::Service;
+
+/// The number of pods that one script creates or stops: a few milliseconds of Redis.
+const BATCH: usize = 250;
+
+/// Scripts in progress at the same time when pods are created. Redis serves other clients between two of
+/// them. Yet a large service is in the queue soon, so that schedulers give each node its share at once
+/// instead of pod by pod.
+const CONCURRENT_CREATES: usize = 8;
+
+/// The result of [`Store::create_pods`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateOutcome {
+    /// This number of pods was created; the slots of the others were taken already.
+    Created(usize),
+    /// The service has changed: read it again.
+    Changed,
+    /// The replicas have not confirmed the job yet, which a cron has created: a little later.
+    Unconfirmed,
+}
+
+/// Why pods are stopped.
+#[derive(Clone, Copy)]
+struct Stop<'a> {
+    reason: &'a str,
+    message: &'a str,
+    /// Whether those are left alone that are ready.
+    spares_ready: bool,
+}
+
+/// The result for one pod of [`Store::stop_pods`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopOutcome {
+    /// It ran nowhere: ended at once.
+    Stopped,
+    /// Its node will stop it.
+    Stopping,
+    /// It is on another node by now, or ready although only others are to be stopped: read it again.
+    Moved,
+    /// It was gone already.
+    Gone,
+}
+
+/// A pod that is in service and is replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedPod {
+    /// The pod.
+    pub id: PodId,
+    /// The node that it was last seen on.
+    pub node: NodeName,
+    /// The pod that has the other place of its slot and must be ready; none if its successor is created
+    /// later.
+    pub successor: Option<PodId>,
+}
+
+/// The place of a replica in which a pod is created.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReplicaPlace<'a> {
+    /// The first one.
+    First,
+    /// The first one, of a job; this is the step after `step`.
+    FirstOfJob { step: &'a str },
+    /// The second one; this is the step of replacement after `step`.
+    Second { step: &'a str },
+}
+
+/// The result of [`Store::requeue_missing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueOutcome {
+    /// Its payload was missing; now it is queued.
+    Queued,
+    /// Nothing was missing.
+    Present,
+    /// The pod has moved meanwhile.
+    Changed,
+}
+
+impl Store {
+    /// Creates the pods of these replica indices, each at most once however often this is called.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn create_pods(
+        &self,
+        service: &Service,
+        replicas: &[u32],
+    ) -> Result<CreateOutcome, StoreError> {
+        let parts = replicas.chunks(BATCH).map(|part| self.create_part(service, part, ReplicaPlace::First));
+        let parts: Vec<_> = parts.collect();
+        let mut parts = futures_util::stream::iter(parts).buffered(CONCURRENT_CREATES);
+        let mut created = 0;
+        while let Some(part) = parts.try_next().await? {
+            match part {
+                CreateOutcome::Created(count) => created += count,
+                CreateOutcome::Changed | CreateOutcome::Unconfirmed => return Ok(part),
+            }
+        }
+        Ok(CreateOutcome::Created(created))
+    }
+
+    async fn create_part(
+        &self,
+        service: &Service,
+        replicas: &[u32],
+        place: ReplicaPlace<'_>,
+    ) -> Result<CreateOutcome, StoreError> {
+        read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
+    }
+
+    /// Creates a second pod for each of these replicas, which is to replace the one that it has: for as many
+    /// as one script creates. This is the step of replacement after the one of `service`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn create_successors(
+        &self,
+        service: &Service,
+        replicas: &[u32],
+    ) -> Result<CreateOutcome, StoreError> {
+        let part = &replicas[..replicas.len().min(BATCH)];
+        self.create_part(service, part, ReplicaPlace::Second { step: &service.rollout.step }).await
+    }
+
+    /// Creates pods of a job, for as many of these indices as one script creates. This is the step after the
+    /// one of `job`: of two schedulers that have read the same step one creates pods.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
+        let part = &indices[..indices.len().min(BATCH)];
+        self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
+    }
+
+    /// Stops pods of a service that are in service, as many as one script stops, because they are replaced.
+    /// This is the step of replacement after the one of `service`. Returns whether there is more to do: the
+    /// service or a pod has changed, or some pods are left.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn replace_pods(
+        &self,
+        service: &Service,
+        pods: &[ReplacedPod],
+        message: &str,
+    ) -> Result<bool, StoreError> {
+        let what = "replacing pods";
+        let mut call = pods_replace::Head {
+            service_key: keys::service(&service.name),
+            slots: keys::slots(&service.name),
+            ep_key: keys::endpoints(&service.name),
+            spec: &service.spec_id,
+            step: &service.rollout.step,
+            message,
+        }
+        .call();
+        for pod in pods.iter().take(BATCH) {
+            call.add(pods_replace::Pod {
+                pod_key: keys::pod(&pod.id),
+                stop_set: keys::stop(&pod.node),
+                successor_key: keys::pod(pod.successor.as_ref().unwrap_or(&pod.id)),
+                uuid: &pod.id,
+                seen_node: &pod.node,
+                successor: pod.successor.as_ref(),
+            });
+        }
+        let (answer, outcomes) = verdict(what, self.link.script(&call).await?)?;
+        match answer.as_str() {
+            "OK" => {
+                let outcomes: Vec<String> = read(what, Value::Array(outcomes))?;
+                Ok(pods.len() > BATCH || outcomes.iter().any(|outcome| outcome == "moved"))
+            }
+            "CHANGED" => Ok(true),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Sets the current generation in the records of those of these pods that have the current specification
+    /// of their service. A pod with another generation than the one it comes with is left out. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn keep_pods(&self, service: &ServiceName, pods: &[(PodId, u64)]) -> Result<usize, StoreError> {
+        let mut kept = 0;
+        for chunk in pods.chunks(BATCH) {
+            let mut call = pods_keep::Head { service_key: keys::service(service), service }.call();
+            for (id, generation) in chunk {
+                call.add(pods_keep::Pod { pod_key: keys::pod(id), seen_generation: *generation });
+            }
+            kept += read::<usize>("keeping pods", self.link.script(&call).await?)?;
+        }
+        Ok(kept)
+    }
+
+    /// Records that pods are not wanted any more. Each comes with the node it was seen on. All are of
+    /// `service`, or all are pushed pods. Returns one outcome for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. If the keys of some pods are broken, the others are stopped before this fails.
+    pub async fn stop_pods(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[(PodId, Option<NodeName>)],
+        reason: &str,
+        message: &str,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        self.stop_each(service, pods, Stop { reason, message, spares_ready: false }).await
+    }
+
+    /// As [`Store::stop_pods`], without those that are ready by now: their outcome is `Moved`.
+    ///
+    /// # Errors
+    /// See [`Store::stop_pods`].
+    pub async fn stop_unready_pods(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[(PodId, Option<NodeName>)],
+        reason: &str,
+        message: &str,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        self.stop_each(service, pods, Stop { reason, message, spares_ready: true }).await
+    }
+
+    async fn stop_each(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[(PodId, Option<NodeName>)],
+        stop: Stop<'_>,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        let mut outcomes = Vec::with_capacity(pods.len());
+        let mut first_error = None;
+        for chunk in pods.chunks(BATCH) {
+            match self.stop_chunk(service, chunk, stop).await {
+                Err(error) if error.is_transient() => return Err(error),
+                Ok(stopped) => outcomes.extend(stopped),
+                // One broken key fails the whole script. One by one, the other pods are stopped.
+                Err(_) => {
+                    for one in chunk {
+                        match self.stop_chunk(service, std::slice::from_ref(one), stop).await {
+                            Err(error) if error.is_transient() => return Err(error),
+                            Ok(stopped) => outcomes.extend(stopped),
+                            Err(error) => drop(first_error.get_or_insert(error)),
+                        }
+                    }
+                }
+            }
+        }
+        first_error.map_or(Ok(outcomes), Err)
+    }
+
+    async fn stop_chunk(
+        &self,
+        service: Option<&ServiceName>,
+        chunk: &[(PodId, Option<NodeName>)],
+        Stop { reason, message, spares_ready }: Stop<'_>,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        let what = "stopping pods";
+        let mut call = pods_stop::Head {
+            uq: keys::UQ,
+            uq_at: keys::UQ_AT,
+            uq_why: keys::UQ_WHY,
+            wanted_key: keys::wanted(service),
+            ep_key: keys::endpoints_of(service),
+            reason,
+            message,
+            spares_ready,
+        }
+        .call();
+        for (id, node) in chunk {
+            call.add(pods_stop::Pod {
+                pod_key: keys::pod(id),
+                stop_set: node.as_ref().map_or_else(|| "stop:".to_owned(), keys::stop),
+                uuid: id,
+                seen_node: node.as_ref(),
+            });
+        }
+        let outcome = |value| match word(what, value)?.as_str() {
+            "stopped" => Ok(StopOutcome::Stopped),
+            "stopping" => Ok(StopOutcome::Stopping),
+            "moved" => Ok(StopOutcome::Moved),
+            "gone" => Ok(StopOutcome::Gone),
+            other => Err(unexpected(what, other)),
+        };
+        list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
+    }
+
+    /// Frees slots whose pod has no record any more. Where no pod is named, the first place of the replica is
+    /// free already, and the pod in the second one takes it. Returns the number of slots that have changed. A
+    /// slot that another pod holds by now is left alone.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn free_slots(
+        &self,
+        service: &ServiceName,
+        slots: &[(Slot, Option<PodId>)],
+    ) -> Result<usize, StoreError> {
+        let mut freed = 0;
+        for chunk in slots.chunks(BATCH) {
+            let mut call =
+                slot_free::Head { slots: keys::slots(service), ep_key: keys::endpoints(service), service }
+                    .call();
+            for (slot, id) in chunk {
+                let pod_key = id.as_ref().map_or_else(|| "pod:".to_owned(), keys::pod);
+                call.add(slot_free::Slot { pod_key, replica: slot.replica, uuid: id.as_ref() });
+            }
+            freed += read::<usize>("freeing slots", self.link.script(&call).await?)?;
+        }
+        Ok(freed)
+    }
+
+    /// Puts the payload of a pod back where its phase says it must be, if it really is missing. `schedulers`
+    /// are those whose in-flight lists are searched: all that are known.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn requeue_missing(
+        &self,
+        pod: &PodRecord,
+        schedulers: &[SchedulerId],
+    ) -> Result<RequeueOutcome, StoreError> {
+        let what = "requeueing a pod";
+        let Some(payload) = self.payload_of(pod).await? else { return Ok(RequeueOutcome::Changed) };
+        let no_node = NodeName::new("none").expect("a valid name");
+        let node = pod.node.as_ref().unwrap_or(&no_node);
+        let mut call = pod_requeue::Head {
+            pod_key: keys::pod(&pod.id),
+            wanted_key: keys::wanted(pod.service.as_ref()),
+            sq: keys::SQ,
+            uq: keys::UQ,
+            node_key: keys::node(node),
+            pq: keys::pq(node),
+            rq: keys::rq(node),
+            cs: keys::cs(node),
+            stop_set: keys::stop(node),
+            schedulers: keys::SCHEDULERS,
+            ep_key: keys::endpoints_of(pod.service.as_ref()),
+            uuid: &pod.id,
+            payload: &payload.raw,
+            seen_phase: pod.phase.as_str(),
+            seen_node: pod.node.as_ref(),
+        }
+        .call();
+        for scheduler in schedulers {
+            call.add(pod_requeue::Scheduler { in_flight: keys::in_flight(scheduler), scheduler });
+        }
+        match word(what, self.link.script(&call).await?)?.as_str() {
+            "QUEUED" => Ok(RequeueOutcome::Queued),
+            "PRESENT" => Ok(RequeueOutcome::Present),
+            "CHANGED" => Ok(RequeueOutcome::Changed),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+/// Returns the payload of one pod of a service.
+pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Payload {
+    let name = PodName::from(service.name.clone());
+    Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
+}
+
+/// Creates the pods of these replica indices, at most [`BATCH`] of them; none if the last change of the
+/// service is another one than `last_write`.
+pub(crate) fn create_call(
+    service: &Service,
+    replicas: &[u32],
+    place: ReplicaPlace<'_>,
+    last_write: Option<&WriteId>,
+) -> Call<'static> {
+    let resources = service.pod.request();
+    let step = match place {
+        ReplicaPlace::First => "",
+        ReplicaPlace::FirstOfJob { step } | ReplicaPlace::Second { step } => step,
+    };
+    let mut call = pods_create::Head {
+        service_key: keys::service(&service.name),
+        slots: keys::slots(&service.name),
+        sq: keys::SQ,
+        done: keys::done(&service.name),
+        unconfirmed: keys::UNCONFIRMED,
+        service: &service.name,
+        spec: &service.spec_id,
+        generation: service.generation,
+        image: service.pod.image(),
+        last_write,
+        is_second: matches!(place, ReplicaPlace::Second { .. }),
+        step,
+        resources: &resources,
+    }
+    .call();
+    for replica in replicas {
+        let payload = service_payload(service, PodId::random(), *replica);
+        call.add(pods_create::Pod {
+            pod_key: keys::pod(&payload.id),
+            replica: *replica,
+            payload: &payload.raw,
+        });
+    }
+    call
+}
+
+/// Reads the reply to a [`create_call`].
+pub(crate) fn read_created(reply: Value) -> Result<CreateOutcome, StoreError> {
+    let what = "creating pods";
+    let (answer, rest) = verdict(what, reply)?;
+    match (answer.as_str(), rest.into_iter().next()) {
+        ("OK", Some(count)) => Ok(CreateOutcome::Created(read(what, count)?)),
+        ("CHANGED", _) => Ok(CreateOutcome::Changed),
+        ("UNCONFIRMED", _) => Ok(CreateOutcome::Unconfirmed),
+        (other, _) => Err(unexpected(what, other)),
+    }
+}

@@ -1,0 +1,335 @@
+//! The queue as schedulers work on it: take, assign, park, unpark.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Value, cmd};
+
+use crate::reply::{list, payloads, read, unexpected, word};
+use crate::scripts::{Call, assign, distinct, park, take, unpark};
+use crate::{Store, StoreError, keys};
+use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
+use model::node::Resources;
+use model::pod::Refusal;
+use model::pod::payload::Payload;
+use model::service::volume::VolumeClaim;
+use model::spec::HostPorts;
+use redis_link::DedicatedConnection;
+
+/// The largest number of pods that one script takes: a few milliseconds of Redis.
+pub const TAKEN_AT_ONCE: usize = 4096;
+
+/// The decision of a scheduler to run a pod on a node.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    /// The pod, as it came through the queue.
+    pub payload: Payload,
+    /// The node that is to run it.
+    pub node: NodeName,
+    /// The incarnation of the node's worker that the decision was made for.
+    pub incarnation: Option<Incarnation>,
+    /// What to reserve for it.
+    pub request: Resources,
+    /// The ports that it takes on the node.
+    pub host_ports: HostPorts,
+    /// Its persistent volumes: those that are nowhere yet are bound to the node.
+    pub volumes: Vec<VolumeClaim>,
+}
+
+/// The result of one [`Assignment`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssignOutcome {
+    /// Done.
+    Assigned,
+    /// The pod is no longer pending: the payload was dropped.
+    Stale,
+    /// The scheduler does not have the payload in flight any more.
+    Gone,
+    /// Its service does not know it: still in flight; reject it.
+    UnknownService,
+    /// The node refuses: still in flight; decide again with fresh data of the node.
+    Refused,
+}
+
+/// A pod that fits no node, with the reasons.
+#[derive(Debug, Clone)]
+pub struct Parked {
+    /// The pod, as it came through the queue.
+    pub payload: Payload,
+    /// What it asks for.
+    pub request: Resources,
+    /// Why no node takes it.
+    pub refusals: Vec<Refusal>,
+    /// The same in a sentence.
+    pub message: String,
+}
+
+/// The result of one [`Parked`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParkOutcome {
+    /// Recorded as unschedulable; it will be tried again.
+    Parked,
+    /// The pod is no longer pending: the payload was dropped.
+    Stale,
+    /// The scheduler does not have the payload in flight any more.
+    Gone,
+    /// Its service does not know it: still in flight; reject it.
+    UnknownService,
+}
+
+/// The unschedulable pods to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unpark {
+    /// Those whose wait is over.
+    Due,
+    /// Any, because capacity appeared.
+    All,
+}
+
+/// The blocking end of `sq`: one connection for one loop.
+pub struct SchedulerQueue {
+    connection: DedicatedConnection,
+    block: Duration,
+    id: SchedulerId,
+}
+
+impl SchedulerQueue {
+    /// Waits for a pod, for at most one block period, and then does what [`Store::take`] does in the same
+    /// round trip. Returns at most [`TAKEN_AT_ONCE`] payloads in flight, oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. After an error create a new queue: the connection may still receive a late reply.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: after a dropped call create a new queue as well. What was popped is in flight, and
+    /// the next [`Store::take`] returns it.
+    pub async fn next(&mut self, max: usize) -> Result<Vec<Bytes>, StoreError> {
+        let mut pop = cmd("BRPOPLPUSH");
+        pop.arg(keys::SQ).arg(keys::in_flight(&self.id)).arg(self.block.as_secs_f64());
+        let take = take_call(&self.id, max.min(TAKEN_AT_ONCE), 0);
+        let (_popped, in_flight): (Value, Value) = self.connection.query_then(&pop, &take).await?;
+        payloads(TAKING, in_flight)
+    }
+}
+
+impl Store {
+    /// Opens the blocking end of `sq`; `block` of 2 to 5 s.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn scheduler_queue(
+        &self,
+        id: &SchedulerId,
+        block: Duration,
+    ) -> Result<SchedulerQueue, StoreError> {
+        let connection = self.link.dedicated(block + Duration::from_secs(5)).await?;
+        Ok(SchedulerQueue { connection, block, id: id.clone() })
+    }
+
+    /// Fills the in-flight list of a scheduler up to `max` pods, and records that the scheduler is alive.
+    /// Returns all payloads it has in flight, oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn take(&self, id: &SchedulerId, max: usize) -> Result<Vec<Bytes>, StoreError> {
+        let mut in_flight: Vec<Bytes> = Vec::new();
+        loop {
+            let known = in_flight.len();
+            let until = max.min(known + TAKEN_AT_ONCE);
+            in_flight.extend(payloads(TAKING, self.link.script(&take_call(id, until, known)).await?)?);
+            if in_flight.len() < until || until == max {
+                return Ok(in_flight);
+            }
+        }
+    }
+
+    /// Assigns pods to nodes: node check, resources, record and queue in one step. Returns one outcome for
+    /// each.
+    ///
+    /// All assignments to one node must be for the same incarnation. It is cheapest for the oldest pods in
+    /// flight, in their order.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn assign(
+        &self,
+        id: &SchedulerId,
+        dead_after: Duration,
+        assignments: &[Assignment],
+    ) -> Result<Vec<AssignOutcome>, StoreError> {
+        self.assign_as_seen(id, dead_after, assignments, &|_| None).await
+    }
+
+    /// As [`Store::assign`], but a node refuses if it has more pods by now than `seen` returns for it. This
+    /// keeps several schedulers that see the same few idle nodes from all choosing the same one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn assign_as_seen(
+        &self,
+        id: &SchedulerId,
+        dead_after: Duration,
+        assignments: &[Assignment],
+        seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
+    ) -> Result<Vec<AssignOutcome>, StoreError> {
+        let what = "assigning pods";
+        let replies = list(what, self.link.script(&assign_call(id, dead_after, assignments, seen)).await?)?;
+        let outcome = |value| match word(what, value)?.as_str() {
+            "ok" => Ok(AssignOutcome::Assigned),
+            "stale" => Ok(AssignOutcome::Stale),
+            "gone" => Ok(AssignOutcome::Gone),
+            "unknown_service" => Ok(AssignOutcome::UnknownService),
+            "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" | "unreported"
+            | "conflict" => Ok(AssignOutcome::Refused),
+            other => Err(unexpected(what, other)),
+        };
+        replies.into_iter().map(outcome).collect()
+    }
+
+    /// Parks pods: moves them from the in-flight list to the unschedulable set. Returns one outcome for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn park(&self, id: &SchedulerId, parked: &[Parked]) -> Result<Vec<ParkOutcome>, StoreError> {
+        let what = "recording unschedulable pods";
+        let mut call = park::Head {
+            in_flight: keys::in_flight(id),
+            uq: keys::UQ,
+            uq_at: keys::UQ_AT,
+            uq_why: keys::UQ_WHY,
+            pushed: keys::PUSHED,
+        }
+        .call();
+        for Parked { payload, request, refusals, message } in parked {
+            call.add(park::Pod {
+                pod_key: keys::pod(&payload.id),
+                uuid: &payload.id,
+                payload: &payload.raw,
+                refusals: crate::json::to_json(refusals),
+                message,
+                name: &payload.name,
+                image: &payload.image,
+                replica: payload.replica,
+                in_service: payload.spec.is_some(),
+                resources: request,
+            });
+        }
+        let replies = list(what, self.link.script(&call).await?)?;
+        let outcome = |value| match word(what, value)?.as_str() {
+            "ok" => Ok(ParkOutcome::Parked),
+            "stale" => Ok(ParkOutcome::Stale),
+            "gone" => Ok(ParkOutcome::Gone),
+            "unknown_service" => Ok(ParkOutcome::UnknownService),
+            other => Err(unexpected(what, other)),
+        };
+        replies.into_iter().map(outcome).collect()
+    }
+
+    /// Returns up to `max` unschedulable pods to the queue. Returns their number.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unpark(&self, which: Unpark, max: usize) -> Result<usize, StoreError> {
+        let unpark = unpark::Head {
+            sq: keys::SQ,
+            uq: keys::UQ,
+            uq_at: keys::UQ_AT,
+            uq_why: keys::UQ_WHY,
+            which: if which == Unpark::All { "all" } else { "due" },
+            max_count: max,
+        };
+        read("requeueing unschedulable pods", self.link.script(&unpark.call()).await?)
+    }
+}
+
+/// What an error of [`take_call`] says was done.
+const TAKING: &str = "taking pods";
+
+/// Fills the in-flight list up to `until` pods; its reply is without the `known` oldest.
+fn take_call(id: &SchedulerId, until: usize, known: usize) -> Call<'static> {
+    take::Head {
+        sq: keys::SQ,
+        in_flight: keys::in_flight(id),
+        schedulers: keys::SCHEDULERS,
+        dq: keys::DQ,
+        scheduler: id,
+        max_in_flight: until,
+        known_count: known,
+    }
+    .call()
+}
+
+fn assign_call(
+    id: &SchedulerId,
+    dead_after: Duration,
+    assignments: &[Assignment],
+    seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
+) -> Call<'static> {
+    // Each node and each different request is passed once; pods refer to them by index from 1.
+    let mut nodes: Vec<&Assignment> = Vec::new();
+    let mut node_index = HashMap::new();
+    for assignment in assignments {
+        node_index.entry(&assignment.node).or_insert_with(|| {
+            nodes.push(assignment);
+            nodes.len()
+        });
+    }
+    let (requests, request_index) =
+        distinct(assignments.iter().map(|one| (&one.request, &one.host_ports, one.payload.service())));
+    let pushed_pods: Vec<_> =
+        (1_usize..).zip(assignments).filter(|(_, one)| one.payload.spec.is_none()).collect();
+    let mut call = assign::Head {
+        in_flight: keys::in_flight(id),
+        pushed: keys::PUSHED,
+        volumes: keys::VOLUMES,
+        reports: keys::VOLUME_REPORTS,
+        copies: keys::VOLUME_COPIES,
+        given_up: keys::GIVEN_UP_VOLUMES,
+        node_count: nodes.len(),
+        request_count: requests.len(),
+        volume_count: assignments.iter().map(|assignment| assignment.volumes.len()).sum::<usize>(),
+        pushed_pod_count: pushed_pods.len(),
+        dead_after_ms: dead_after,
+    }
+    .call();
+    for Assignment { node, incarnation, .. } in nodes {
+        call.add(assign::Node {
+            node_key: keys::node(node),
+            pq: keys::pq(node),
+            node,
+            seen_incarnation: incarnation.as_ref(),
+            expected_pods: seen(node),
+        });
+    }
+    for (resources, ports, service) in requests {
+        call.add(assign::Request { ports: ports.as_str(), name: service.as_ref(), resources });
+    }
+    for (index, assignment) in assignments.iter().enumerate() {
+        for claim in &assignment.volumes {
+            call.add(assign::Volume {
+                volume_key: keys::volume(&claim.name),
+                pod_index: index + 1,
+                name: &claim.name,
+                service: &claim.service,
+                source: &claim.source,
+                replica: claim.scope.to_string(),
+                space: claim.space,
+            });
+        }
+    }
+    for (pod_index, Assignment { payload, .. }) in pushed_pods {
+        let Payload { name, image, replica, .. } = payload;
+        call.add(assign::PushedPod { pod_index, name, image, replica: *replica });
+    }
+    for (Assignment { payload, node, .. }, request_index) in assignments.iter().zip(request_index) {
+        call.add(assign::Pod {
+            pod_key: keys::pod(&payload.id),
+            payload: &payload.raw,
+            node_index: node_index[node],
+            request_index,
+            new_assignment: AssignmentId::random(),
+        });
+    }
+    call
+}

@@ -1,0 +1,351 @@
+//! A script and what it is called with.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::ScriptInvocation;
+use redis_link::ScriptCall;
+
+use super::prelude::Prelude;
+use crate::keys;
+use model::ids::{
+    AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, RegistryHost, SchedulerId, ServiceName,
+    SpecId, ValueName, VolumeName, WriteId,
+};
+use model::node::{Resource, Resources};
+use model::pod::lifecycle::{Phase, PodEvent};
+
+/// The Lua code that scripts share. Each runs after what it needs of it ([`prelude`]).
+pub const PRELUDE: &str = include_str!("../lua/_prelude.lua");
+
+static READ_PRELUDE: LazyLock<Prelude<'static>> = LazyLock::new(|| Prelude::new(PRELUDE));
+
+/// The last argument of a head or an item that passes all amounts of [`Resources`], one after the other.
+pub(super) const RESOURCES: &str = "resources";
+
+/// A Lua script: its code, what it is called with, and what it does to the phases of pods.
+///
+/// Public for tests and tools. Processes run a script through an operation of [`Store`](super::Store).
+pub struct Script {
+    pub(super) name: &'static str,
+    pub(super) text: &'static str,
+    pub(super) head: Group,
+    pub(super) batches: &'static [ItemBatch],
+    pub(super) run_by: &'static [ProcessKind],
+    pub(super) at_maxmemory: AtMaxmemory,
+    pub(super) creates: &'static [Phase],
+    pub(super) moves: &'static [PodEvent],
+    pub(super) compiled: OnceLock<redis::Script>,
+}
+
+/// A kind of process that runs scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessKind {
+    /// An API.
+    Api,
+    /// A scheduler.
+    Scheduler,
+    /// A worker.
+    Worker,
+    /// A proxy.
+    Proxy,
+}
+
+/// What becomes of a call while Redis uses all of its `maxmemory`.
+///
+/// Redis judges memory only at the first write of a script. A script that begins with a write that cannot
+/// grow anything is carried out to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtMaxmemory {
+    /// It is carried out: it keeps pods or nodes alive, moves what is stored already, or frees memory.
+    Allowed,
+    /// It is carried out if it adds nothing. The script decides, and calls `allow_at_maxmemory()`.
+    Shrinking,
+    /// Redis refuses it, and nothing is changed: all that it does is to add.
+    Refused,
+}
+
+/// The names of keys and arguments that belong together.
+pub(super) struct Group {
+    pub(super) keys: &'static [&'static str],
+    pub(super) args: &'static [&'static str],
+}
+
+impl Group {
+    /// The number of values that the arguments take.
+    pub(super) fn arg_count(&self) -> usize {
+        self.args.iter().map(|name| if *name == RESOURCES { Resource::ALL.len() } else { 1 }).sum()
+    }
+}
+
+/// A list of items of the same kind, each with the same keys and arguments.
+///
+/// A batch that another one follows has its length in the head argument `<name>_count`. The length of the
+/// last one follows from its arguments.
+pub(super) struct ItemBatch {
+    pub(super) name: &'static str,
+    pub(super) item: Group,
+}
+
+impl Script {
+    /// The name of its file without `.lua`, which is also the name of its failpoint.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The content of its file.
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// The processes that run it.
+    pub fn run_by(&self) -> &'static [ProcessKind] {
+        self.run_by
+    }
+
+    /// What becomes of a call while Redis uses all of its `maxmemory`.
+    pub fn at_maxmemory(&self) -> AtMaxmemory {
+        self.at_maxmemory
+    }
+
+    /// The phases in which it creates the record of a pod.
+    pub fn creates(&self) -> &'static [Phase] {
+        self.creates
+    }
+
+    /// The events of a pod that it carries out: it makes no other change of a phase.
+    pub fn moves(&self) -> &'static [PodEvent] {
+        self.moves
+    }
+
+    /// The code that Redis runs.
+    pub fn source(&self) -> String {
+        self.source_of(&READ_PRELUDE, self.text)
+    }
+
+    /// The code that Redis would run with another prelude and another text of this script.
+    pub fn source_of(&self, prelude: &Prelude<'_>, text: &str) -> String {
+        let first = match self.at_maxmemory {
+            AtMaxmemory::Allowed => "allow_at_maxmemory()",
+            AtMaxmemory::Shrinking | AtMaxmemory::Refused => "",
+        };
+        let shared = prelude.needed(&[first, text]);
+        format!("{shared}\n{first}\n{}\n{text}", self.readers())
+    }
+
+    /// Reads the arguments of a call of this script by their names.
+    pub fn arguments<'a>(&self, argv: &'a [Vec<u8>]) -> Arguments<'a> {
+        let (head, mut rest) = argv.split_at(self.head.arg_count().min(argv.len()));
+        let head = NamedArguments { names: self.head.args, values: head };
+        let mut items = Vec::new();
+        for batch in self.batches {
+            let size = batch.item.arg_count();
+            // What has keys only.
+            if size == 0 {
+                continue;
+            }
+            let count =
+                if self.is_last(batch) { rest.len() / size } else { head.number(&batch.count_name()) };
+            let (batch_values, later) = rest.split_at((count * size).min(rest.len()));
+            let names = batch.item.args;
+            items.extend(batch_values.chunks_exact(size).map(|values| NamedArguments { names, values }));
+            rest = later;
+        }
+        Arguments { head, items }
+    }
+
+    fn is_last(&self, batch: &ItemBatch) -> bool {
+        self.batches.last().is_some_and(|last| last.name == batch.name)
+    }
+
+    fn compiled(&self) -> &redis::Script {
+        self.compiled.get_or_init(|| redis::Script::new(&self.source()))
+    }
+}
+
+impl ItemBatch {
+    pub(super) fn count_name(&self) -> String {
+        format!("{}_count", self.name)
+    }
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Script").field(&self.name).finish()
+    }
+}
+
+/// The arguments of a call by their names, see [`Script::arguments`].
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    /// The arguments of the whole call.
+    pub head: NamedArguments<'a>,
+    /// The arguments of each item, of all batches.
+    pub items: Vec<NamedArguments<'a>>,
+}
+
+/// Arguments that belong together, by their names.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedArguments<'a> {
+    names: &'static [&'static str],
+    values: &'a [Vec<u8>],
+}
+
+impl<'a> NamedArguments<'a> {
+    /// Returns the argument of this name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        let index = self.names.iter().position(|known| *known == name)?;
+        self.values.get(index).map(Vec::as_slice)
+    }
+
+    fn number(&self, name: &str) -> usize {
+        let text = self.get(name).and_then(|value| std::str::from_utf8(value).ok());
+        text.and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// A call of a script of this crate, ready to be sent.
+pub(crate) struct Call<'a>(ScriptCall<'a>);
+
+impl Call<'_> {
+    /// Adds an item to a batch. Where a script has several batches, all items of one come before those of the
+    /// next.
+    pub(crate) fn add<I: BatchItem>(&mut self, item: I) {
+        debug_assert_eq!(self.0.name(), I::SCRIPT, "an item of another script");
+        item.add_to(&mut self.0);
+    }
+}
+
+impl Call<'static> {
+    pub(super) fn begin(script: &'static Script) -> Self {
+        let mut invocation = script.compiled().prepare_invoke();
+        invocation.key(keys::EVENTS).key(keys::META);
+        Self(ScriptCall::new(script.name, invocation))
+    }
+}
+
+impl<'a> Deref for Call<'a> {
+    type Target = ScriptCall<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Call<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// Returns each different value once, and for each value the index among those, from 1: what many items of a
+/// batch share is passed once. There are few different ones, and mostly it is the last.
+pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
+    let mut distinct: Vec<T> = Vec::new();
+    let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {
+        Some(known) => known + 1,
+        None => {
+            distinct.push(value);
+            distinct.len()
+        }
+    });
+    let index = index.collect();
+    (distinct, index)
+}
+
+/// One item of a batch.
+pub(crate) trait BatchItem {
+    /// The script that it belongs to.
+    const SCRIPT: &'static str;
+
+    /// Adds its keys and arguments to a call.
+    fn add_to(self, call: &mut ScriptInvocation<'_>);
+}
+
+/// A value that a script can be given.
+pub(crate) trait ScriptArg {
+    /// Adds it to the arguments of a call.
+    fn add_to(self, call: &mut ScriptInvocation<'_>);
+}
+
+macro_rules! plain_args {
+    ($($type:ty),*) => {$(
+        impl ScriptArg for $type {
+            fn add_to(self, call: &mut ScriptInvocation<'_>) {
+                call.arg(self);
+            }
+        }
+    )*};
+}
+
+plain_args!(&str, &String, String, &[u8], i64, u32, u64, usize);
+
+macro_rules! text_args {
+    ($($type:ty),*) => {$(
+        impl ScriptArg for $type {
+            fn add_to(self, call: &mut ScriptInvocation<'_>) {
+                call.arg(self.as_str());
+            }
+        }
+    )*};
+}
+
+text_args!(
+    &ClusterId,
+    ClusterId,
+    &AssignmentId,
+    AssignmentId,
+    &Incarnation,
+    Incarnation,
+    &NodeName,
+    &PodId,
+    &PodName,
+    &SchedulerId,
+    &RegistryHost,
+    &ServiceName,
+    &SpecId,
+    &ValueName,
+    &VolumeName,
+    &WriteId
+);
+
+impl ScriptArg for &Bytes {
+    fn add_to(self, call: &mut ScriptInvocation<'_>) {
+        call.arg(&self[..]);
+    }
+}
+
+/// `1` or `0`.
+impl ScriptArg for bool {
+    fn add_to(self, call: &mut ScriptInvocation<'_>) {
+        call.arg(u8::from(self));
+    }
+}
+
+/// Milliseconds.
+impl ScriptArg for Duration {
+    fn add_to(self, call: &mut ScriptInvocation<'_>) {
+        call.arg(self.as_millis() as u64);
+    }
+}
+
+/// Empty when there is none.
+impl<T: ScriptArg> ScriptArg for Option<T> {
+    fn add_to(self, call: &mut ScriptInvocation<'_>) {
+        match self {
+            Some(value) => value.add_to(call),
+            None => "".add_to(call),
+        }
+    }
+}
+
+/// All amounts, in the order of [`Resource::ALL`].
+impl ScriptArg for &Resources {
+    fn add_to(self, call: &mut ScriptInvocation<'_>) {
+        for resource in Resource::ALL {
+            call.arg(self.get(resource));
+        }
+    }
+}

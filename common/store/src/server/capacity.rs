@@ -1,0 +1,109 @@
+//! How full Redis and the cluster are: what decides whether more may be added.
+
+use redis::cmd;
+
+use crate::reply::corrupt;
+use crate::{Store, StoreError, keys};
+use model::spec::MAX_REPLICAS;
+
+/// Services whose sizes are read in one round trip.
+const SERVICES_PER_READ: usize = 500;
+
+/// How much memory Redis uses, and how much it may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RedisMemory {
+    /// Bytes that count towards the limit.
+    pub used: u64,
+    /// `maxmemory` in bytes; `None` if Redis has no limit.
+    pub limit: Option<u64>,
+}
+
+/// How much users want the cluster to hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterSize {
+    /// The number of services.
+    pub services: u64,
+    /// The number of desired pods of all services, and of pushed pods.
+    pub pods: u64,
+    /// How many of them have not been created yet.
+    pub missing_pods: u64,
+}
+
+impl Store {
+    /// Returns how much memory Redis uses, and how much it may use.
+    ///
+    /// # Errors
+    /// `Corrupt` if Redis does not say; see [`StoreError`].
+    pub async fn memory(&self) -> Result<RedisMemory, StoreError> {
+        let info: String = self.link.query(cmd("INFO").arg("memory")).await?;
+        read_memory(&info)
+    }
+
+    /// Returns the size of the cluster. A service whose keys are broken counts as one without pods.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn cluster_size(&self) -> Result<ClusterSize, StoreError> {
+        let names = self.service_names().await?;
+        let pushed: u64 = match self.link.query(cmd("SCARD").arg(keys::PUSHED)).await {
+            Err(StoreError::WrongType { .. }) => 0,
+            count => count?,
+        };
+        let mut size = ClusterSize { services: names.len() as u64, pods: pushed, missing_pods: 0 };
+        for chunk in names.chunks(SERVICES_PER_READ) {
+            let progress = match self.creation_progress(chunk).await {
+                Err(error) if !error.is_transient() => self.progress_of_each(chunk).await?,
+                progress => progress?,
+            };
+            for (created, desired) in progress.into_iter().flatten() {
+                // A number that no service can have is a broken record, which must not stop all others.
+                let desired = if desired > u64::from(MAX_REPLICAS) { 0 } else { desired };
+                size.pods = size.pods.saturating_add(desired);
+                size.missing_pods = size.missing_pods.saturating_add(desired.saturating_sub(created));
+            }
+        }
+        Ok(size)
+    }
+
+    async fn progress_of_each(
+        &self,
+        names: &[model::ids::ServiceName],
+    ) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
+        let mut all = Vec::with_capacity(names.len());
+        for name in names {
+            match self.creation_progress(std::slice::from_ref(name)).await {
+                Err(error) if !error.is_transient() => {}
+                progress => all.extend(progress?),
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn read_memory(info: &str) -> Result<RedisMemory, StoreError> {
+    let number = |field: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    let used = number("used_memory").ok_or_else(|| corrupt("INFO memory", "there is no used_memory"))?;
+    // Buffers of replicas and of the append-only file do not count towards the limit.
+    let not_counted = number("mem_not_counted_for_evict").unwrap_or(0);
+    let limit = number("maxmemory").filter(|limit| *limit > 0);
+    Ok(RedisMemory { used: used.saturating_sub(not_counted), limit })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_what_redis_says() {
+        let info = "# Memory\r\nused_memory:1000\r\nused_memory_rss:2000\r\nmaxmemory:5000\r\n\
+                    maxmemory_human:5K\r\nmem_not_counted_for_evict:100\r\n";
+        assert_eq!(read_memory(info), Ok(RedisMemory { used: 900, limit: Some(5000) }));
+        let unlimited = info.replace("maxmemory:5000", "maxmemory:0");
+        assert_eq!(read_memory(&unlimited).unwrap().limit, None);
+        assert!(read_memory("").is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Locks of apps: one client changes an app at a time.
+//!
+//! A lock is a lease that its holder renews. A holder that dies loses it with the lease, and so does
+//! everybody in a failover that loses the write: a client finds that out when it renews, and stops. It only
+//! keeps people from mixing their changes up: no record depends on it.
+
+use std::time::Duration;
+
+use redis::cmd;
+
+use crate::reply::read;
+use crate::scripts::lease_release;
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{AppName, LockId};
+
+/// A lock that is not renewed is free after this time.
+pub const APP_LOCK_PERIOD: Duration = Duration::from_secs(10);
+
+/// The result of [`Store::lock_app`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppLockOutcome {
+    /// The caller has the lock.
+    Held,
+    /// Another client has it.
+    HeldBy {
+        /// Its name, as it said itself.
+        who: String,
+        /// Since when; 0 if that is not readable.
+        since: RedisMillis,
+    },
+}
+
+impl Store {
+    /// Takes or renews the lock of an app for [`APP_LOCK_PERIOD`]. `who` is for people.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn lock_app(
+        &self,
+        app: &AppName,
+        id: &LockId,
+        who: &str,
+    ) -> Result<AppLockOutcome, StoreError> {
+        let before = self.lock_text(app).await?;
+        let own = match before.filter(|text| holder_of(text).0 == id.as_str()) {
+            Some(own) => own,
+            None => format!("{id} {} {who}", self.redis_now().await?),
+        };
+        if self.lease(&lock_name(app), &own, APP_LOCK_PERIOD).await? {
+            return Ok(AppLockOutcome::Held);
+        }
+        let text = self.lock_text(app).await?.unwrap_or_default();
+        let (_, since, who) = holder_of(&text);
+        Ok(AppLockOutcome::HeldBy { who: who.to_owned(), since })
+    }
+
+    /// Releases the lock of an app. Does nothing if another client has it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unlock_app(&self, app: &AppName, id: &LockId) -> Result<(), StoreError> {
+        let own = self.lock_text(app).await?.filter(|text| holder_of(text).0 == id.as_str());
+        let Some(own) = own else { return Ok(()) };
+        self.release_lease(&lock_name(app), &own).await.map(drop)
+    }
+
+    /// Releases a lease. Returns false if `holder` does not have it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn release_lease(&self, name: &str, holder: &str) -> Result<bool, StoreError> {
+        let release = lease_release::Head { lease_key: keys::lease(name), caller: holder };
+        Ok(read::<u8>("giving up a lease", self.link.script(&release.call()).await?)? == 1)
+    }
+
+    /// Returns what the lock of an app says. One of a wrong type says nothing: taking it moves it out of the
+    /// way.
+    async fn lock_text(&self, app: &AppName) -> Result<Option<String>, StoreError> {
+        let mut get = cmd("GET");
+        get.arg(keys::lease(&lock_name(app)));
+        match self.link.query::<Option<Vec<u8>>>(&get).await {
+            Ok(text) => Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned())),
+            Err(error) if error.is_broken_key() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn lock_name(app: &AppName) -> String {
+    format!("app:{app}")
+}
+
+/// Returns the id, the time and the name of a holder.
+fn holder_of(text: &str) -> (&str, RedisMillis, &str) {
+    let mut words = text.splitn(3, ' ');
+    let mut word = || words.next().unwrap_or_default();
+    (word(), word().parse().unwrap_or(0), word())
+}

@@ -1,0 +1,193 @@
+//! Writes of services that the replicas have not confirmed yet. A write that was answered with "stored, not
+//! yet confirmed" is confirmed later, and an event announces it.
+//!
+//! The script that writes a service notes the write in the same step, so both have the same fate: a failover
+//! that loses the write loses the note. A note is removed when its write is confirmed: nearly always at once
+//! by the writer, else by the confirm loop of a scheduler, even if the writer is gone.
+
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use crate::reply::read;
+use crate::scripts::{Call, writes_confirmed, writes_unconfirmed};
+use crate::{Store, StoreError, keys};
+use model::ids::{ServiceName, WriteId};
+use redis_link::Durability;
+
+/// How long a write of desired state waits for the replicas before it is answered as "not yet confirmed".
+pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
+/// The confirm loop leaves younger writes to their writers, which wait for the replicas and then remove the
+/// note.
+const MIN_AGE: Duration = Duration::from_secs(3);
+/// An answer is not delayed for longer by the removal of its note. After that the confirm loop does it.
+const REMOVE_NOTE_TIMEOUT: Duration = Duration::from_millis(250);
+/// The number of notes that one round of the confirm loop takes.
+const BATCH: usize = 500;
+
+/// A write of a service that was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteReceipt {
+    /// The id of the write.
+    pub id: WriteId,
+    /// What the replicas have confirmed of it so far.
+    pub durability: Durability,
+}
+
+/// The current state of an earlier write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteState {
+    /// The replicas have not confirmed it yet.
+    Waiting,
+    /// All replicas that might become the master have it.
+    Confirmed,
+    /// A newer write took its place, or a failover lost it.
+    Gone,
+}
+
+/// The confirmations that get an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Announce {
+    All,
+    /// Only those of services with an earlier unconfirmed write: this writer learns it from the reply.
+    Owed,
+}
+
+impl Store {
+    /// Runs a script that writes a service and notes the write under `id`. The note is removed when the
+    /// replicas have it.
+    pub(crate) async fn write_service(
+        &self,
+        name: &ServiceName,
+        id: WriteId,
+        write: &Call<'_>,
+    ) -> Result<(Value, WriteReceipt), StoreError> {
+        let (reply, _, receipt) = self.write_service_and(name, id, write, None).await?;
+        Ok((reply, receipt))
+    }
+
+    /// As [`Store::write_service`], with another script right behind it. Returns its reply as well, unless it
+    /// failed.
+    pub(crate) async fn write_service_and(
+        &self,
+        name: &ServiceName,
+        id: WriteId,
+        write: &Call<'_>,
+        also: Option<&Call<'_>>,
+    ) -> Result<(Value, Option<Value>, WriteReceipt), StoreError> {
+        let (reply, also, durability) =
+            self.link.durable_scripts(write, also.map(|call| &**call), CONFIRM_TIMEOUT).await?;
+        if let Some(message) = confirmation(durability) {
+            let notes = [(name.to_string(), id.to_string())];
+            let remove_note = self.remove_notes(Announce::Owed, &message, &notes);
+            // The answer is the same if this fails. The confirm loop then confirms the write once more, with
+            // an event.
+            let _left_to_the_loop = tokio::time::timeout(REMOVE_NOTE_TIMEOUT, remove_note).await;
+        }
+        Ok((reply, also, WriteReceipt { id, durability }))
+    }
+
+    /// Returns the number of services with a write that the replicas have not confirmed, including writes in
+    /// progress.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unconfirmed_writes(&self) -> Result<u64, StoreError> {
+        self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
+    }
+
+    /// Returns the number of services with a write that the replicas have not confirmed for `min_age`; at
+    /// most 500.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn lasting_unconfirmed_writes(&self, min_age: Duration) -> Result<u64, StoreError> {
+        let sample = cmd("HRANDFIELD").arg(keys::UNCONFIRMED).arg(BATCH).arg("WITHVALUES").clone();
+        let noted: Vec<Vec<u8>> = self.link.query(&sample).await?;
+        if noted.is_empty() {
+            return Ok(0);
+        }
+        let now = self.redis_now().await?;
+        let is_old = |(_, note): &(String, String)| {
+            let at = note.split(' ').nth(1).and_then(|at| at.parse::<u64>().ok()).unwrap_or(0);
+            Duration::from_millis(now.saturating_sub(at)) >= min_age
+        };
+        Ok(notes(noted).iter().filter(|note| is_old(note)).count() as u64)
+    }
+
+    /// Returns the current state of a write.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn write_state(&self, name: &ServiceName, id: &WriteId) -> Result<WriteState, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HGET").arg(keys::UNCONFIRMED).arg(name.as_str());
+        pipe.cmd("HGET").arg(keys::service(name)).arg("write");
+        let (note, latest): (Option<String>, Option<String>) =
+            read("reading the state of a write", self.link.pipeline(&pipe).await?)?;
+        let noted = note.as_deref().and_then(|note| note.split(' ').next());
+        let is_latest = latest.as_deref() == Some(id.as_str());
+        Ok(match noted {
+            Some(noted) if noted == id.as_str() => WriteState::Waiting,
+            // A later write repeated this one and changed nothing: its note stands for both.
+            Some(_) if is_latest => WriteState::Waiting,
+            None if is_latest => WriteState::Confirmed,
+            _ => WriteState::Gone,
+        })
+    }
+
+    /// Waits for the replicas to confirm writes whose writers no longer wait, and announces those that are
+    /// confirmed. Returns their number; more may be left.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn confirm_writes(&self) -> Result<u64, StoreError> {
+        let unconfirmed = writes_unconfirmed::Head {
+            unconfirmed: keys::UNCONFIRMED,
+            min_age_ms: MIN_AGE,
+            max_count: BATCH,
+        };
+        let (reply, durability) = self.link.durable_script(&unconfirmed.call(), CONFIRM_TIMEOUT).await?;
+        let notes = notes(read("reading unconfirmed writes", reply)?);
+        match confirmation(durability) {
+            Some(message) if !notes.is_empty() => self.remove_notes(Announce::All, &message, &notes).await,
+            _ => Ok(0),
+        }
+    }
+
+    async fn remove_notes(
+        &self,
+        announce: Announce,
+        message: &str,
+        notes: &[(String, String)],
+    ) -> Result<u64, StoreError> {
+        let announce = match announce {
+            Announce::All => "all",
+            Announce::Owed => "owed",
+        };
+        let mut call = writes_confirmed::Head { unconfirmed: keys::UNCONFIRMED, announce, message }.call();
+        for (service, write) in notes {
+            call.add(writes_confirmed::Write { service, write });
+        }
+        read("confirming writes", self.link.script(&call).await?)
+    }
+}
+
+/// Reads a flat list of services and writes. What is not UTF-8 was written by another program and is skipped.
+fn notes(words: Vec<Vec<u8>>) -> Vec<(String, String)> {
+    let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
+    words.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
+}
+
+/// Returns the message for a write that is as durable as it can be; none for another.
+fn confirmation(durability: Durability) -> Option<String> {
+    match durability {
+        Durability::Confirmed { replicas } => {
+            Some(format!("the last write is stored on {replicas} replicas now: it survives a failover"))
+        }
+        Durability::SingleMachine => {
+            Some("the last write is stored on one machine: Redis has no replicas any more".to_owned())
+        }
+        Durability::Unconfirmed { .. } => None,
+    }
+}

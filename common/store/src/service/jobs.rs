@@ -1,0 +1,351 @@
+//! Jobs and crons: what is counted, how a job ends, and the ticks of a cron.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{Value, cmd};
+
+use crate::json::to_json;
+use crate::reply::{HashFields, read, unexpected, word};
+use crate::scripts::{cron_tick, job_count, job_end};
+use crate::service::confirm::WriteReceipt;
+use crate::service::service_fields;
+use crate::service::stored_spec::SpecFile;
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{AppName, NodeName, PodId, ServiceName, WriteId};
+use model::pod::EndedRun;
+use model::service::{CronProgress, JobProgress, Service};
+use model::spec::{Kind, PodSpec, ServiceFields};
+
+/// Pods that one script counts.
+const BATCH: usize = 250;
+
+/// Services that are looked at in one round trip.
+const NAMES_PER_READ: usize = 1000;
+
+/// What is known of an index of a job that has ended at least once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexResult {
+    /// How many of its pods have failed.
+    pub failures: u32,
+    /// Time at which its last pod ended.
+    pub at: RedisMillis,
+    /// The node of that pod.
+    pub node: Option<NodeName>,
+    /// Its exit code.
+    pub exit_code: Option<i64>,
+    /// Its last run.
+    pub run: Option<EndedRun>,
+}
+
+/// What is known of the indices of a job.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JobResults {
+    /// The indices that are complete.
+    pub done: BTreeMap<u32, IndexResult>,
+    /// The last failure of each index that has failed, also if it is complete by now.
+    pub failed: BTreeMap<u32, IndexResult>,
+}
+
+/// How far the indices of a job are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JobIndices {
+    /// Those that are complete.
+    pub done: BTreeSet<u32>,
+    /// The last failure of each that has failed, also if it is complete by now.
+    pub failed: BTreeMap<u32, IndexResult>,
+}
+
+/// A tick of a cron to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CronTick {
+    /// The tick, in seconds since 1970; 0 for a job that is run by hand.
+    pub tick: i64,
+    /// The ticks that are taken then, as [`model::service::cron::Ticks`] is written.
+    pub ticks: String,
+    /// How many ticks before it are missed.
+    pub missed: usize,
+    /// Why no job is created, if none is.
+    pub skipped: Option<String>,
+}
+
+/// The result of [`Store::take_tick`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TickOutcome {
+    /// It is taken now, and its job created or skipped.
+    Taken(WriteReceipt),
+    /// The cron has changed, or another tick was taken: read it again.
+    Changed,
+    /// It is taken, but there is a service with the name of its job.
+    NameTaken,
+}
+
+/// Indices with what is kept of them.
+type IndexEntries = Vec<(String, Vec<u8>)>;
+/// The same, for a file.
+type IndexTexts = BTreeMap<String, String>;
+
+impl Store {
+    /// Returns what is known of the indices of a job.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn job_results(&self, job: &ServiceName) -> Result<JobResults, StoreError> {
+        let (done, failed) = self.result_entries(job).await?;
+        Ok(JobResults { done: results(done), failed: results(failed) })
+    }
+
+    async fn result_entries(&self, job: &ServiceName) -> Result<(IndexEntries, IndexEntries), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HGETALL").arg(keys::done(job));
+        pipe.cmd("HGETALL").arg(keys::tries(job));
+        read("reading the results of a job", self.link.pipeline(&pipe).await?)
+    }
+
+    /// Returns what is known of the indices of a job as Redis has it: those that are complete, and those that
+    /// have failed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub(crate) async fn saved_results(
+        &self,
+        job: &ServiceName,
+    ) -> Result<(IndexTexts, IndexTexts), StoreError> {
+        let (done, failed) = self.result_entries(job).await?;
+        let text = |(index, value): (String, Vec<u8>)| (index, String::from_utf8_lossy(&value).into_owned());
+        Ok((done.into_iter().map(text).collect(), failed.into_iter().map(text).collect()))
+    }
+
+    /// Returns how far the indices of a job are.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn job_indices(&self, job: &ServiceName) -> Result<JobIndices, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HKEYS").arg(keys::done(job));
+        pipe.cmd("HGETALL").arg(keys::tries(job));
+        let what = "reading the indices of a job";
+        let (done, failed): (Vec<String>, Vec<(String, Vec<u8>)>) =
+            read(what, self.link.pipeline(&pipe).await?)?;
+        let done = done.into_iter().filter_map(|index| index.parse().ok()).collect();
+        Ok(JobIndices { done, failed: results(failed) })
+    }
+
+    /// Returns how many indices of a job are complete.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn job_completions(&self, job: &ServiceName) -> Result<u64, StoreError> {
+        self.link.query(cmd("HLEN").arg(keys::done(job))).await
+    }
+
+    /// Ends a job: it is complete, or has failed because of a word and a sentence. Returns false if it has
+    /// changed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn end_job(
+        &self,
+        job: &ServiceName,
+        failure: Option<(&str, &str)>,
+    ) -> Result<bool, StoreError> {
+        let call = job_end::Head {
+            service_key: keys::service(job),
+            done: keys::done(job),
+            service: job,
+            failure: failure.map(|(reason, message)| format!("{reason} {message}")).unwrap_or_default(),
+        }
+        .call();
+        match word("ending a job", self.link.script(&call).await?)?.as_str() {
+            "OK" => Ok(true),
+            "CHANGED" => Ok(false),
+            other => Err(unexpected("ending a job", other)),
+        }
+    }
+
+    /// Counts those of these pods of a job that have ended with success. Returns the number of indices that
+    /// were not complete before.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn count_job_pods(&self, job: &ServiceName, pods: &[PodId]) -> Result<usize, StoreError> {
+        let mut counted = 0;
+        for chunk in pods.chunks(BATCH) {
+            let mut call = job_count::Head {
+                service_key: keys::service(job),
+                done: keys::done(job),
+                tries: keys::tries(job),
+                service: job,
+            }
+            .call();
+            for pod in chunk {
+                call.add(job_count::Pod { pod_key: keys::pod(pod), uuid: pod });
+            }
+            counted += read::<usize>("counting pods of a job", self.link.script(&call).await?)?;
+        }
+        Ok(counted)
+    }
+
+    /// Returns those of these services that are crons, and the crons of those that are jobs of one.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
+        let mut crons = BTreeSet::new();
+        for chunk in names.chunks(NAMES_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HMGET").arg(keys::service(name)).arg("kind").arg("of_cron");
+            }
+            for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
+                let fields = read::<(Option<String>, Option<String>)>(
+                    "reading what services are",
+                    reply.unwrap_or(Value::Nil),
+                );
+                let Ok((kind, of_cron)) = fields else { continue };
+                let of = of_cron.and_then(|text| ServiceName::new(text.split(' ').next()?).ok());
+                crons.extend(if kind.as_deref() == Some("cron") { Some(name.clone()) } else { of });
+            }
+        }
+        Ok(crons)
+    }
+
+    /// Returns the jobs of a cron, the oldest first, each with its tick or the time at which it was run by
+    /// hand, in seconds since 1970.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn runs_of(&self, cron: &ServiceName) -> Result<Vec<(ServiceName, i64)>, StoreError> {
+        let mut range = cmd("ZRANGE");
+        range.arg(keys::runs(cron)).arg(0).arg(-1).arg("WITHSCORES");
+        let found: Vec<(String, f64)> = self.link.query(&range).await?;
+        Ok(found
+            .into_iter()
+            .filter_map(|(name, at)| Some((ServiceName::new(&name).ok()?, at as i64)))
+            .collect())
+    }
+
+    /// Takes out of the jobs of a cron those that are gone, with their records.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn forget_runs(&self, cron: &ServiceName, jobs: &[ServiceName]) -> Result<(), StoreError> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let mut remove = cmd("ZREM");
+        remove.arg(keys::runs(cron));
+        for job in jobs {
+            remove.arg(job.as_str());
+        }
+        self.link.query(&remove).await
+    }
+
+    /// Takes a tick of a cron, if the cron is still as it was read. Its job has the name `job`.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn take_tick(
+        &self,
+        cron: &Service,
+        job: &ServiceName,
+        tick: &CronTick,
+    ) -> Result<TickOutcome, StoreError> {
+        let what = "taking a tick";
+        let write = WriteId::random();
+        let pod = PodSpec { kind: Kind::Job, ..cron.pod.clone() };
+        let file = SpecFile::new(job, &pod);
+        let (id, policy) = (file.id(), cron.fields.job.clone().unwrap_or_default());
+        let ServiceFields { labels, app, .. } = &cron.fields;
+        let mut call = cron_tick::Head {
+            cron_key: keys::service(&cron.name),
+            job_key: keys::service(job),
+            services: keys::SERVICES,
+            spec_key: keys::spec(&id),
+            unconfirmed: keys::UNCONFIRMED,
+            former_specs: keys::FORMER_SPECS,
+            runs: keys::runs(&cron.name),
+            done: keys::done(job),
+            tries: keys::tries(job),
+            cron: &cron.name,
+            seen_write: &cron.schedule.write,
+            seen_ticks: &cron.schedule.ticks_text,
+            ticks: &tick.ticks,
+            tick: tick.tick,
+            skipped: tick.skipped.as_deref(),
+            missed: tick.missed,
+            job,
+            spec: &id,
+            spec_text: to_json(&file),
+            fingerprint: file.fingerprint(),
+            completions: policy.completions,
+            labels: to_json(labels),
+            app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
+            policy: to_json(&policy),
+            write: &write,
+        }
+        .call();
+        for (field, value) in service_fields::passed_on(&cron.fields) {
+            call.add(cron_tick::Field { field, value });
+        }
+        let (reply, receipt) = self.write_service(job, write, &call).await?;
+        match word(what, reply)?.as_str() {
+            "OK" => Ok(TickOutcome::Taken(receipt)),
+            "CHANGED" => Ok(TickOutcome::Changed),
+            "EXISTS" => Ok(TickOutcome::NameTaken),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+/// Reads the fields of `done:<job>` or `tries:<job>`. What is unreadable was written by hand, and counts as a
+/// result of which nothing is known.
+fn results(fields: Vec<(String, Vec<u8>)>) -> BTreeMap<u32, IndexResult> {
+    let result = |(index, value): (String, Vec<u8>)| Some((index.parse().ok()?, result(&value)));
+    fields.into_iter().filter_map(result).collect()
+}
+
+/// Reads `<failures> <time> <node> <exit code> <run>`.
+fn result(value: &[u8]) -> IndexResult {
+    let text = String::from_utf8_lossy(value);
+    let mut parts = text.splitn(5, ' ');
+    let mut next = || parts.next().unwrap_or_default();
+    IndexResult {
+        failures: next().parse().unwrap_or_default(),
+        at: next().parse().unwrap_or_default(),
+        node: NodeName::new(next()).ok(),
+        exit_code: next().parse().ok(),
+        run: serde_json::from_str(next()).ok(),
+    }
+}
+
+/// Reads how far a job is.
+pub(crate) fn job_progress(fields: &HashFields<'_>) -> JobProgress {
+    let words = |field: &str| {
+        let text = fields.text(field);
+        let (first, rest) = text.split_once(' ')?;
+        Some((first.to_owned(), rest.to_owned()))
+    };
+    let number = |field: &str| fields.text(field).parse().ok();
+    JobProgress {
+        of_cron: words("of_cron")
+            .and_then(|(cron, tick)| Some((ServiceName::new(&cron).ok()?, tick.parse().ok()?))),
+        started_at: number("started_at"),
+        ended_at: number("ended_at"),
+        failure: words("failure"),
+        failures: fields.text("failures").parse().unwrap_or_default(),
+    }
+}
+
+/// Reads what a cron has created.
+pub(crate) fn cron_progress(fields: &HashFields<'_>) -> CronProgress {
+    let ticks_text = fields.text("ticks");
+    CronProgress {
+        // Ticks that are no list of ranges were written by hand: none is known, and the next one is written
+        // anew.
+        ticks: ticks_text.parse().unwrap_or_default(),
+        ticks_text,
+        since: fields.text("times_since").parse().unwrap_or_default(),
+        write: fields.text("write"),
+    }
+}

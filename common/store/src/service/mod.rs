@@ -1,0 +1,13 @@
+//! Services, and what belongs to one.
+
+pub(crate) mod app_locks;
+pub(crate) mod confirm;
+pub(crate) mod dependencies;
+pub(crate) mod history;
+pub(crate) mod jobs;
+pub(crate) mod prepared;
+pub(crate) mod rollout_marks;
+pub(crate) mod service_fields;
+pub(crate) mod services;
+pub(crate) mod spec_cache;
+pub(crate) mod stored_spec;

@@ -1,0 +1,145 @@
+//! Images that nodes are asked to have before pods are stopped for others that need them.
+//!
+//! `prepared:<spec id>` has a field for each node that was asked: `requested <time ms>`, `pulling`, `ready`,
+//! or `failed <why>`. It expires when no scheduler asks any more. A worker of the version before, and an
+//! external one, does not read the request: the field stays as it is, and the scheduler goes on after a
+//! while.
+
+use std::time::Duration;
+
+use redis::cmd;
+use serde::{Deserialize, Serialize};
+
+use crate::keys::channel;
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{NodeName, ServiceName, SpecId};
+use model::service::Service;
+
+/// An answer is true for this number of seconds, then the node is asked again.
+const EXPIRE_SECONDS: u64 = 60;
+/// A failure is tried again after this number of seconds.
+const RETRY_SECONDS: u64 = 10;
+
+/// A request to have the images of a specification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrepareRequest {
+    /// The specification. The field tells this request from the others.
+    pub prepare: SpecId,
+    /// The service whose specification it is; a scheduler of the version before does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+}
+
+/// What a node says about the images of a specification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreparedImages {
+    /// It was asked at this time, and has not answered.
+    Requested(RedisMillis),
+    /// It pulls them.
+    Pulling,
+    /// It has them.
+    Ready,
+    /// It cannot pull one of them, for this reason.
+    Failed(String),
+}
+
+impl PreparedImages {
+    fn to_text(&self) -> String {
+        match self {
+            Self::Requested(at) => format!("requested {at}"),
+            Self::Pulling => "pulling".to_owned(),
+            Self::Ready => "ready".to_owned(),
+            Self::Failed(why) => format!("failed {why}"),
+        }
+    }
+
+    /// Reads a field. What is none was written by hand, and counts as asked long ago.
+    fn read(text: &str) -> Self {
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("pulling", _) => Self::Pulling,
+            ("ready", _) => Self::Ready,
+            ("failed", why) => Self::Failed(why.to_owned()),
+            (_, at) => Self::Requested(at.parse().unwrap_or_default()),
+        }
+    }
+}
+
+impl Store {
+    /// The interval at which a worker that pulls should say so, lest it is asked again.
+    pub const PREPARING_INTERVAL: Duration = Duration::from_secs(EXPIRE_SECONDS / 3);
+
+    /// Returns what each of these nodes says about the images of a specification; `None` if it was not asked.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn prepared_images(
+        &self,
+        spec: &SpecId,
+        nodes: &[NodeName],
+    ) -> Result<Vec<Option<PreparedImages>>, StoreError> {
+        if nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+        let found: Vec<Option<String>> =
+            self.link.query(cmd("HMGET").arg(keys::prepared(spec)).arg(names)).await?;
+        Ok(found.into_iter().map(|text| text.as_deref().map(PreparedImages::read)).collect())
+    }
+
+    /// Asks a node to pull the images of the specification of a service. `now` is the time of Redis.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn ask_to_prepare(
+        &self,
+        service: &Service,
+        node: &NodeName,
+        now: RedisMillis,
+    ) -> Result<(), StoreError> {
+        let spec = &service.spec_id;
+        let request = PrepareRequest { prepare: spec.clone(), service: Some(service.name.clone()) };
+        let requests = keys::log_requests(node);
+        let mut pipe = redis::pipe();
+        let key = keys::prepared(spec);
+        pipe.cmd("HSET").arg(&key).arg(node.as_str()).arg(PreparedImages::Requested(now).to_text()).ignore();
+        pipe.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
+        pipe.cmd("RPUSH").arg(&requests).arg(crate::json::to_json(&request)).ignore();
+        pipe.cmd("EXPIRE").arg(&requests).arg(EXPIRE_SECONDS).ignore();
+        pipe.cmd("PUBLISH").arg(channel::worker(node)).arg("logs").ignore();
+        self.link.pipeline(&pipe).await
+    }
+
+    /// Notes what a node says about the images of a specification.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn note_prepared(
+        &self,
+        spec: &SpecId,
+        node: &NodeName,
+        images: &PreparedImages,
+    ) -> Result<(), StoreError> {
+        let is_failure = matches!(images, PreparedImages::Failed(_));
+        let seconds = if is_failure { RETRY_SECONDS } else { EXPIRE_SECONDS };
+        let mut pipe = redis::pipe();
+        let key = keys::prepared(spec);
+        pipe.cmd("HSET").arg(&key).arg(node.as_str()).arg(images.to_text()).ignore();
+        pipe.cmd("EXPIRE").arg(&key).arg(seconds).ignore();
+        self.link.pipeline(&pipe).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        let failed = PreparedImages::Failed("no such tag".to_owned());
+        for images in [PreparedImages::Requested(7), PreparedImages::Pulling, PreparedImages::Ready, failed] {
+            assert_eq!(PreparedImages::read(&images.to_text()), images);
+        }
+        assert_eq!(PreparedImages::read("whatever"), PreparedImages::Requested(0));
+    }
+}

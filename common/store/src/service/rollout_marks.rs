@@ -1,0 +1,110 @@
+//! What is noted about the rollout of a service's generation, in the service's own hash.
+//!
+//! Each mark begins with the generation that it is about, so a new generation needs none of them removed, and
+//! a version that knows no marks leaves none that are wrong.
+
+use crate::reply::{HashFields, unexpected, word};
+use crate::scripts::rollout_mark;
+use crate::{Store, StoreError, keys};
+use model::service::{RolloutMarks, Service};
+
+/// Why nothing is replaced while a person has paused it.
+const PAUSED_BY_HAND: &str = "paused by hand";
+
+/// What is noted about a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RolloutMark<'a> {
+    /// No further pod is replaced, because of this.
+    Paused(&'a str),
+    /// No further pod is replaced, nor those of the next changes, until it is resumed: a person said so.
+    PausedByHand,
+    /// No further pod is replaced for now, because of this; nothing is in the way if it is empty.
+    Held(&'a str),
+    /// It goes on, whether pods are bad or not.
+    Resumed,
+    /// The first pods are good; this says it.
+    AtCanary(&'a str),
+    /// The pods after the first ones are replaced, too.
+    Promoted,
+    /// All its pods are good.
+    Settled,
+}
+
+/// The result of [`Store::mark_rollout`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkOutcome {
+    /// It is noted.
+    Marked,
+    /// It was so before.
+    Same,
+    /// The service has another generation by now, or is gone.
+    Changed,
+}
+
+impl Store {
+    /// Notes something about the rollout of the generation of a service.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn mark_rollout(
+        &self,
+        service: &Service,
+        mark: RolloutMark<'_>,
+    ) -> Result<MarkOutcome, StoreError> {
+        let what = "noting how far a rollout is";
+        let (mark, text) = match mark {
+            RolloutMark::Paused(why) => ("paused", why),
+            RolloutMark::PausedByHand => ("paused_by_hand", PAUSED_BY_HAND),
+            RolloutMark::Held(why) => ("held", why),
+            RolloutMark::Resumed => ("resumed", ""),
+            RolloutMark::AtCanary(text) => ("canary", text),
+            RolloutMark::Promoted => ("promoted", ""),
+            RolloutMark::Settled => ("settled", ""),
+        };
+        let call = rollout_mark::Head {
+            service_key: keys::service(&service.name),
+            service: &service.name,
+            generation: service.generation,
+            mark,
+            text,
+        }
+        .call();
+        match word(what, self.link.script(&call).await?)?.as_str() {
+            "OK" => Ok(MarkOutcome::Marked),
+            "SAME" => Ok(MarkOutcome::Same),
+            "CHANGED" => Ok(MarkOutcome::Changed),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+/// Reads the marks that are about this generation.
+pub(crate) fn rollout_marks(fields: &HashFields<'_>, generation: u64) -> RolloutMarks {
+    let mark = |field: &str| {
+        let text = fields.text(field);
+        let (about, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        Some((about.parse::<u64>().ok()?, rest.to_owned()))
+    };
+    let settled = mark("settled");
+    let settled_fingerprint =
+        settled.as_ref().map(|(_, fingerprint)| fingerprint.clone()).filter(|text| !text.is_empty());
+    let fingerprint = fields.text("fingerprint");
+    RolloutMarks {
+        paused: mark("paused")
+            .filter(|(about, _)| *about == generation)
+            .map(|(_, why)| why)
+            .or_else(|| (fields.text("paused_by_hand") == "1").then(|| PAUSED_BY_HAND.to_owned())),
+        held: mark("held").filter(|(about, _)| *about == generation).map(|(_, why)| why),
+        undone: mark("undone")
+            .filter(|(about, _)| *about == generation)
+            .and_then(|(_, from)| from.parse().ok()),
+        step: fields.text("step"),
+        at_canary: mark("canary").filter(|(about, _)| *about == generation).map(|(_, text)| text),
+        is_promoted: mark("promoted").is_some_and(|(about, _)| about == generation),
+        is_resumed: mark("resumed").is_some_and(|(about, _)| about == generation),
+        is_settled: settled.as_ref().is_some_and(|(about, _)| *about == generation),
+        is_known_good: settled_fingerprint.as_deref() == fingerprint.rsplit(' ').next(),
+        settled_fingerprint,
+        rolled_back: mark("rolled_back").filter(|(about, _)| about.checked_add(1) == Some(generation)),
+    }
+}

@@ -1,0 +1,777 @@
+//! Services: their desired state. Writes wait for the replicas before they are acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use redis::cmd;
+use serde::Serialize;
+
+use crate::json::to_json;
+use crate::pod::reconciling::{CreateOutcome, ReplicaPlace, create_call, read_created};
+use crate::reply::{HashFields, corrupt, names, read, unexpected, verdict, word};
+use crate::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
+use crate::service::confirm::WriteReceipt;
+use crate::service::jobs::{cron_progress, job_progress};
+use crate::service::rollout_marks::rollout_marks;
+use crate::service::service_fields::{self, StoredPolicy, json_of};
+use crate::service::stored_spec::SpecFile;
+use crate::value::value_rollouts::ValueRollout;
+use crate::{FormerGeneration, Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{AppName, ServiceName, SpecId, WriteId};
+use model::network::ingress::{IngressRule, alias_lines, callers_line};
+use model::pod::image::{self, ImageContent};
+use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
+use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
+
+/// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
+const SPECS_PER_READ: usize = 250;
+/// Records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+
+/// How [`Store::put_service`] treats a service that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutMode {
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+    /// Either.
+    Upsert,
+}
+
+/// The result of [`Store::put_service`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum PutOutcome {
+    /// New, with generation 1: as it was stored.
+    Created(Box<Service>),
+    /// The specification of its pods changed: this is a new generation.
+    Replaced {
+        /// The new generation.
+        generation: u64,
+    },
+    /// Only replicas, labels, the app, the dependencies, the ingress or who may reach it changed.
+    Scaled {
+        /// The generation, as before.
+        generation: u64,
+    },
+    /// It already was as desired.
+    Unchanged {
+        /// The generation, as before.
+        generation: u64,
+    },
+    /// Refused: it exists.
+    Exists,
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: it is being deleted and still has pods.
+    Deleting,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
+    /// Refused: it is something else, and stays that.
+    OtherKind {
+        /// What it is.
+        kind: Kind,
+    },
+    /// Refused: it is a job, whose pods and completions do not change.
+    Immutable,
+    /// Refused: another service has a route of its `ingress`.
+    RouteTaken {
+        /// The route: `<host><path>`, or `tcp:<port>`.
+        route: String,
+        /// The other service.
+        service: String,
+    },
+}
+
+/// The result of [`Store::scale_service`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleOutcome {
+    /// Done.
+    Scaled {
+        /// Replicas before.
+        before: u32,
+    },
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: it is being deleted.
+    Deleting,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
+    /// Refused: it is a job or a cron, which has no replicas.
+    OtherKind {
+        /// What it is.
+        kind: Kind,
+    },
+}
+
+/// The result of [`Store::restart_service`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartOutcome {
+    /// Its pods will be replaced.
+    Restarted {
+        /// The new generation.
+        generation: u64,
+    },
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: it is being deleted.
+    Deleting,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
+    /// Refused: it is a job, whose pods are not replaced, or a cron, which has none.
+    OtherKind {
+        /// What it is.
+        kind: Kind,
+    },
+    /// Nothing was changed: it was created or restarted after the change that asked for it.
+    DoneBefore,
+}
+
+/// The result of [`Store::delete_service_if`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// Marked as deleted, now or before.
+    Deleted,
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
+}
+
+impl Store {
+    /// Stores the desired state of a service. `expected` is the revision that the caller has read; `None`
+    /// overwrites any.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A write that is stored and not confirmed by all replicas in time is no error: see
+    /// [`WriteReceipt::durability`].
+    pub async fn put_service(
+        &self,
+        desired: &DesiredService,
+        mode: PutMode,
+        expected: Option<u64>,
+    ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
+        let write = WriteId::random();
+        let put = put_call(desired, mode, expected, PutCause::User, &write);
+        let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
+        Ok((read_put(desired, reply)?, receipt))
+    }
+
+    /// As [`Store::put_service`], of a service that exists, because a user goes back to a former generation,
+    /// with what its images were: it is noted, so that this can be undone, and what a person has paused goes
+    /// on.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn undo_service(
+        &self,
+        service: &Service,
+        to: &FormerGeneration,
+        expected: Option<u64>,
+    ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
+        let (desired, write) = (to.desired(service), WriteId::random());
+        let cause = PutCause::Undo(to.spec.as_ref());
+        let put = put_call(&desired, PutMode::Replace, expected, cause, &write);
+        let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
+        Ok((read_put(&desired, reply)?, receipt))
+    }
+
+    /// Takes the generation of a service back whose rollout failed: its pods get the specification of a
+    /// former one, with what its images were. `why` is noted and told in an event. Returns false if the
+    /// service has changed since it was read.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn roll_back(
+        &self,
+        service: &Service,
+        to: &FormerGeneration,
+        why: &str,
+    ) -> Result<bool, StoreError> {
+        let (desired, write) = (to.desired(service), WriteId::random());
+        let cause = PutCause::Failure(to.spec.as_ref(), why);
+        let put = put_call(&desired, PutMode::Replace, Some(service.revision), cause, &write);
+        let (reply, _) = self.write_service(&desired.name, write, &put).await?;
+        Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
+    }
+
+    /// Writes the routes of a service anew, see [`Service::lacks_routes`]. Returns false if the service has
+    /// changed since it was read, or another one has a route of it by now.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn restore_routes(&self, service: &Service) -> Result<bool, StoreError> {
+        let desired = DesiredService::from(service.clone());
+        let (outcome, _) = self.put_service(&desired, PutMode::Replace, Some(service.revision)).await?;
+        Ok(matches!(outcome, PutOutcome::Scaled { .. }))
+    }
+
+    /// Stores a service that must not exist. If it gets at most [`PODS_CREATED_INLINE`] pods at once, these
+    /// are created in the same round trip. Returns the number of pods that were created; the others are
+    /// created like those of any other service. If the service is refused, no pod is created.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn create_service(
+        &self,
+        desired: &DesiredService,
+    ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
+        let write = WriteId::random();
+        let put = put_call(desired, PutMode::Create, None, PutCause::User, &write);
+        // The id of the write is fresh, so the second script creates nothing if the first one refuses.
+        let service = just_created(desired, 0);
+        let first = service.first_replicas();
+        let pods = (first.len() <= PODS_CREATED_INLINE as usize)
+            .then(|| create_call(&service, &first, ReplicaPlace::First, Some(&write)));
+        let (reply, created, receipt) =
+            self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
+        let created = match created.map(read_created) {
+            Some(Ok(CreateOutcome::Created(count))) => count,
+            // The reconcile loop creates them.
+            Some(Ok(CreateOutcome::Changed | CreateOutcome::Unconfirmed) | Err(_)) | None => 0,
+        };
+        Ok((read_put(desired, reply)?, created, receipt))
+    }
+
+    /// Changes the number of replicas and nothing else.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn scale_service(
+        &self,
+        name: &ServiceName,
+        replicas: u32,
+    ) -> Result<(ScaleOutcome, WriteReceipt), StoreError> {
+        self.scale_service_if(name, replicas, None).await
+    }
+
+    /// As [`Store::scale_service`], but only if the service has the `expected` revision.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn scale_service_if(
+        &self,
+        name: &ServiceName,
+        replicas: u32,
+        expected: Option<u64>,
+    ) -> Result<(ScaleOutcome, WriteReceipt), StoreError> {
+        let what = "scaling a service";
+        let write = WriteId::random();
+        let scale = service_scale::Head {
+            service_key: keys::service(name),
+            unconfirmed: keys::UNCONFIRMED,
+            service: name,
+            replicas,
+            expected_revision: expected,
+            write: &write,
+        }
+        .call();
+        let (reply, receipt) = self.write_service(name, write, &scale).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        if answer == "KIND" {
+            return Ok((ScaleOutcome::OtherKind { kind: kind_of(rest)? }, receipt));
+        }
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
+            ("CONFLICT", Some(revision)) => ScaleOutcome::Conflict { revision: read(what, revision)? },
+            ("MISSING", _) => ScaleOutcome::Missing,
+            ("DELETING", _) => ScaleOutcome::Deleting,
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, receipt))
+    }
+
+    /// Has all pods of a service replaced, step by step: as a new generation with the same specification. It
+    /// must have the `expected` revision; any if there is none. Repeated, it replaces them once more.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn restart_service(
+        &self,
+        name: &ServiceName,
+        expected: Option<u64>,
+    ) -> Result<(RestartOutcome, WriteReceipt), StoreError> {
+        self.restart(name, expected, None).await
+    }
+
+    /// As [`Store::restart_service`], because of a change of a secret or config that it uses; not if it was
+    /// created or restarted since.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn restart_for(
+        &self,
+        name: &ServiceName,
+        rollout: &ValueRollout,
+    ) -> Result<RestartOutcome, StoreError> {
+        Ok(self.restart(name, None, Some(rollout)).await?.0)
+    }
+
+    async fn restart(
+        &self,
+        name: &ServiceName,
+        expected: Option<u64>,
+        rollout: Option<&ValueRollout>,
+    ) -> Result<(RestartOutcome, WriteReceipt), StoreError> {
+        let what = "restarting a service";
+        let cause = rollout.map(|ValueRollout { kind, name, version, .. }| {
+            format!(", because {kind} {name} has version {version}")
+        });
+        // Not made of what it says: the pods that have that id are to be replaced.
+        let (spec, write) = (SpecId::random(), WriteId::random());
+        let restart = service_restart::Head {
+            service_key: keys::service(name),
+            spec_key: keys::spec(&spec),
+            unconfirmed: keys::UNCONFIRMED,
+            former_specs: keys::FORMER_SPECS,
+            history: keys::history(name),
+            service: name,
+            spec: &spec,
+            expected_revision: expected,
+            write: &write,
+            since: rollout.map(|rollout| rollout.at),
+            cause: cause.unwrap_or_default(),
+        }
+        .call();
+        let (reply, receipt) = self.write_service(name, write, &restart).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        if answer == "KIND" {
+            return Ok((RestartOutcome::OtherKind { kind: kind_of(rest)? }, receipt));
+        }
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(generation)) => RestartOutcome::Restarted { generation: read(what, generation)? },
+            ("DONE", _) => RestartOutcome::DoneBefore,
+            ("CONFLICT", Some(revision)) => RestartOutcome::Conflict { revision: read(what, revision)? },
+            ("MISSING", _) => RestartOutcome::Missing,
+            ("DELETING", _) => RestartOutcome::Deleting,
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, receipt))
+    }
+
+    /// Marks a service as deleted; the reconcile loop stops its pods. Returns false if it does not exist.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, WriteReceipt), StoreError> {
+        let (outcome, receipt) = self.delete_service_if(name, None).await?;
+        Ok((outcome == DeleteOutcome::Deleted, receipt))
+    }
+
+    /// As [`Store::delete_service`], but only if the service has the `expected` revision.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn delete_service_if(
+        &self,
+        name: &ServiceName,
+        expected: Option<u64>,
+    ) -> Result<(DeleteOutcome, WriteReceipt), StoreError> {
+        let what = "deleting a service";
+        let write = WriteId::random();
+        let delete = service_delete::Head {
+            service_key: keys::service(name),
+            unconfirmed: keys::UNCONFIRMED,
+            deleted: keys::DELETED_SERVICES,
+            service: name,
+            expected_revision: expected,
+            write: &write,
+        }
+        .call();
+        let (reply, receipt) = self.write_service(name, write, &delete).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", _) => DeleteOutcome::Deleted,
+            ("MISSING", _) => DeleteOutcome::Missing,
+            ("CONFLICT", Some(revision)) => DeleteOutcome::Conflict { revision: read(what, revision)? },
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, receipt))
+    }
+
+    /// Forgets a deleted service whose pods are all gone. Returns false if it still has pods or is not being
+    /// deleted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn forget_service(&self, service: &Service) -> Result<bool, StoreError> {
+        let forget = service_forget::Head {
+            service_key: keys::service(&service.name),
+            services: keys::SERVICES,
+            slots: keys::slots(&service.name),
+            spec_key: keys::spec(&service.spec_id),
+            routes: keys::ROUTES,
+            ep_key: keys::endpoints(&service.name),
+            history: keys::history(&service.name),
+            done: keys::done(&service.name),
+            tries: keys::tries(&service.name),
+            runs: keys::runs(&service.name),
+            runs_of_cron: match &service.progress.of_cron {
+                Some((cron, _)) => keys::runs(cron),
+                None => "runs:".to_owned(),
+            },
+            service: &service.name,
+        };
+        Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
+    }
+
+    /// Returns the names of all services, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
+        let mut names: Vec<ServiceName> = names(self.members_or_records(keys::SERVICES, "service:").await?);
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns one service, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` if its record is unreadable; see [`StoreError`].
+    pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
+        Ok(self.services(std::slice::from_ref(name)).await?.pop())
+    }
+
+    /// Returns, for each of these services, how many pods have been created and how many are desired, none of
+    /// one that is being deleted; `None`
+    /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are
+    /// created as these end.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn creation_progress(
+        &self,
+        names: &[ServiceName],
+    ) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for name in names {
+            pipe.cmd("HLEN").arg(keys::slots(name));
+            pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
+            pipe.cmd("HEXISTS").arg(keys::service(name)).arg("kind");
+            pipe.cmd("HGET").arg(keys::service(name)).arg("state");
+        }
+        let replies = self.link.pipeline_each(pipe).await?;
+        let count = |reply: &Result<redis::Value, StoreError>| {
+            read::<Option<u64>>("reading the number of pods", reply.clone().ok()?).ok()?
+        };
+        let progress = |replies: &[Result<redis::Value, StoreError>]| {
+            let [created, desired, is_other] = [0, 1, 2].map(|index| count(&replies[index]));
+            let (created, desired) = (created?, desired?);
+            let state: Option<String> = replies[3]
+                .clone()
+                .ok()
+                .and_then(|reply| read("reading the state of a service", reply).ok()?);
+            let desired = if state.as_deref() == Some("deleting") { 0 } else { desired };
+            (is_other? == 0 || created == 0).then_some((created, desired))
+        };
+        Ok(replies.chunks_exact(4).map(progress).collect())
+    }
+
+    /// Returns these services, in this order, without those that do not exist.
+    ///
+    /// # Errors
+    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::services_each`] and [`StoreError`].
+    pub async fn services(&self, names: &[ServiceName]) -> Result<Vec<Service>, StoreError> {
+        let (services, unreadable) = self.services_each(names).await?;
+        unreadable.into_iter().next().map_or(Ok(services), |(_, error)| Err(error))
+    }
+
+    /// As [`Store::services`], but returns unreadable services with their errors instead of failing.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn services_each(
+        &self,
+        names: &[ServiceName],
+    ) -> Result<(Vec<Service>, Vec<(ServiceName, StoreError)>), StoreError> {
+        let (mut services, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HGETALL").arg(keys::service(name));
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            for (name, reply) in chunk.iter().zip(replies) {
+                match reply.and_then(|reply| read_service(name, reply)) {
+                    Ok(service) => services.extend(service),
+                    Err(error) => unreadable.push((name.clone(), error)),
+                }
+            }
+        }
+        Ok((services, unreadable))
+    }
+
+    /// Returns a pod specification by its id, if it exists. Specifications never change, so they are cached.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is unreadable; see [`StoreError`].
+    pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<Arc<PodSpec>>, StoreError> {
+        if let Some(spec) = self.specs.get(id) {
+            return Ok(Some(spec));
+        }
+        let text: Option<Vec<u8>> = self.link.query(cmd("GET").arg(keys::spec(id))).await?;
+        text.map(|text| self.remember_spec(id, &text)).transpose()
+    }
+
+    /// Reads those of these specifications that are not cached yet in few round trips, so that
+    /// [`Store::pod_spec`] need not ask for each. Missing or unreadable specifications are skipped;
+    /// [`Store::pod_spec`] reports them.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
+        let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
+        if unknown.len() < 2 {
+            return Ok(());
+        }
+        for (id, text) in self.spec_texts(unknown).await? {
+            let _unreadable = self.remember_spec(&id, text.as_bytes()).is_err();
+        }
+        Ok(())
+    }
+
+    /// Returns what the images of a specification are for all its pods; nothing while none was started.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn pinned_images(
+        &self,
+        service: &ServiceName,
+        spec: &SpecId,
+    ) -> Result<Vec<ImageContent>, StoreError> {
+        let mut get = cmd("HGET");
+        get.arg(keys::service(service)).arg(format!("images:{spec}"));
+        let text: Option<Vec<u8>> = self.link.query(&get).await?;
+        Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
+    }
+
+    /// Returns the contents of these specifications, without those that do not exist or are no text.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn spec_texts(
+        &self,
+        ids: impl IntoIterator<Item = &SpecId>,
+    ) -> Result<BTreeMap<SpecId, String>, StoreError> {
+        let ids: Vec<&SpecId> = ids.into_iter().collect();
+        let mut texts = BTreeMap::new();
+        for chunk in ids.chunks(SPECS_PER_READ) {
+            let mut get = cmd("MGET");
+            for id in chunk {
+                get.arg(keys::spec(id));
+            }
+            let found: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
+            let found = chunk.iter().zip(found);
+            texts
+                .extend(found.filter_map(|(id, text)| Some(((*id).clone(), String::from_utf8(text?).ok()?))));
+        }
+        Ok(texts)
+    }
+
+    fn remember_spec(&self, id: &SpecId, text: &[u8]) -> Result<Arc<PodSpec>, StoreError> {
+        let pod = SpecFile::read(text).map_err(|e| corrupt(&format!("reading spec {id}"), e))?;
+        Ok(self.specs.insert(id.clone(), pod))
+    }
+}
+
+/// Why a desired state is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PutCause<'a> {
+    /// A user describes the service.
+    User,
+    /// A user goes back to a former specification. Its id, if that is known.
+    Undo(Option<&'a SpecId>),
+    /// The generation before has failed, for this reason.
+    Failure(Option<&'a SpecId>, &'a str),
+}
+
+fn put_call(
+    desired: &DesiredService,
+    mode: PutMode,
+    expected: Option<u64>,
+    cause: PutCause<'_>,
+    write: &WriteId,
+) -> Call<'static> {
+    let file = SpecFile::new(&desired.name, &desired.pod);
+    let id = match cause {
+        PutCause::Undo(Some(id)) | PutCause::Failure(Some(id), _) => id.clone(),
+        PutCause::User | PutCause::Undo(None) | PutCause::Failure(None, _) => file.id(),
+    };
+    let mode = match mode {
+        PutMode::Create => "create",
+        PutMode::Replace => "replace",
+        PutMode::Upsert => "upsert",
+    };
+    let ServiceFields { labels, app, update, job, cron, .. } = &desired.fields;
+    let mut call = service_put::Head {
+        service_key: keys::service(&desired.name),
+        services: keys::SERVICES,
+        spec_key: keys::spec(&id),
+        unconfirmed: keys::UNCONFIRMED,
+        former_specs: keys::FORMER_SPECS,
+        service: &desired.name,
+        mode,
+        spec: &id,
+        spec_text: to_json(&file),
+        fingerprint: file.fingerprint(),
+        replicas: desired.replicas,
+        labels: to_json(labels),
+        app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
+        routes: keys::ROUTES,
+        history: keys::history(&desired.name),
+        update: json_of(update.as_ref().map(StoredPolicy::of).as_ref()),
+        done: keys::done(&desired.name),
+        tries: keys::tries(&desired.name),
+        kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
+        job: json_of(job.as_ref()),
+        cron: json_of(cron.as_ref()),
+        times: cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
+        failure: if let PutCause::Failure(_, why) = cause { why } else { "" },
+        undone: if let PutCause::Undo(_) = cause { "1" } else { "" },
+        routes_text: routes(&desired.name, &desired.fields).join("\n"),
+        expected_revision: expected,
+        write,
+    }
+    .call();
+    for (field, value) in service_fields::passed_on(&desired.fields) {
+        call.add(service_put::Field { field, value });
+    }
+    call
+}
+
+/// Returns whether the routes of a service lack a line that follows from its record: an API of a version that
+/// does not know one of its fields has written them. What a later version has written beside them is no lack.
+fn lacks_routes(service: &Service, routes_text: &str) -> bool {
+    let wanted = routes(&service.name, &service.fields);
+    if wanted.is_empty() {
+        return false;
+    }
+    let stored: HashSet<&str> = routes_text.lines().collect();
+    !wanted.iter().all(|line| stored.contains(line.as_str()))
+}
+
+/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one
+/// with what a rule says beyond that, one that says who reaches it, if not all do, and one for each alias.
+fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
+    let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
+    let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
+    let callers = allow_from.as_ref().map(|allowed| callers_line(name, allowed));
+    let aliases = app.iter().flat_map(|app| alias_lines(app, name, aliases));
+    let options = ingress.iter().filter_map(|rule| rule.options(name));
+    let options = options.map(|(route, words)| format!("{route} {words}"));
+    ingress.iter().map(line).chain(options).chain(callers).chain(aliases).collect()
+}
+
+fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {
+    let what = "storing a service";
+    let (answer, rest) = verdict(what, reply)?;
+    if answer == "ROUTE" {
+        let (route, service) = read(what, redis::Value::Array(rest))?;
+        return Ok(PutOutcome::RouteTaken { route, service });
+    }
+    // The time at which it was created, or the generation; of a conflict the revision.
+    if answer == "KIND" {
+        return Ok(PutOutcome::OtherKind { kind: kind_of(rest)? });
+    }
+    let generation = match rest.into_iter().next() {
+        Some(value) => read(what, value)?,
+        None => 0,
+    };
+    Ok(match answer.as_str() {
+        "CREATED" => PutOutcome::Created(Box::new(just_created(desired, generation))),
+        "REPLACED" => PutOutcome::Replaced { generation },
+        "SCALED" => PutOutcome::Scaled { generation },
+        "UNCHANGED" => PutOutcome::Unchanged { generation },
+        "EXISTS" => PutOutcome::Exists,
+        "MISSING" => PutOutcome::Missing,
+        "DELETING" => PutOutcome::Deleting,
+        "IMMUTABLE" => PutOutcome::Immutable,
+        "CONFLICT" => PutOutcome::Conflict { revision: generation },
+        other => return Err(unexpected(what, other)),
+    })
+}
+
+/// Reads what a service is, as a script replies it.
+fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
+    let what = "reading the kind of a service";
+    let word: String = read(what, rest.into_iter().next().unwrap_or(redis::Value::Nil))?;
+    Ok(read_kind(&word).unwrap_or_default())
+}
+
+fn read_kind(word: &str) -> Option<Kind> {
+    match word {
+        "" => Some(Kind::Service),
+        "job" => Some(Kind::Job),
+        "cron" => Some(Kind::Cron),
+        _ => None,
+    }
+}
+
+/// Returns a service as the script has stored it at the time `now`.
+fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
+    Service::created(desired.clone(), SpecFile::new(&desired.name, &desired.pod).id(), now)
+}
+
+pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Option<Service>, StoreError> {
+    let what = format!("reading service {name}");
+    let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
+    let pod = SpecFile::read(fields.text("spec_text").as_bytes())
+        .map_err(|e| corrupt(&what, format!("spec_text: {e}")))?;
+    let generation: u64 = fields.number("generation")?;
+    // As `versions_of` in the scripts.
+    let revision: u64 = fields.number("revision")?;
+    let state = fields.text("state");
+    let replicas: u32 = fields.number("replicas")?;
+    if replicas > MAX_REPLICAS {
+        return Err(corrupt(&what, format!("replicas is {replicas}, more than any service can have")));
+    }
+    let kind = fields.text("kind");
+    let kind = read_kind(&kind).ok_or_else(|| corrupt(&what, format!("kind is {kind:?}")))?;
+    if kind != pod.kind {
+        return Err(corrupt(&what, format!("kind is {kind}, but its pods are those of a {}", pod.kind)));
+    }
+    let is_changed_since = revision > 0 && fields.text("revised_by") != fields.text("write");
+    let spec_id: SpecId = fields.parse("spec")?;
+    let mut service = Service {
+        name: name.clone(),
+        state: match state.as_str() {
+            "active" => ServiceState::Active,
+            "deleting" => ServiceState::Deleting,
+            // The scripts compare it with these words.
+            other => return Err(corrupt(&what, format!("state is {other:?}"))),
+        },
+        generation,
+        revision: generation.max(revision.saturating_add(u64::from(is_changed_since))),
+        images: image::from_text(&fields.text(&format!("images:{spec_id}"))),
+        spec_id,
+        replicas,
+        fields: service_fields::read(&what, &fields, kind)?,
+        progress: if kind == Kind::Job { job_progress(&fields) } else { JobProgress::default() },
+        schedule: if kind == Kind::Cron { cron_progress(&fields) } else { CronProgress::default() },
+        rollout: rollout_marks(&fields, generation),
+        created_at: fields.number("created_at")?,
+        updated_at: fields.number("updated_at")?,
+        scaled_at: fields.text("scaled_at").parse().ok(),
+        lacks_routes: false,
+        pod,
+    };
+    service.lacks_routes = lacks_routes(&service, &fields.text("routes"));
+    Ok(Some(service))
+}

@@ -1,0 +1,46 @@
+//! The handle through which everything is done.
+
+use std::sync::Arc;
+
+use crate::service::spec_cache::SpecCache;
+use daemon::redis_url::RedisUrl;
+use redis_link::{Link, LinkHealth, LinkOptions, StoreError, Subscription, Transport};
+
+/// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
+/// connections.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) link: Link,
+    pub(crate) specs: Arc<SpecCache>,
+}
+
+impl Store {
+    /// Creates a store for the Redis behind this URL. It connects on first use.
+    pub fn new(url: RedisUrl, options: LinkOptions) -> Self {
+        Self { link: Link::new(url, options), specs: Arc::default() }
+    }
+
+    /// Creates a store whose commands go over `transport` instead of a network.
+    pub fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
+        Self { link: Link::with_transport(transport, url, options), specs: Arc::default() }
+    }
+
+    /// Returns a channel that tells whether Redis can be reached.
+    pub fn health(&self) -> tokio::sync::watch::Receiver<LinkHealth> {
+        self.link.health()
+    }
+
+    /// Checks that Redis answers.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.link.query(&redis::cmd("PING")).await
+    }
+
+    /// Subscribes to the hints on a channel (see [`channel`](crate::channel)). They may be lost: callers must also read state
+    /// by themselves.
+    pub fn subscribe(&self, channel: &str) -> Subscription {
+        self.link.subscribe(channel)
+    }
+}

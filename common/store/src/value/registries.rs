@@ -1,0 +1,132 @@
+//! Users and passwords for image registries. Passwords arrive here encrypted.
+
+use redis::{Value, cmd};
+
+use crate::reply::{corrupt, names, read, unexpected, verdict, word};
+use crate::scripts::{registry_delete, registry_put};
+use crate::service::confirm::CONFIRM_TIMEOUT;
+use crate::{Store, StoreError, keys};
+use model::ids::RegistryHost;
+use model::value::registry::{RegistryInfo, StoredLogin};
+use redis_link::Durability;
+
+/// The number of records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+
+/// The result of [`Store::put_login`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutLoginOutcome {
+    /// Stored.
+    Stored,
+    /// Refused: there are logins for as many registries as are allowed.
+    Full {
+        /// Their number.
+        count: u64,
+    },
+}
+
+impl Store {
+    /// Stores the login for a registry, in the place of the one before. At most `max_count` may exist.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A write that not all replicas confirm in time is no error: the durability tells.
+    pub async fn put_login(
+        &self,
+        login: &StoredLogin,
+        max_count: u64,
+    ) -> Result<(PutLoginOutcome, Durability), StoreError> {
+        let what = "storing the login for a registry";
+        let put = registry_put::Head {
+            registry_key: keys::registry(login.host()),
+            registries: keys::REGISTRIES,
+            host: login.host(),
+            user: login.user(),
+            password: login.password(),
+            max_count,
+        };
+        let (reply, _, durability) = self.link.durable_scripts(&put.call(), None, CONFIRM_TIMEOUT).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", _) => PutLoginOutcome::Stored,
+            ("FULL", Some(count)) => PutLoginOutcome::Full { count: read(what, count)? },
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, durability))
+    }
+
+    /// Deletes the login for a registry. Returns false if there is none.
+    ///
+    /// # Errors
+    /// As for [`Store::put_login`].
+    pub async fn delete_login(&self, host: &RegistryHost) -> Result<(bool, Durability), StoreError> {
+        let delete =
+            registry_delete::Head { registry_key: keys::registry(host), registries: keys::REGISTRIES, host };
+        let (reply, _, durability) = self.link.durable_scripts(&delete.call(), None, CONFIRM_TIMEOUT).await?;
+        Ok((word("deleting the login for a registry", reply)? == "OK", durability))
+    }
+
+    /// Returns the registries that have a login, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn registries(&self) -> Result<Vec<RegistryHost>, StoreError> {
+        let mut hosts: Vec<RegistryHost> =
+            names(self.members_or_records(keys::REGISTRIES, "registry:").await?);
+        hosts.sort();
+        Ok(hosts)
+    }
+
+    /// Returns these logins without their passwords, in this order: for each what was read, or why it is
+    /// unreadable.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    pub async fn registry_infos_each(
+        &self,
+        hosts: &[RegistryHost],
+    ) -> Result<Vec<Result<Option<RegistryInfo>, StoreError>>, StoreError> {
+        let mut infos = Vec::with_capacity(hosts.len());
+        for chunk in hosts.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for host in chunk {
+                pipe.cmd("HMGET").arg(keys::registry(host)).arg("user").arg("updated_at");
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            for (host, reply) in chunk.iter().zip(replies) {
+                infos.push(reply.and_then(|reply| read_info(host, reply)));
+            }
+        }
+        Ok(infos)
+    }
+
+    /// Returns the login for a registry, if there is one.
+    ///
+    /// # Errors
+    /// `WrongType` if its record is unreadable; see [`StoreError`].
+    pub async fn login(&self, host: &RegistryHost) -> Result<Option<StoredLogin>, StoreError> {
+        let mut get = cmd("HMGET");
+        get.arg(keys::registry(host)).arg("user").arg("password");
+        let (user, password): (Option<Vec<u8>>, Option<Vec<u8>>) = self.link.query(&get).await?;
+        let Some((user, password)) = user.zip(password) else { return Ok(None) };
+        Ok(Some(StoredLogin::new(host.clone(), user_name(host, user)?, password)))
+    }
+}
+
+fn read_info(host: &RegistryHost, reply: Value) -> Result<Option<RegistryInfo>, StoreError> {
+    let what = format!("the login for {host}");
+    let (user, updated_at): (Option<Vec<u8>>, Option<Vec<u8>>) = read(&what, reply)?;
+    let Some(user) = user else { return Ok(None) };
+    let updated_at = match updated_at {
+        Some(text) => {
+            let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+            number.ok_or_else(|| corrupt(&what, "updated_at is not a number".to_owned()))?
+        }
+        None => 0,
+    };
+    Ok(Some(RegistryInfo { host: host.clone(), user: user_name(host, user)?, updated_at }))
+}
+
+fn user_name(host: &RegistryHost, user: Vec<u8>) -> Result<String, StoreError> {
+    String::from_utf8(user)
+        .map_err(|_| corrupt(&format!("the login for {host}"), "user is no text".to_owned()))
+}

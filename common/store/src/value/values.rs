@@ -1,0 +1,194 @@
+//! Secrets and configs: values that are stored under a name, in versions. Secrets arrive here encrypted.
+
+use redis::{Value, cmd};
+
+use crate::reply::{corrupt, names, read, unexpected, verdict, word};
+use crate::scripts::{value_delete, value_put};
+use crate::service::confirm::CONFIRM_TIMEOUT;
+use crate::{Store, StoreError, keys};
+use model::RedisMillis;
+use model::ids::{AppName, ValueName};
+use model::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
+use redis_link::Durability;
+
+/// The number of records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+
+/// The result of [`Store::put_value`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PutValueOutcome {
+    /// Stored.
+    Stored,
+    /// This very version was stored before: the reply to that call was lost.
+    Same,
+    /// Refused: another version is the current one; 0 if there is no such value.
+    Conflict {
+        /// The current version.
+        current: u64,
+    },
+    /// Refused: there are as many values as are allowed.
+    Full {
+        /// Their number.
+        count: u64,
+    },
+    /// Refused: the value does not belong to this app.
+    OtherApp {
+        /// The app that it belongs to, if it belongs to one.
+        owner: Option<AppName>,
+    },
+}
+
+impl Store {
+    /// Stores a version of a value: 1 creates it, and any other one must be the next. At most `max_count`
+    /// values of its kind may exist. With an app it is created as a part of that, and only a value of that
+    /// app gets a next version.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A write that not all replicas confirm in time is no error: the durability tells.
+    pub async fn put_value(
+        &self,
+        value: &StoredValue,
+        max_count: u64,
+        app: Option<&AppName>,
+    ) -> Result<(PutValueOutcome, Durability), StoreError> {
+        let what = "storing a secret or config";
+        let put = value_put::Head {
+            value_key: keys::value(value.kind(), value.name()),
+            names: keys::value_names(value.kind()),
+            rollouts: keys::ROLLOUTS,
+            kind: title(value.kind()),
+            name: value.name(),
+            version: value.version(),
+            value: value.bytes(),
+            kept: KEPT_VERSIONS,
+            max_count,
+            app: app.map_or("", AppName::as_str),
+        };
+        let (reply, _, durability) = self.link.durable_scripts(&put.call(), None, CONFIRM_TIMEOUT).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", _) => PutValueOutcome::Stored,
+            ("SAME", _) => PutValueOutcome::Same,
+            ("CONFLICT", Some(current)) => PutValueOutcome::Conflict { current: read(what, current)? },
+            ("FULL", Some(count)) => PutValueOutcome::Full { count: read(what, count)? },
+            ("OTHER_APP", Some(owner)) => {
+                let owner: String = read(what, owner)?;
+                PutValueOutcome::OtherApp { owner: AppName::new(owner).ok() }
+            }
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, durability))
+    }
+
+    /// Deletes a value with all its versions. Returns false if there is none.
+    ///
+    /// # Errors
+    /// As for [`Store::put_value`].
+    pub async fn delete_value(
+        &self,
+        kind: ValueKind,
+        name: &ValueName,
+    ) -> Result<(bool, Durability), StoreError> {
+        let delete = value_delete::Head {
+            value_key: keys::value(kind, name),
+            names: keys::value_names(kind),
+            rollouts: keys::ROLLOUTS,
+            kind: title(kind),
+            name,
+        };
+        let (reply, _, durability) = self.link.durable_scripts(&delete.call(), None, CONFIRM_TIMEOUT).await?;
+        Ok((word("deleting a secret or config", reply)? == "OK", durability))
+    }
+
+    /// Returns the names of all values of a kind, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn value_names(&self, kind: ValueKind) -> Result<Vec<ValueName>, StoreError> {
+        let prefix = format!("{kind}:");
+        let mut names: Vec<ValueName> =
+            names(self.members_or_records(keys::value_names(kind), &prefix).await?);
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns a value without its content, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` or `WrongType` if its record is unreadable; see [`StoreError`].
+    pub async fn value_info(
+        &self,
+        kind: ValueKind,
+        name: &ValueName,
+    ) -> Result<Option<ValueInfo>, StoreError> {
+        let infos = self.value_infos_each(kind, std::slice::from_ref(name)).await?;
+        infos.into_iter().next().unwrap_or(Ok(None))
+    }
+
+    /// Returns these values without their contents, in this order: for each what was read, or why it is
+    /// unreadable.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    pub async fn value_infos_each(
+        &self,
+        kind: ValueKind,
+        names: &[ValueName],
+    ) -> Result<Vec<Result<Option<ValueInfo>, StoreError>>, StoreError> {
+        let mut infos = Vec::with_capacity(names.len());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HMGET").arg(keys::value(kind, name));
+                pipe.arg("current").arg("created_at").arg("updated_at").arg("app");
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            for (name, reply) in chunk.iter().zip(replies) {
+                infos.push(reply.and_then(|reply| read_info(kind, name, reply)));
+            }
+        }
+        Ok(infos)
+    }
+
+    /// Returns the current version of a value, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` or `WrongType` if its record is unreadable; see [`StoreError`].
+    pub async fn current_value(
+        &self,
+        kind: ValueKind,
+        name: &ValueName,
+    ) -> Result<Option<StoredValue>, StoreError> {
+        let Some(ValueInfo { version, .. }) = self.value_info(kind, name).await? else { return Ok(None) };
+        // It may be rotated meanwhile: earlier versions are kept.
+        let mut get = cmd("HGET");
+        get.arg(keys::value(kind, name)).arg(format!("v:{version}"));
+        let bytes: Option<Vec<u8>> = self.link.query(&get).await?;
+        Ok(bytes.map(|bytes| StoredValue::new(kind, name.clone(), version, bytes)))
+    }
+}
+
+/// Returns what the reasons of events begin with.
+pub(crate) fn title(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Secret => "Secret",
+        ValueKind::Config => "Config",
+    }
+}
+
+fn read_info(kind: ValueKind, name: &ValueName, reply: Value) -> Result<Option<ValueInfo>, StoreError> {
+    let what = format!("the {kind} {name}");
+    let fields: Vec<Option<Vec<u8>>> = read(&what, reply)?;
+    let number = |index: usize, field: &str| -> Result<Option<u64>, StoreError> {
+        let Some(text) = fields.get(index).cloned().flatten() else { return Ok(None) };
+        let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+        number.map(Some).ok_or_else(|| corrupt(&what, format!("{field} is not a number")))
+    };
+    let Some(version) = number(0, "current")? else { return Ok(None) };
+    let created_at: RedisMillis = number(1, "created_at")?.unwrap_or_default();
+    let updated_at: RedisMillis = number(2, "updated_at")?.unwrap_or_default();
+    // What is no name of an app counts as none.
+    let app =
+        fields.get(3).cloned().flatten().and_then(|text| AppName::new(String::from_utf8(text).ok()?).ok());
+    Ok(Some(ValueInfo { name: name.clone(), version, created_at, updated_at, app }))
+}
