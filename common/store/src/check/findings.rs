@@ -1,12 +1,12 @@
 //! Finds what is wrong in a copy of all keys. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::finding::{Finding, Repair, finding};
-use super::key_copy::{KeyCopy, PodCopy, is_placed, no_numbers};
+use super::key_copy::{KeyCopy, PodCopy, is_placed, no_numbers, raw, text};
 use super::{of_nodes, of_routes, of_volumes};
 use model::ids::PodId;
-use model::node::{HeldPod, Resources};
+use model::node::HeldPod;
 use model::pod::lifecycle::Phase;
 
 /// The numbers of a service's record that it can be without.
@@ -401,6 +401,8 @@ fn doubled_payloads(copy: &KeyCopy) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeMap;
 
     use super::*;
 

@@ -7,6 +7,7 @@ use redis::{Value, cmd};
 use super::finding::{Finding, Repair};
 use super::findings::findings;
 use super::key_copy::{KeyCopy, PodCopy, VolumeCopy, text};
+use super::of_routes;
 
 use crate::node::nodes::read_node;
 use crate::node::volumes::read_volume;
@@ -111,7 +112,7 @@ impl Store {
         Ok(copy)
     }
 
-    pub(super) async fn keys_and_types(&self, pattern: &str) -> Result<BTreeMap<String, String>, StoreError> {
+    pub(crate) async fn keys_and_types(&self, pattern: &str) -> Result<BTreeMap<String, String>, StoreError> {
         let (mut cursor, mut found) = (0u64, BTreeMap::new());
         loop {
             let mut scan = cmd("SCAN");

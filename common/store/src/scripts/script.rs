@@ -156,7 +156,7 @@ impl Script {
         Arguments { head, items }
     }
 
-    fn is_last(&self, batch: &ItemBatch) -> bool {
+    pub(super) fn is_last(&self, batch: &ItemBatch) -> bool {
         self.batches.last().is_some_and(|last| last.name == batch.name)
     }
 

@@ -1,8 +1,9 @@
 //! The list of scripts: which processes run each, what it is called with, and the changes of phases that it
 //! owns.
 //!
-//! A script `name` becomes a module `name` with a struct `Head`, and a struct for the items of each batch.
-//! Their fields are the keys and arguments, so that leaving one out does not compile.
+//! A script `name in folder` is the file `lua/folder/name.lua`. It becomes a module `name` with a struct
+//! `Head`, and a struct for the items of each batch. Their fields are the keys and arguments, so that leaving
+//! one out does not compile.
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ use model::pod::lifecycle::{Phase, PodEvent};
 
 macro_rules! scripts {
     ($(
-        $script:ident {
+        $script:ident in $folder:ident {
             run_by: [$($process:ident),+],
             at_maxmemory: $at_maxmemory:ident,
             keys: [$($key:ident),*],
@@ -33,7 +34,7 @@ macro_rules! scripts {
 
                 pub(super) static SCRIPT: Script = Script {
                     name: stringify!($script),
-                    text: include_str!(concat!("../lua/", stringify!($script), ".lua")),
+                    text: include_str!(concat!("../lua/", stringify!($folder), "/", stringify!($script), ".lua")),
                     head: Group { keys: &[$(stringify!($key)),*], args: &[$(stringify!($arg)),*] },
                     batches: &[$(ItemBatch {
                         name: stringify!($item),
@@ -92,7 +93,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ack {
+    ack in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, cs, stop_set],
@@ -107,13 +108,13 @@ scripts! {
         }
         moves: [Ack],
     }
-    address {
+    address in network {
         run_by: [Proxy],
         at_maxmemory: Refused,
         keys: [service_key, addresses, freed],
         args: [service, slot, confirmed, slot_share, first, count],
     }
-    addresses_free {
+    addresses_free in network {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [addresses, freed],
@@ -127,7 +128,7 @@ scripts! {
             args: [number],
         }
     }
-    assign {
+    assign in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [in_flight, pushed, volumes, reports, copies, given_up],
@@ -155,43 +156,43 @@ scripts! {
         creates: Assigned,
         moves: [Assign],
     }
-    certificate_begin {
+    certificate_begin in network {
         run_by: [Proxy],
         at_maxmemory: Allowed,
         keys: [certificate_key, lease_key],
         args: [host, caller, attempt],
     }
-    certificate_challenge {
+    certificate_challenge in network {
         run_by: [Proxy],
         at_maxmemory: Allowed,
         keys: [certificate_key],
         args: [host, attempt, token, authorization],
     }
-    certificate_fail {
+    certificate_fail in network {
         run_by: [Proxy],
         at_maxmemory: Allowed,
         keys: [certificate_key],
         args: [host, attempt, failure, wait_ms],
     }
-    certificate_store {
+    certificate_store in network {
         run_by: [Proxy],
         at_maxmemory: Allowed,
         keys: [certificate_key],
         args: [host, id, chain, key, not_before, not_after, directory],
     }
-    channel_close {
+    channel_close in network {
         run_by: [Api, Worker],
         at_maxmemory: Allowed,
         keys: [record, unread],
         args: [uuid, message],
     }
-    channel_open {
+    channel_open in network {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [pod_key, node_key, requests, record],
         args: [uuid, node, request, word, message, is_quiet, expire_seconds, max_requests],
     }
-    claim {
+    claim in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, pushed, cs],
@@ -206,19 +207,19 @@ scripts! {
         }
         creates: Assigned,
     }
-    cluster_recover {
+    cluster_recover in recovery {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [services],
         args: [cluster, seen],
     }
-    cordon {
+    cordon in node {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, cordoned],
     }
-    cron_tick {
+    cron_tick in service {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [
@@ -233,14 +234,14 @@ scripts! {
             args: [field, value],
         }
     }
-    dead_letter_requeue {
+    dead_letter_requeue in pod {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [dq, source_queue, sq, pod_key, nodes, pushed],
         args: [dead_letter, payload, uuid, node, is_edited, name, image, replica, resources],
         moves: [Requeue],
     }
-    declare_dead {
+    declare_dead in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key, beats, stop_set],
@@ -248,13 +249,13 @@ scripts! {
             node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms, proven_until, writable_ms, calm_ms
         ],
     }
-    disk_pressure {
+    disk_pressure in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, incarnation, problem],
     }
-    drain {
+    drain in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key, sq, source, stop_set],
@@ -265,7 +266,7 @@ scripts! {
         }
         moves: [NodeDied],
     }
-    external_ack {
+    external_ack in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key, cs, pushed],
@@ -277,13 +278,13 @@ scripts! {
         creates: Running,
         moves: [Ack],
     }
-    external_beat {
+    external_beat in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs],
         args: [node, new_incarnation, max_pods, seen],
     }
-    finish {
+    finish in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key, service_key, done, tries],
@@ -293,13 +294,13 @@ scripts! {
         ],
         moves: [Stopped, Succeeded, Failed],
     }
-    follow {
+    follow in network {
         run_by: [Api, Proxy],
         at_maxmemory: Allowed,
         keys: [ep_key],
         args: [known_version, known_master],
     }
-    follow_pods {
+    follow_pods in pod {
         run_by: [Api, Proxy],
         at_maxmemory: Allowed,
         keys: [ep_key],
@@ -309,20 +310,20 @@ scripts! {
             args: [uuid],
         }
     }
-    former_containers {
+    former_containers in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, former, containers],
     }
-    give_back {
+    give_back in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, sq, pod_key],
         args: [node, incarnation, uuid, assignment, payload, ports, reason, message],
         moves: [GiveBack],
     }
-    heartbeat {
+    heartbeat in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, beats, heartbeat_key, stop_set, held],
@@ -332,13 +333,13 @@ scripts! {
             args: [uuid, assignment],
         }
     }
-    in_flight {
+    in_flight in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [rq, dq, pq],
         args: [],
     }
-    job_count {
+    job_count in service {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [service_key, done, tries],
@@ -348,32 +349,32 @@ scripts! {
             args: [uuid],
         }
     }
-    job_end {
+    job_end in service {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [service_key, done],
         args: [service, failure],
     }
-    lease {
+    lease in node {
         run_by: [Api, Proxy, Scheduler],
         at_maxmemory: Allowed,
         keys: [lease_key],
         args: [caller, period_ms],
     }
-    lease_release {
+    lease_release in node {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [lease_key],
         args: [caller],
     }
-    lost {
+    lost in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, cs, pq, pod_key, ep_key],
         args: [node, incarnation, uuid, assignment, payload, new_assignment],
         moves: [Lost],
     }
-    members_restore {
+    members_restore in recovery {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [nodes, beats],
@@ -383,19 +384,19 @@ scripts! {
             args: [node],
         }
     }
-    node_held {
+    node_held in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, incarnation, pods],
     }
-    node_problems {
+    node_problems in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, incarnation, problems],
     }
-    node_remove {
+    node_remove in node {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [
@@ -404,19 +405,19 @@ scripts! {
         ],
         args: [node, is_former],
     }
-    note_condition {
+    note_condition in node {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
         keys: [holder_key],
         args: [condition, is_on, since, object, message],
     }
-    note_images {
+    note_images in service {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, pod_key, service_key],
         args: [node, incarnation, uuid, assignment, spec, images, differs],
     }
-    park {
+    park in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [in_flight, uq, uq_at, uq_why, pushed],
@@ -427,7 +428,7 @@ scripts! {
         }
         creates: Pending,
     }
-    pod_requeue {
+    pod_requeue in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers, ep_key],
@@ -438,7 +439,7 @@ scripts! {
         }
         moves: [NodeDied],
     }
-    pods_create {
+    pods_create in pod {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [service_key, slots, sq, done, unconfirmed],
@@ -449,7 +450,7 @@ scripts! {
         }
         creates: Pending,
     }
-    pods_keep {
+    pods_keep in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [service_key],
@@ -459,7 +460,7 @@ scripts! {
             args: [seen_generation],
         }
     }
-    pods_recover {
+    pods_recover in recovery {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [wanted_key, sq, ep_key],
@@ -473,7 +474,7 @@ scripts! {
         }
         creates: Pending | Running | Succeeded | Failed,
     }
-    pods_replace {
+    pods_replace in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [service_key, slots, ep_key],
@@ -484,7 +485,7 @@ scripts! {
         }
         moves: [Stop],
     }
-    pods_restore {
+    pods_restore in recovery {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [service_key, wanted_key, ep_key],
@@ -494,7 +495,7 @@ scripts! {
             args: [uuid],
         }
     }
-    pods_stop {
+    pods_stop in pod {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
         keys: [uq, uq_at, uq_why, wanted_key, ep_key],
@@ -505,7 +506,7 @@ scripts! {
         }
         moves: [Stop],
     }
-    pushed_forget {
+    pushed_forget in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [pushed],
@@ -515,13 +516,13 @@ scripts! {
             args: [uuid],
         }
     }
-    reclaim_in_flight {
+    reclaim_in_flight in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [sq, in_flight, schedulers],
         args: [scheduler, silent_ms, max_count, has_ended],
     }
-    register {
+    register in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports],
@@ -531,38 +532,38 @@ scripts! {
             resources
         ],
     }
-    registry_delete {
+    registry_delete in value {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [registry_key, registries],
         args: [host],
     }
-    registry_put {
+    registry_put in value {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [registry_key, registries],
         args: [host, user, password, max_count],
     }
-    registry_restore {
+    registry_restore in recovery {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [registry_key, registries],
         args: [host, user, password, updated_at],
     }
-    reject {
+    reject in pod {
         run_by: [Worker, Scheduler],
         at_maxmemory: Allowed,
         keys: [source, dq, node_key, pod_key],
         args: [queue, payload, dead_letter, reason, uuid, node, incarnation],
         moves: [Reject],
     }
-    repair {
+    repair in recovery {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
         keys: [key, aside, record_key],
         args: [action, element, seen_phase, seen_node],
     }
-    report {
+    report in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, pod_key, ep_key],
@@ -571,31 +572,31 @@ scripts! {
             containers, kept_runs, runs
         ],
     }
-    rollout_done {
+    rollout_done in service {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [rollouts],
         args: [value, seen],
     }
-    rollout_mark {
+    rollout_mark in service {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [service_key],
         args: [service, generation, mark, text],
     }
-    scheduler_beat {
+    scheduler_beat in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [scheduler_key],
         args: [times],
     }
-    service_delete {
+    service_delete in service {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [service_key, unconfirmed, deleted],
         args: [service, expected_revision, write],
     }
-    service_forget {
+    service_forget in service {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [
@@ -603,7 +604,7 @@ scripts! {
         ],
         args: [service],
     }
-    service_put {
+    service_put in service {
         run_by: [Api, Scheduler],
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
@@ -614,7 +615,7 @@ scripts! {
             args: [field, value],
         }
     }
-    service_recover {
+    service_recover in recovery {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [service_key, services, unconfirmed, former_specs, routes, done, tries, deleted],
@@ -632,25 +633,25 @@ scripts! {
             args: [index, result],
         }
     }
-    service_restart {
+    service_restart in service {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [service_key, spec_key, unconfirmed, former_specs, history],
         args: [service, spec, expected_revision, write, since, cause],
     }
-    service_scale {
+    service_scale in service {
         run_by: [Api],
         at_maxmemory: Shrinking,
         keys: [service_key, unconfirmed],
         args: [service, replicas, expected_revision, write],
     }
-    shared_directory {
+    shared_directory in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, incarnation, found, known, problem],
     }
-    slot_free {
+    slot_free in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [slots, ep_key],
@@ -660,7 +661,7 @@ scripts! {
             args: [replica, uuid],
         }
     }
-    specs_expire {
+    specs_expire in service {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [former_specs],
@@ -670,25 +671,25 @@ scripts! {
             args: [spec],
         }
     }
-    take {
+    take in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [sq, in_flight, schedulers, dq],
         args: [scheduler, max_in_flight, known_count],
     }
-    take_work {
+    take_work in pod {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [pq, rq, dq],
         args: [max_count],
     }
-    unpark {
+    unpark in pod {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [sq, uq, uq_at, uq_why],
         args: [which, max_count],
     }
-    usage_correct {
+    usage_correct in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [node_key],
@@ -700,25 +701,25 @@ scripts! {
             args: [field, seen_holder, holder],
         }
     }
-    value_delete {
+    value_delete in value {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [value_key, names, rollouts],
         args: [kind, name],
     }
-    value_put {
+    value_put in value {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [value_key, names, rollouts],
         args: [kind, name, version, value, kept, max_count, app],
     }
-    value_restore {
+    value_restore in recovery {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [value_key, names],
         args: [kind, name, version, value, created_at, updated_at, app],
     }
-    volume_bind {
+    volume_bind in volume {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [volume_key, volumes, copies, given_up, problems, node_key, removals, slots],
@@ -728,13 +729,13 @@ scripts! {
             args: [uuid],
         }
     }
-    volume_copy_remove {
+    volume_copy_remove in volume {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [copies, removals, node_key],
         args: [name, service, node],
     }
-    volume_remove {
+    volume_remove in volume {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [volume_key, volumes, removals, former_removals, node_key, given_up, problems],
@@ -744,7 +745,7 @@ scripts! {
             args: [slot],
         }
     }
-    volumes_claim {
+    volumes_claim in volume {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, volumes, reports, copies, given_up, problems],
@@ -754,7 +755,7 @@ scripts! {
             args: [name, service, source, replica, space, is_present, epoch],
         }
     }
-    volumes_measured {
+    volumes_measured in volume {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
@@ -768,7 +769,7 @@ scripts! {
             args: [uuid, over],
         }
     }
-    volumes_report {
+    volumes_report in volume {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, volumes, removals, reports, copies, given_up, problems, reported],
@@ -778,7 +779,7 @@ scripts! {
             args: [name, service, source, replica, space, epoch, mounted, change],
         }
     }
-    volumes_restore {
+    volumes_restore in recovery {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [volumes, given_up],
@@ -788,7 +789,7 @@ scripts! {
             args: [name, service, source, replica, space, node, engine_id, epoch, found, given_up_at],
         }
     }
-    writes_confirmed {
+    writes_confirmed in service {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
         keys: [unconfirmed],
@@ -798,7 +799,7 @@ scripts! {
             args: [service, write],
         }
     }
-    writes_unconfirmed {
+    writes_unconfirmed in service {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [unconfirmed],

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::script::{Group, ItemBatch, RESOURCES};
 use super::*;
+use model::node::resources::Resource;
 
 fn script(name: &str) -> &'static Script {
     SCRIPTS.iter().find(|script| script.name == name).unwrap_or_else(|| panic!("no script is named {name}"))
@@ -121,12 +123,13 @@ fn names() -> BTreeSet<String> {
 
 #[test]
 fn every_file_is_in_the_table() {
-    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lua")).unwrap();
-    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let names_of_files: BTreeSet<String> = files
-        .filter_map(|file| Some(file.strip_suffix(".lua")?.to_owned()))
-        .filter(|name| !name.starts_with('_'))
-        .collect();
+    let list =
+        |folder: &std::path::Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let folders = list(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lua").as_ref()).filter(|path| path.is_dir());
+    let files = folders.flat_map(|folder| list(&folder));
+    let files = files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned());
+    let names_of_files: BTreeSet<String> =
+        files.filter_map(|file| Some(file.strip_suffix(".lua")?.to_owned())).collect();
     assert_eq!(names_of_files, names());
 }
 

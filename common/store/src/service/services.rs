@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use redis::cmd;
-use serde::Serialize;
 
 use crate::json::to_json;
 use crate::pod::reconciling::{CreateOutcome, ReplicaPlace, create_call, read_created};
