@@ -11,13 +11,13 @@ use engine::docker::EngineRecord;
 use engine::process::ProcessRuntime;
 use engine::sim::{SimOptions, SimRuntime};
 
+use crate::backup::backup_containers;
+use crate::backup::pod_backup::PodStore;
 use crate::error::WorkerError;
+use crate::fencing::lease_file::{self, LeaseFile, LeaseStore};
 use crate::handover::socket::{self, ProxySocket};
-use crate::identity::{IdentityFiles, IdentityStore};
-use crate::lease_file::{self, LeaseFile, LeaseStore};
-use crate::psi;
-use crate::saved_containers;
-use crate::saved_pods::PodStore;
+use crate::node::psi;
+use crate::session::identity::{IdentityFiles, IdentityStore};
 
 /// What a worker uses of its machine. Tests replace each part.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
 /// Returns which engine had the pods of this node last.
 fn engine_record(config: &Config) -> EngineRecord {
     let path = config.data_dir.join(format!("{}.engine-host", config.node));
-    EngineRecord::read(path, saved_containers::pod_names(&config.data_dir, &config.node))
+    EngineRecord::read(path, backup_containers::pod_names(&config.data_dir, &config.node))
 }
 
 /// Returns the store for the lease of this node's worker.

@@ -1,106 +1,29 @@
 //! The worker: runs the pods assigned to this node on its container engine and reports their state.
 //!
-//! [`run`] is the daemon. The worker registers with the cluster, which begins a session (`session`), and runs
-//! its loops until the process ends or the cluster gives up on it. What the loops share is in `context`. Each
-//! loop is one file that names the invariant it restores: `heartbeat`, `claim`, `ack`, `reconcile`. The
-//! `fence` watches the lease over all sessions; the [`supervisor`], in the parent process, does so when this
-//! process cannot. Decisions are pure functions: `step`, `policy`.
+//! [`run`] is the daemon. `session` registers with the cluster and runs the loops until the process ends or
+//! the cluster gives up on it; what they share is in `session::context`. `start` brings payloads to pods that
+//! run, `running` keeps them as they should be, `handover` and `health` tell the proxy who serves, `answer`
+//! answers people, `node` looks after the machine, `backup` saves what runs. `fencing` watches the lease over
+//! all sessions; the [`supervisor`], in the parent process, does so when this process cannot. Decisions are
+//! pure: `running::step`, `start::policy`.
 //!
 //! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
-//! containers are found again by their labels.
+//! containers are found again by their labels. Imports the store and the engine; `tests` run whole workers.
 
-mod ack;
-mod ack_queue;
-mod actions;
-mod admission;
-mod answer_login_check;
-mod answer_recovery;
-mod beat;
-mod broken_records;
-mod change_log;
-mod channels;
-mod claim;
-mod cluster_logins;
-mod container_files;
-mod context;
-mod dependencies;
-mod doubted;
-mod ended_pods;
-mod ended_runs;
-mod engine_health;
-mod engine_hints;
+mod answer;
+mod backup;
 mod env;
 mod error;
-mod fence;
-mod fenced_signal;
-mod file_store;
-mod find_container;
-mod first_start;
-mod former_names;
-mod garbage;
+mod fencing;
 mod handover;
 pub mod health;
-mod health_checks;
-mod heartbeat;
-mod held_pods;
-mod hold;
-mod identity;
-mod image_checks;
-mod known_containers;
-mod lease;
-mod lease_file;
-mod lines;
-mod link_state;
-mod liveness;
-mod log_answer;
-mod log_throttle;
-mod logs;
-mod lost_reports;
-pub mod machine;
-mod measure;
-mod name_watch;
-mod node_fault;
-mod node_problems;
-mod pod_images;
-mod pod_network;
-mod policy;
-mod prepare;
-mod psi;
-mod rare_log;
-mod reconcile;
-mod reconcile_pass;
-mod recover;
-mod register;
-mod registrations;
-mod reload;
-mod remove;
-mod report_directory;
-mod report_problems;
-mod retry;
-mod save_pods;
-mod saved_containers;
-mod saved_pods;
+mod node;
+mod running;
 mod session;
-mod shared_directory;
 mod start;
-mod step;
-mod stop_order;
-pub mod supervisor;
-mod table;
-mod tasks;
+mod support;
 #[cfg(test)]
 mod tests;
-mod text;
-mod throttle;
-mod timings;
-mod unknown_pods;
-mod unlabelled;
-mod unrecorded;
-mod usage;
-mod volume_claims;
-mod volume_sizes;
-mod volumes;
-mod wakeups;
 mod worker;
 
 use std::sync::Arc;
@@ -114,20 +37,23 @@ use engine::Runtime;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::change_log::RedisLog;
-use crate::identity::IdentityFiles;
+use crate::session::identity::IdentityFiles;
+use crate::session::sessions;
+use crate::support::change_log::RedisLog;
 use crate::worker::Worker;
 
+pub use crate::backup::pod_backup::PodStore;
 pub use crate::env::WorkerEnv;
 pub use crate::error::WorkerError;
-pub use crate::former_names::OtherLease;
+pub use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
+pub use crate::fencing::liveness::LivenessPipe;
+pub use crate::fencing::other_lease::OtherLease;
+pub use crate::fencing::supervisor;
 pub use crate::handover::socket::{ProxySocket, ProxyStream};
-pub use crate::identity::{IdentityStore, cluster_of};
-pub use crate::lease_file::{LeaseGrant, LeaseStore, SavedLease};
-pub use crate::liveness::LivenessPipe;
-pub use crate::node_problems::NodeProblems;
-pub use crate::saved_pods::PodStore;
-pub use crate::timings::WorkerTimings;
+pub use crate::node::machine;
+pub use crate::node::node_problems::NodeProblems;
+pub use crate::session::identity::{IdentityStore, cluster_of};
+pub use crate::support::timings::WorkerTimings;
 
 /// Runs this node's worker, or with the `sim` runtime all simulated workers of this process, until
 /// `shutdown`. Pods are left running; pods that are being started stay in the queue for the next worker
@@ -165,7 +91,7 @@ pub async fn run_supervised(
         );
     }
     let worker = Worker::new(config, store, env, WorkerTimings::default(), Arc::default());
-    session::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
+    sessions::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
 }
 
 /// Runs one worker on this machine, with the given store and container runtime, until `shutdown`.
@@ -194,7 +120,7 @@ pub async fn run_in_env(
     timings: WorkerTimings,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
-    session::run(Arc::new(Worker::new(config, store, env, timings, Arc::default())), shutdown).await
+    sessions::run(Arc::new(Worker::new(config, store, env, timings, Arc::default())), shutdown).await
 }
 
 /// Runs the workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first that
@@ -213,7 +139,7 @@ async fn run_many(
         let config = Arc::new(Config { node, ..(*config).clone() });
         let env = WorkerEnv { pod_store: PodStore::Nowhere, ..WorkerEnv::real(&config, runtime.clone())? };
         let worker = Worker::new(config, store.clone(), env, WorkerTimings::default(), redis_log.clone());
-        workers.spawn(session::run(Arc::new(worker), stop_all.clone()));
+        workers.spawn(sessions::run(Arc::new(worker), stop_all.clone()));
     }
     let mut result = Ok(());
     while let Some(ended) = workers.join_next().await {
@@ -228,7 +154,7 @@ async fn run_many(
 
 /// Describes the metrics of the workers of this process: units and help texts for the installed recorder.
 pub fn describe_metrics() {
-    measure::describe();
+    support::measure::describe();
 }
 
 /// Returns why this node's worker holds: its Redis does not know its cluster. `None` if it does not hold.
@@ -242,13 +168,13 @@ pub fn hold_reason(config: &Config) -> Option<String> {
 /// # Errors
 /// If the lease has expired or there is none, as a sentence.
 pub fn health(config: &Config) -> Result<Duration, String> {
-    let boot_id = lease_file::boot_id()
+    let boot_id = fencing::lease_file::boot_id()
         .map_err(|error| format!("the boot id of this machine cannot be read: {error}"))?;
     let now = BootClock.now();
     if let Some(why) = hold_reason(config) {
         return Err(why);
     }
-    match lease_file::read(&lease_file::path(config), &boot_id) {
+    match fencing::lease_file::read(&fencing::lease_file::path(config), &boot_id) {
         SavedLease::Lease(LeaseGrant { deadline, .. }) if now < deadline => Ok(deadline.since(now)),
         SavedLease::Lease(LeaseGrant { deadline, .. }) => Err(format!(
             "no heartbeat of {} has been answered recently: its lease ran out {:?} ago",

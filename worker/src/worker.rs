@@ -10,25 +10,25 @@ use common::spec::Memory;
 use common::store::{RedisProcess, Store};
 use engine::{Container, RegistryLogins, Runtime, RuntimeError};
 
-use crate::change_log::RedisLog;
-use crate::cluster_logins::ClusterLogins;
-use crate::engine_health::EngineHealth;
+use crate::answer::lines::kept::KeptLogs;
+use crate::backup::pod_backup::PodBackup;
 use crate::env::WorkerEnv;
-use crate::file_store::FileStore;
-use crate::garbage::image_uses::ImageUses;
+use crate::fencing::known_containers::KnownContainers;
+use crate::fencing::lease::Lease;
+use crate::fencing::liveness::LivenessPipe;
 use crate::handover::socket::ProxySocket;
-use crate::identity::ClusterIdentity;
-use crate::known_containers::KnownContainers;
-use crate::lease::Lease;
-use crate::lines::kept::KeptLogs;
-use crate::liveness::LivenessPipe;
-use crate::machine;
-use crate::node_problems::NodeProblems;
-use crate::policy::NodePolicy;
-use crate::saved_pods::SavedPods;
-use crate::shared_directory::SharedDirectory;
-use crate::step::RestartBackoff;
-use crate::timings::WorkerTimings;
+use crate::node::engine_health::EngineHealth;
+use crate::node::garbage::image_uses::ImageUses;
+use crate::node::machine;
+use crate::node::node_problems::NodeProblems;
+use crate::node::shared_directory::SharedDirectory;
+use crate::running::step::RestartBackoff;
+use crate::session::identity::ClusterIdentity;
+use crate::start::cluster_logins::ClusterLogins;
+use crate::start::file_store::FileStore;
+use crate::start::policy::NodePolicy;
+use crate::support::change_log::RedisLog;
+use crate::support::timings::WorkerTimings;
 
 /// How many starts of a pod may be attempted before it goes to the dead letters, if it never runs. Restarts
 /// of this worker count too: a pod that crashes its worker is given up, one that met a few restarts is not.
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     /// What the fence stops if the engine does not list.
     pub(crate) known: KnownContainers,
     /// What is saved of the pods that run here.
-    pub(crate) saved: SavedPods,
+    pub(crate) backup: PodBackup,
     /// Credentials of registries that the cluster has stored.
     pub(crate) logins: Arc<dyn RegistryLogins>,
     /// The files that containers get.
@@ -93,7 +93,7 @@ impl Worker {
             liveness: LivenessPipe::none(),
             problems: NodeProblems::default(),
             known: KnownContainers::default(),
-            saved: SavedPods::load(env.pod_store),
+            backup: PodBackup::load(env.pod_store),
             files: FileStore::new(&config),
             image_uses: ImageUses::load(&config, env.uses_machine),
             kept_logs: KeptLogs::new(&config, env.uses_machine),

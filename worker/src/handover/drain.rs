@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::measure::ContainerStopReason;
-use crate::text::seconds;
+use crate::support::measure::ContainerStopReason;
+use crate::support::text::seconds;
 
 /// How much longer than the limit a stop waits for a proxy that does not answer: it cuts at the limit, and
 /// then answers at once.
@@ -65,7 +65,7 @@ pub(crate) fn limit(facts: &StopFacts) -> Duration {
         ContainerStopReason::NotAssigned if never_twice => Duration::ZERO,
         ContainerStopReason::NotAssigned => drain,
         ContainerStopReason::Ended | ContainerStopReason::Unhealthy => drain.min(BRIEF),
-        // It has its own limit; see `crate::fence`.
+        // It has its own limit; see `crate::fencing::fence`.
         ContainerStopReason::Fenced => Duration::ZERO,
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::codec::LinesCodecError;
 use super::drain::LinkStatus;
 use super::rows::{self, Rows};
 use super::socket::{ProxyStream, dial};
-use crate::context::SessionContext;
+use crate::session::context::SessionContext;
 
 /// How often the loop looks for a proxy.
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@ use common::handover::{FromWorker, LocalPod, MAX_PODS};
 use common::ids::AssignmentId;
 use common::pod::ContainerProgress;
 
-use crate::step::DesiredState;
-use crate::table::ManagedPod;
+use crate::running::step::DesiredState;
+use crate::running::table::ManagedPod;
 
 /// Rows by assignment.
 pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
@@ -125,7 +125,7 @@ mod tests {
         one.containers[1].reason = "CrashLoopBackOff";
         assert!(!is_ready(&one));
         one.containers[1].reason = "";
-        one.held = Some("waits for db".to_owned());
+        one.waits_for = Some("waits for db".to_owned());
         assert!(!is_ready(&one));
     }
 

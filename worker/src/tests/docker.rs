@@ -15,7 +15,10 @@ use engine::docker::sample_image::{Recipe, import_recipe};
 use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 
 use super::rig::{Rig, eventually, payload, payload_with};
-use crate::{fence, identity, saved_containers, saved_pods};
+use crate::backup::backup_containers;
+use crate::backup::pod_backup;
+use crate::fencing::fence;
+use crate::session::identity;
 
 const IMAGE: &str = "kubeleet-test/worker-sleep:1";
 
@@ -244,7 +247,7 @@ async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists
     }
     let (node, config) = (&rig.config.node, &rig.config);
     eventually("both are saved", || async {
-        let text = std::fs::read_to_string(saved_pods::file_of(&config.data_dir, node)).unwrap_or_default();
+        let text = std::fs::read_to_string(pod_backup::file_of(&config.data_dir, node)).unwrap_or_default();
         ["stop", "keep"].iter().all(|pod| text.contains(&format!(r#"\"uuid\":\"{pod}\""#)))
     })
     .await;
@@ -253,7 +256,7 @@ async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists
     let proxy = FaultyEngine::start(&engine_socket());
     let sick = DockerRuntime::connect(Some(&proxy.host())).unwrap();
     proxy.set("/containers/json", EngineFault::Fail);
-    let known = saved_containers::read(&config.data_dir, node, &sick);
+    let known = backup_containers::read(&config.data_dir, node, &sick);
     assert_eq!(known.all().len(), 1, "the one that must not run twice");
     let (cluster, timing, deadline) = (identity::cluster_of(config), &config.timing, BootClock.now());
     let scope = fence::FenceScope { node, cluster: cluster.as_ref(), timing, proxy: None, saved: None };

@@ -12,7 +12,7 @@ use engine::testing::identity;
 use engine::{ContainerRequest, Identity, Runtime};
 
 use super::rig::{Rig, eventually, payload, payload_with};
-use crate::lease_file::{self, SavedLease};
+use crate::fencing::lease_file::{self, SavedLease};
 
 const STOP: &str = r#""on_disconnect":"stop""#;
 

@@ -10,7 +10,7 @@ use engine::process::ProcessRuntime;
 use engine::sim::SimOptions;
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
-use crate::log_throttle::MAX_READERS;
+use crate::answer::log_throttle::MAX_READERS;
 
 async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
     let wanted =

@@ -19,9 +19,11 @@ use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::change_log::RedisLog;
+use crate::WorkerEnv;
+use crate::WorkerError;
+use crate::WorkerTimings;
+use crate::support::change_log::RedisLog;
 use crate::worker::Worker;
-use crate::{WorkerEnv, WorkerError, WorkerTimings};
 
 pub(super) struct Rig {
     pub(super) redis: Redis,
@@ -117,7 +119,7 @@ impl Rig {
         let config = Arc::new(config);
         let env = WorkerEnv::real(&config, engine).unwrap();
         let worker = Worker::new(config, store, env, self.timings.clone(), redis_log);
-        let task = tokio::spawn(crate::session::run(Arc::new(worker), shutdown.clone()));
+        let task = tokio::spawn(crate::session::sessions::run(Arc::new(worker), shutdown.clone()));
         RunningWorker { shutdown, task }
     }
 

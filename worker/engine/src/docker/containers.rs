@@ -1,5 +1,5 @@
-//! The calls that look at containers and change them; [`super::run`] creates and starts them. Each may have been carried out although its answer was lost, so each
-//! checks the container after a doubtful answer.
+//! The calls that look at containers and change them; [`super::run`] creates and starts them. Each may have
+//! been carried out although its answer was lost, so each checks the container after a doubtful answer.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Containers on a Docker engine, 20.10 or newer, or on Podman through the same API.
 //!
 //! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of what a
-//! container may have. [`errors`] sorts the engine's errors. [`containers`] and [`images`] are the calls that
-//! change something, [`commands`] those that run commands in a container. [`view`] translates the engine's
-//! answers, and the check that an image describes is in [`images`]. The only state kept here is which pulls are
-//! under way, which images were just seen, which commands in containers have not ended, and whether new
-//! containers join the [`network`] of pods.
+//! container may have. [`errors`] sorts the engine's errors. [`run`], [`containers`] and [`images`] are the
+//! calls that change something, [`commands`] those that run commands in a container. [`view`] translates the
+//! engine's answers. The only state kept in [`engine`] is which pulls are under way, which images were just
+//! seen, which commands in containers have not ended, and whether new containers join the [`network`] of
+//! pods.
 
 mod archive;
 mod binds;

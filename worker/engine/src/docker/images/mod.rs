@@ -1,4 +1,5 @@
-//! Images: which are here, pulling them with the credentials of their registries, and what they say of health.
+//! Images: which are here, pulls with the credentials of registries, and the health checks that images
+//! describe.
 
 mod credential_helper;
 pub(crate) mod credentials;

@@ -1,0 +1,100 @@
+//! Files to and from containers, as tar archives.
+
+use std::io;
+
+use bytes::Bytes;
+use common::channel::Frame;
+use common::store::{Channel, ChannelError, ChannelReader};
+use engine::Container;
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use super::ends::{ChannelEnd, broken, until_left};
+use crate::session::context::SessionContext;
+
+/// Unpacks what the client sends. An archive that its client does not finish is refused by the engine, but
+/// what came before is written.
+pub(super) async fn to_container(
+    context: &SessionContext,
+    container: &Container,
+    directory: &str,
+    channel: &mut Channel,
+) -> Result<ChannelEnd, String> {
+    let Channel { writer, reader } = channel;
+    if let Err(error) = writer.send(Frame::Started).await {
+        return Ok(broken(&error));
+    }
+    let (pieces, archive) = mpsc::channel::<io::Result<Bytes>>(1);
+    let archive = futures_util::stream::unfold(archive, |mut archive| async {
+        let piece = archive.recv().await?;
+        Some((piece, archive))
+    });
+    let mut unpacking =
+        std::pin::pin!(context.worker.runtime.unpack(&container.handle, directory, archive.boxed()));
+    tokio::select! {
+        done = &mut unpacking => return done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string()),
+        stopped = read_archive(reader, pieces) => match stopped {
+            // The engine learns that the archive is incomplete.
+            Err(None) => return Ok(None),
+            Err(Some(error)) => return Ok(broken(&error)),
+            Ok(()) => {}
+        },
+    }
+    let done = unpacking.await;
+    done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string())
+}
+
+/// Passes on what the client sends, to its end. Fails without an error if the client leaves.
+async fn read_archive(
+    reader: &mut ChannelReader,
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+) -> Result<(), Option<ChannelError>> {
+    loop {
+        let (frame, _receipt) = reader.next().await.map_err(Some)?;
+        match frame {
+            Frame::Input(data) => pass_on(&pieces, data).await,
+            Frame::EndOfInput => return Ok(()),
+            Frame::Closed => {
+                let _ended = pieces.send(Err(io::ErrorKind::UnexpectedEof.into())).await;
+                return Err(None);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Passes a piece to the engine. If that has stopped reading it says why itself: this waits for it.
+async fn pass_on(pieces: &mpsc::Sender<io::Result<Bytes>>, data: Bytes) {
+    if pieces.send(Ok(data)).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Sends a file or directory.
+pub(super) async fn from_container(
+    context: &SessionContext,
+    container: &Container,
+    path: &str,
+    channel: &mut Channel,
+) -> Result<ChannelEnd, String> {
+    let opened = context.worker.runtime.archive(&container.handle, path).await;
+    let mut archive = opened.map_err(|error| error.to_string())?;
+    // An error comes before the first piece.
+    let mut piece = archive.next().await.transpose().map_err(|error| error.to_string())?;
+    let Channel { writer, reader } = channel;
+    let sending = async {
+        writer.send(Frame::Started).await?;
+        while let Some(data) = piece {
+            writer.send_data(data, Frame::Output).await?;
+            piece = match archive.next().await.transpose() {
+                Ok(piece) => piece,
+                Err(error) => return Ok(Some(Frame::Failed(error.to_string()))),
+            };
+        }
+        Ok(Some(Frame::Exit(0)))
+    };
+    Ok(tokio::select! {
+        sent = sending => sent.unwrap_or_else(|error| broken(&error)),
+        left = until_left(reader) => left,
+    })
+}

@@ -1,0 +1,385 @@
+//! The logs that an answer is made of: those of containers that are there, those of containers that start
+//! while they are followed, and those that were kept.
+
+use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant as StdInstant};
+
+use common::clock::BootInstant;
+use common::ids::{ContainerName, PodId};
+use common::log_line::LogLine;
+use common::log_merge::LogMerge;
+use common::store::LinesRequest;
+use engine::lines::wall_clock;
+use engine::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};
+use futures_util::StreamExt;
+
+use super::kept::{self, KeptOwner};
+use crate::session::context::SessionContext;
+
+/// While logs are followed a line waits this long for older ones of other containers.
+const HOLD: Duration = Duration::from_millis(300);
+/// A source is not read while this number of its lines waits.
+const MAX_WAITING: usize = 512;
+/// A followed log that is read this much later than it is written is read on from its end.
+const MAX_LAG: Duration = Duration::from_secs(10);
+
+/// What has come from the sources.
+pub(super) enum SourceEvent {
+    /// Lines, or the end of a source.
+    Lines,
+    /// Something that the reader has to know.
+    Mark(String),
+}
+
+/// Where lines come from.
+#[derive(Debug, Clone)]
+struct LineOrigin {
+    pod: PodId,
+    name: String,
+    container: Option<ContainerName>,
+}
+
+/// A log that is being read.
+struct OpenSource {
+    /// The engine's handle of the container, or the name of what was kept.
+    key: String,
+    origin: LineOrigin,
+    stream: LineStream,
+    /// Of the last line that came from it.
+    last_time: u64,
+    /// Lines after this time were written while it was followed.
+    live_from: u64,
+}
+
+/// A container whose log was read before.
+struct KnownSource {
+    /// Of the last line that came from it.
+    last_time: u64,
+    /// Since when it ran when its log was opened.
+    running_since: Option<BootInstant>,
+}
+
+/// Decides what to read of a container's log: nothing if it was read to its end since the container was
+/// started last. `was_there` is false for a container that was started after the request was read.
+fn query_of(
+    request: &LinesRequest,
+    known: Option<&KnownSource>,
+    running_since: Option<BootInstant>,
+    was_there: bool,
+) -> Option<LineQuery> {
+    let (tail, after) = match known {
+        Some(known) if known.running_since == running_since => return None,
+        Some(known) => (None, known.last_time),
+        None if was_there => (request.tail, request.after.unwrap_or(0)),
+        // Of a container that is new everything is news.
+        None => (None, request.after.unwrap_or(0)),
+    };
+    Some(LineQuery { tail, follow: request.follow, after })
+}
+
+/// What came from a source: lines, an error, or nothing more.
+type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
+
+/// The logs of one answer.
+pub(super) struct LineSources<'a> {
+    context: &'a SessionContext,
+    request: &'a LinesRequest,
+    pub(super) merge: LogMerge<String, LogLine>,
+    open: Vec<OpenSource>,
+    known: HashMap<String, KnownSource>,
+    /// The source that is looked at first: each is the first one in turn.
+    first: usize,
+    /// When the request was read.
+    begun_at: BootInstant,
+    /// Logs that could not be opened, by their keys: each is named once.
+    unopened: HashSet<String>,
+    /// What the reader has to know about them.
+    marks: Vec<String>,
+    /// Whether the containers that were there at the beginning are still being opened.
+    is_first_look: bool,
+}
+
+impl<'a> LineSources<'a> {
+    /// Opens all logs that were asked for.
+    pub(super) async fn open(context: &'a SessionContext, request: &'a LinesRequest) -> Self {
+        let mut sources = Self {
+            context,
+            request,
+            merge: LogMerge::new(request.follow.then_some(HOLD)),
+            open: Vec::new(),
+            known: HashMap::new(),
+            first: 0,
+            begun_at: context.worker.clock.now(),
+            is_first_look: true,
+            unopened: HashSet::new(),
+            marks: Vec::new(),
+        };
+        if request.previous {
+            sources.open_kept().await;
+            sources.open_ended_runs().await;
+            return sources;
+        }
+        sources.refresh().await;
+        sources.open_unmanaged().await;
+        sources.is_first_look = false;
+        sources
+    }
+
+    /// Returns whether nothing more will come.
+    pub(super) fn is_done(&self) -> bool {
+        let is_awaited = |pod: &PodId| self.context.table.get(pod).is_some();
+        let goes_on = self.request.follow
+            && !self.request.previous
+            && (!self.request.services.is_empty() || self.request.pods.iter().any(|pod| is_awaited(&pod.id)));
+        self.open.is_empty() && self.merge.is_done() && !goes_on
+    }
+
+    /// Opens the logs of containers that have been started, or started again, since the last look.
+    pub(super) async fn refresh(&mut self) {
+        if self.request.previous {
+            return;
+        }
+        for (handle, origin, running_since) in self.managed() {
+            self.open_container(handle, origin, running_since).await;
+        }
+    }
+
+    /// Returns the containers that were asked for, each with the time since when it runs or ran.
+    fn managed(&self) -> Vec<(String, LineOrigin, Option<BootInstant>)> {
+        let request = self.request;
+        let managed: Vec<Vec<(String, LineOrigin, Option<BootInstant>)>> =
+            self.context.table.map_managed(|managed| {
+                let id = &managed.payload.id;
+                let is_of_service =
+                    managed.service.as_ref().is_some_and(|service| request.services.contains(service));
+                if !is_of_service && !request.pods.iter().any(|pod| pod.id == *id) {
+                    return None;
+                }
+                let name = format!("{}-{}", managed.payload.name, managed.payload.replica);
+                let has_several = managed.has_several();
+                let containers = managed.containers().filter_map(|(spec, container)| {
+                    let wanted = request.container.as_ref();
+                    if wanted.is_some_and(|wanted| spec.name.as_ref() != Some(wanted)) {
+                        return None;
+                    }
+                    let own = spec.name.clone().filter(|_| has_several);
+                    let origin = LineOrigin { pod: id.clone(), name: name.clone(), container: own };
+                    Some((container.handle.clone()?, origin, container.running_since))
+                });
+                Some(containers.collect())
+            });
+        managed.into_iter().flatten().collect()
+    }
+
+    /// Opens what containers have written before they were started again: that is in the engine's own log.
+    async fn open_ended_runs(&mut self) {
+        let Ok(containers) = self.context.worker.list().await else { return };
+        let runtime = self.context.worker.runtime.clone();
+        for (handle, origin, running_since) in self.managed() {
+            let Some(container) = containers.iter().find(|one| one.handle == handle) else { continue };
+            let running_since = match container.state {
+                ContainerState::Exited { .. } => None,
+                _ => match runtime.run_began_at(&handle).await {
+                    Ok(Some(since)) => Some(since),
+                    Ok(None) | Err(_) => Some(self.wall_clock_of(running_since)),
+                },
+            };
+            match kept::ended_runs(&*runtime, &handle, self.request.tail, running_since).await {
+                Ok(stream) => {
+                    self.merge.begin(handle.clone());
+                    let (last_time, live_from) = (0, u64::MAX);
+                    self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
+                }
+                Err(error) => {
+                    let name = origin.name;
+                    self.marks.push(format!("… the log of {name} cannot be read: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Returns a time of this worker in nanoseconds since the Unix epoch; 0 if it is not known.
+    fn wall_clock_of(&self, time: Option<BootInstant>) -> u64 {
+        let Some(time) = time else { return 0 };
+        let age = self.context.worker.clock.now().since(time);
+        wall_clock().saturating_sub(age.as_nanos().try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Opens the log of a container, unless it is open or was read to its end since it was started last.
+    async fn open_container(
+        &mut self,
+        handle: String,
+        origin: LineOrigin,
+        running_since: Option<BootInstant>,
+    ) {
+        if self.open.iter().any(|open| open.key == handle) {
+            return;
+        }
+        let was_there = self.is_first_look || running_since.is_none_or(|since| since <= self.begun_at);
+        let known = self.known.get(&handle);
+        let Some(query) = query_of(self.request, known, running_since, was_there) else { return };
+        let name = origin.name.clone();
+        let opened = self.context.worker.runtime.lines(&handle, query).await;
+        let last_time = query.after;
+        match opened {
+            Ok(stream) => {
+                self.known.insert(handle.clone(), KnownSource { last_time, running_since });
+                self.merge.begin(handle.clone());
+                let live_from = wall_clock();
+                self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
+            }
+            // It has gone meanwhile; otherwise the next look tries again.
+            Err(error) => {
+                tracing::debug!(container = handle, %error, "a log could not be opened");
+                if matches!(error, RuntimeError::Engine(_)) && self.unopened.insert(handle) {
+                    self.marks.push(format!("… the log of {name} cannot be read: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Returns what the reader has to know since the last call.
+    pub(super) fn take_marks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.marks)
+    }
+
+    /// Opens the logs of containers whose pods have ended, and which the engine still has.
+    async fn open_unmanaged(&mut self) {
+        let is_known = |pod: &PodId| self.context.table.get(pod).is_some();
+        if self.request.pods.iter().all(|pod| is_known(&pod.id)) {
+            return;
+        }
+        let Ok(containers) = self.context.worker.list().await else { return };
+        for container in containers {
+            let Some(pod) = self.request.pods.iter().find(|pod| pod.id == container.pod) else { continue };
+            let wanted = self.request.container.as_ref();
+            if is_known(&pod.id) || wanted.is_some_and(|wanted| container.name.as_ref() != Some(wanted)) {
+                continue;
+            }
+            let Container { handle, name, pod: id, .. } = container;
+            let origin = LineOrigin { pod: id, name: pod.name.clone(), container: name };
+            self.open_container(handle, origin, None).await;
+        }
+    }
+
+    /// Opens the logs of containers that were removed.
+    async fn open_kept(&mut self) {
+        let request = self.request;
+        for kept in self.context.worker.kept_logs.list().await {
+            let is_of_service =
+                kept.owner.service.as_ref().is_some_and(|service| request.services.contains(service));
+            let is_named =
+                request.pods.iter().any(|pod| pod.id == kept.owner.pod || pod.name == kept.owner.name);
+            let wanted = request.container.as_ref();
+            if !(is_of_service || is_named)
+                || wanted.is_some_and(|name| kept.owner.container.as_ref() != Some(name))
+            {
+                continue;
+            }
+            let KeptOwner { pod, name, container, .. } = kept.owner.clone();
+            let origin = LineOrigin { pod, name, container };
+            let stream = self.context.worker.kept_logs.read(&kept, request.tail);
+            self.merge.begin(kept.file.clone());
+            let (last_time, live_from) = (0, u64::MAX);
+            self.open.push(OpenSource { key: kept.file, origin, stream, last_time, live_from });
+        }
+    }
+
+    /// Waits until something comes. The future can be dropped.
+    pub(super) async fn next(&mut self) -> SourceEvent {
+        let (index, item) = poll_fn(|context| self.poll_next(context)).await;
+        match item {
+            Some(Ok(lines)) => self.add(index, lines).await,
+            Some(Err(error)) => {
+                let name = self.open[index].origin.name.clone();
+                self.close(index);
+                SourceEvent::Mark(format!("… the log of {name} cannot be read on: {error}"))
+            }
+            None => {
+                self.close(index);
+                SourceEvent::Lines
+            }
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(usize, Polled)> {
+        let count = self.open.len();
+        self.first = self.first.wrapping_add(1);
+        for index in (0..count).map(|n| (self.first + n) % count) {
+            let source = &mut self.open[index];
+            // What waits is passed on first, and then all are looked at again.
+            if self.merge.waiting(&source.key) >= MAX_WAITING {
+                continue;
+            }
+            if let Poll::Ready(item) = source.stream.poll_next_unpin(context) {
+                return Poll::Ready((index, item));
+            }
+        }
+        Poll::Pending
+    }
+
+    async fn add(&mut self, index: usize, lines: Vec<EngineLine>) -> SourceEvent {
+        let now = StdInstant::now();
+        let source = &mut self.open[index];
+        for EngineLine { time, text } in lines {
+            source.last_time = time.max(source.last_time);
+            let LineOrigin { pod, name, container } = source.origin.clone();
+            self.merge.push(&source.key, time, LogLine { time, pod, name, container, text }, now);
+        }
+        let lag = Duration::from_nanos(wall_clock().saturating_sub(source.last_time));
+        if self.request.follow && source.last_time > source.live_from && lag > MAX_LAG {
+            return self.skip(index, lag).await;
+        }
+        SourceEvent::Lines
+    }
+
+    /// Reads a log on from its end, because it is written faster than it is read.
+    async fn skip(&mut self, index: usize, lag: Duration) -> SourceEvent {
+        let source = &mut self.open[index];
+        let after = wall_clock();
+        let query = LineQuery { tail: Some(0), follow: true, after: 0 };
+        match self.context.worker.runtime.lines(&source.key, query).await {
+            Ok(stream) => {
+                source.stream = stream;
+                source.live_from = after;
+            }
+            Err(error) => tracing::debug!(container = source.key, %error, "a log could not be opened again"),
+        }
+        SourceEvent::Mark(format!(
+            "… {} s of the output of {} skipped: it is written faster than it is read",
+            lag.as_secs(),
+            source.origin.name
+        ))
+    }
+
+    fn close(&mut self, index: usize) {
+        let source = self.open.swap_remove(index);
+        self.merge.end(&source.key);
+        if let Some(known) = self.known.get_mut(&source.key) {
+            known.last_time = source.last_time;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_container_that_was_there_is_read_from_its_tail_and_a_new_one_from_its_beginning() {
+        let request = LinesRequest { tail: Some(5), follow: true, after: Some(7), ..LinesRequest::default() };
+        let at = |millis| Some(BootInstant { millis });
+        let known = KnownSource { last_time: 30, running_since: at(100) };
+        let query = |tail, after| Some(LineQuery { tail, follow: true, after });
+        for (known, running_since, was_there, expected) in [
+            (None, at(100), true, query(Some(5), 7)),
+            (None, at(100), false, query(None, 7)),
+            (Some(&known), at(100), true, None),
+            (Some(&known), at(200), true, query(None, 30)),
+        ] {
+            assert_eq!(query_of(&request, known, running_since, was_there), expected);
+        }
+    }
+}

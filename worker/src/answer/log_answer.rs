@@ -1,0 +1,63 @@
+//! The answer to one request for logs: written as fast as its reader, this node and Redis allow.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::store::{Store, StoreError};
+use tokio::time::Instant;
+
+use crate::answer::log_throttle::LogThrottle;
+
+/// The worker waits for its reader while this number of chunks is unread,
+const MAX_UNREAD: usize = 200;
+/// looks again at this interval,
+const READER_POLL: Duration = Duration::from_millis(50);
+/// and goes on after this long.
+const MAX_READER_WAIT: Duration = Duration::from_secs(20);
+
+/// The answer to one request, as far as it is written.
+pub(crate) struct LogAnswer<'a> {
+    store: &'a Store,
+    id: &'a str,
+    /// What all answers of this node share.
+    shared: &'a Mutex<LogThrottle>,
+    throttle: LogThrottle,
+    /// How many bytes of output were written.
+    total: u64,
+    /// False once the reader has kept us waiting for too long: an API of an earlier version does not remove
+    /// what it has read. Then the oldest chunks are dropped, and the reader says so.
+    waits_for_reader: bool,
+}
+
+impl<'a> LogAnswer<'a> {
+    pub(crate) fn new(store: &'a Store, id: &'a str, shared: &'a Mutex<LogThrottle>) -> Self {
+        Self { store, id, shared, throttle: LogThrottle::of_one(), total: 0, waits_for_reader: true }
+    }
+
+    /// Writes a piece. Returns false if the answer is not read any more.
+    pub(crate) async fn write(&mut self, piece: &Bytes) -> Result<bool, StoreError> {
+        let now = Instant::now();
+        let of_all = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take(piece.len(), now);
+        tokio::time::sleep(self.throttle.take(piece.len(), now).max(of_all)).await;
+        if !self.wait_for_reader().await? {
+            return Ok(false);
+        }
+        self.total += piece.len() as u64;
+        self.store.write_log_output(self.id, piece, self.total).await
+    }
+
+    /// Waits while much is unread. Returns false if the answer is not read any more.
+    async fn wait_for_reader(&mut self) -> Result<bool, StoreError> {
+        let begun = Instant::now();
+        while self.waits_for_reader {
+            match self.store.unread_log_chunks(self.id).await? {
+                None => return Ok(false),
+                Some(unread) if unread < MAX_UNREAD => break,
+                Some(_) => self.waits_for_reader = begun.elapsed() < MAX_READER_WAIT,
+            }
+            tokio::time::sleep(READER_POLL).await;
+        }
+        Ok(true)
+    }
+}

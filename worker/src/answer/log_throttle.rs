@@ -1,0 +1,67 @@
+//! Keeps a log reader from harming anybody: Redis and its replicas carry heartbeats too.
+
+use std::time::Duration;
+
+use common::ids::NodeName;
+use tokio::time::Instant;
+
+/// How many log requests a node answers at a time. More of them share what a node may write.
+pub(crate) const MAX_READERS: usize = 128;
+/// How many bytes a second one answer may have, and how many at once after a pause.
+const BYTES_PER_SECOND: f64 = 1_048_576.0;
+/// The same for all answers of a node together.
+const BYTES_PER_SECOND_OF_ALL: f64 = 4.0 * BYTES_PER_SECOND;
+
+/// Returns why one more request is not answered.
+pub(crate) fn too_many_readers(node: &NodeName) -> String {
+    format!("{node} answers {MAX_READERS} log requests already; try again when one of them has ended")
+}
+
+/// A token bucket for bytes.
+pub(crate) struct LogThrottle {
+    bytes_per_second: f64,
+    tokens: f64,
+    at: Instant,
+}
+
+impl LogThrottle {
+    /// For one answer.
+    pub(crate) fn of_one() -> Self {
+        Self::new(BYTES_PER_SECOND)
+    }
+
+    /// For all answers of a node.
+    pub(crate) fn of_all() -> Self {
+        Self::new(BYTES_PER_SECOND_OF_ALL)
+    }
+
+    fn new(bytes_per_second: f64) -> Self {
+        Self { bytes_per_second, tokens: bytes_per_second, at: Instant::now() }
+    }
+
+    /// Takes tokens for this number of bytes. Returns how long to wait before they are sent.
+    pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> Duration {
+        let rate = self.bytes_per_second;
+        let earned = now.duration_since(self.at).as_secs_f64() * rate;
+        self.tokens = (self.tokens + earned).min(rate) - bytes as f64;
+        self.at = now;
+        Duration::from_secs_f64((-self.tokens / rate).max(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_burst_a_mebibyte_takes_a_second() {
+        let mut throttle = LogThrottle::of_one();
+        let started = Instant::now();
+        let mut now = started;
+        for _ in 0..10 * 64 {
+            now += throttle.take(16 * 1024, now);
+        }
+        let took = now.duration_since(started).as_secs_f64();
+        assert!((8.5..9.5).contains(&took), "ten mebibytes took {took} s");
+    }
+}

@@ -1,0 +1,69 @@
+//! The containers of the pods that a worker has saved, by the names that its runtime gives them: what another
+//! process than that worker stops in its place while the engine lists nothing.
+
+use std::path::Path;
+
+use common::ids::{ClusterId, NodeName};
+use common::lifecycle::Phase;
+use common::payload::Payload;
+use common::saved_state::{SavedFile, SavedPod, SavedState};
+use common::spec::{OnDisconnect, PodSpec};
+use engine::{Container, ContainerState, Identity, Runtime};
+
+use crate::backup::pod_backup;
+use crate::fencing::known_containers::KnownContainers;
+
+/// Returns what the worker of `node` has saved of its containers; nothing if the file is missing or broken,
+/// which that worker reports.
+pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> KnownContainers {
+    let known = KnownContainers::default();
+    let Ok(text) = std::fs::read_to_string(pod_backup::file_of(data_dir, node)) else { return known };
+    let Ok(file) = SavedFile::read(text.lines()) else { return known };
+    for pod in &file.state.pods {
+        let identities = identities(pod, &file.state, &file.header.cluster, node);
+        for identity in identities {
+            // The engine was not asked: it may run.
+            let state = ContainerState::Unknown;
+            known.insert(&Container::new(runtime.handle_of(&identity), &identity, state));
+        }
+    }
+    known
+}
+
+/// Returns the names of the pods that the worker of `node` has saved as running; none if the file is missing
+/// or broken.
+pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
+    let Ok(text) = std::fs::read_to_string(pod_backup::file_of(data_dir, node)) else { return Vec::new() };
+    let Ok(file) = SavedFile::read(text.lines()) else { return Vec::new() };
+    let running = file.state.pods.into_iter().filter(|pod| pod.phase == Phase::Running);
+    let payloads = running.filter_map(|pod| pod.parsed().ok());
+    payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
+}
+
+/// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it
+/// alone.
+fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
+    let Ok(payload) = pod.parsed() else { return Vec::new() };
+    let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.as_ref()) else {
+        return Vec::new();
+    };
+    if spec.on_disconnect != OnDisconnect::Stop {
+        return Vec::new();
+    }
+    let owner = (Some(cluster.clone()), node);
+    let of_pod = Identity::of_pod(owner, (&payload, &spec), pod.service.as_ref(), assignment);
+    let mut identities = Vec::new();
+    if spec.containers.len() > 1 {
+        let names = spec.containers.iter().filter_map(|container| container.name.clone());
+        identities.extend(names.map(|name| Identity { container: Some(name), ..of_pod.clone() }));
+    }
+    identities.push(of_pod);
+    identities
+}
+
+fn spec_of(payload: &Payload, state: &SavedState) -> Option<PodSpec> {
+    match &payload.spec {
+        Some(id) => state.specs.get(id)?.pod(),
+        None => payload.inline_spec().ok().map(|inline| inline.pod),
+    }
+}

@@ -1,0 +1,495 @@
+//! What this worker has saved of the pods that run here, over all its sessions: enough to record them again
+//! in a Redis that has lost them.
+//!
+//! It is saved in `<node>.pods`, readable by its owner only, as it has the environments of the pods. What
+//! Redis does not say shortens nothing: an entry goes when its container is gone, or when the pod was moved.
+//! One whose container the fence has stopped stays for an hour.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::config::Config;
+use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
+use common::lifecycle::Phase;
+use common::node::HeldPod;
+use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
+use engine::{Container, PodKey};
+
+use tokio::time::Instant;
+
+use crate::running::table::EndedPod;
+
+/// How long what is saved of a pod stays after the fence has stopped it.
+const FENCED_RETENTION: Duration = Duration::from_secs(3600);
+
+/// Where a worker saves the pods that run here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodStore {
+    /// Nowhere. The worker answers no request for them either.
+    Nowhere,
+    /// In memory: its containers end with the process.
+    Memory,
+    /// In this file.
+    File(PathBuf),
+}
+
+impl PodStore {
+    /// Returns the file of a configured worker.
+    pub(crate) fn file(config: &Config) -> Self {
+        Self::File(file_of(&config.data_dir, &config.node))
+    }
+}
+
+/// Returns the file in which the worker of `node` saves its pods.
+pub(crate) fn file_of(data_dir: &Path, node: &NodeName) -> PathBuf {
+    data_dir.join(format!("{node}.pods"))
+}
+
+/// See the module.
+pub(crate) struct PodBackup {
+    store: PodStore,
+    inner: Mutex<BackupInner>,
+}
+
+#[derive(Default)]
+struct BackupInner {
+    pods: BTreeMap<PodKey, SavedPod>,
+    specs: BTreeMap<SpecId, SavedSpec>,
+    services: BTreeMap<ServiceName, SavedService>,
+    /// The containers that the engine has listed last.
+    listed: HashSet<PodKey>,
+    /// When the fence has stopped pods that have not come back.
+    fenced: HashMap<PodKey, Instant>,
+    /// The nodes of the cluster that may have volumes.
+    nodes: Vec<NodeName>,
+    /// Whether something has changed since the file was written.
+    is_changed: bool,
+    /// The last request that was answered.
+    answered: Option<RecoveryId>,
+}
+
+impl PodBackup {
+    /// Reads what the previous worker process saved. A broken file is set aside.
+    pub(crate) fn load(store: PodStore) -> Self {
+        let mut inner = BackupInner::default();
+        if let PodStore::File(path) = &store
+            && let Some(file) = read(path)
+        {
+            inner.add(file.state);
+            inner.nodes = file.header.nodes;
+            inner.is_changed = false;
+        }
+        Self { store, inner: Mutex::new(inner) }
+    }
+
+    /// Returns whether anything is saved at all.
+    pub(crate) fn is_used(&self) -> bool {
+        self.store != PodStore::Nowhere
+    }
+
+    /// Returns whether it is saved in a file.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self.store, PodStore::File(_))
+    }
+
+    /// The engine has listed these containers and no others.
+    pub(crate) fn observe(&self, containers: &[Container]) {
+        if self.is_used() {
+            let keys = containers.iter().map(Container::key);
+            self.lock().listed = keys.collect();
+        }
+    }
+
+    /// These containers were stopped because their pods may run elsewhere. They are still what Redis should
+    /// have: what is saved of them stays for [`FENCED_RETENTION`], because Redis may have lost them.
+    pub(crate) fn note_fenced<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) {
+        let (mut inner, now) = (self.lock(), Instant::now());
+        for container in containers {
+            let key = container.key();
+            if inner.pods.contains_key(&key) {
+                inner.fenced.insert(key, now);
+            }
+        }
+    }
+
+    /// Returns the pods that the fence has stopped and that have not come back.
+    pub(crate) fn fenced(&self) -> Vec<(PodId, AssignmentId)> {
+        self.lock().fenced.keys().cloned().collect()
+    }
+
+    /// Redis has records of these pods: they come back here, or have moved.
+    pub(crate) fn forget_fenced(&self, pods: &[(PodId, AssignmentId)]) {
+        let mut inner = self.lock();
+        inner.fenced.retain(|key, _| !pods.contains(key));
+    }
+
+    /// Returns the pods of whose assignment no time is known.
+    pub(crate) fn undated(&self) -> Vec<(PodId, AssignmentId)> {
+        let inner = self.lock();
+        inner.pods.iter().filter(|(_, pod)| pod.since == 0).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Saves a time within the assignment of a pod.
+    pub(crate) fn set_since(&self, pod: &PodId, assignment: &AssignmentId, since: RedisMillis) {
+        let mut inner = self.lock();
+        if let Some(saved) = inner.pods.get_mut(&(pod.clone(), assignment.clone())) {
+            saved.since = since;
+            inner.is_changed = true;
+        }
+    }
+
+    /// Returns the slot of a pod, if it is saved that it is of a service.
+    pub(crate) fn slot_of(&self, pod: &PodId, assignment: &AssignmentId) -> Option<HeldPod> {
+        let inner = self.lock();
+        let saved = inner.pods.get(&(pod.clone(), assignment.clone()))?;
+        let payload = saved.parsed().ok()?;
+        Some(HeldPod { service: saved.service.clone()?, replica: payload.replica, pod: pod.clone() })
+    }
+
+    /// Returns what is saved of these pods, of those that were assigned before this time of Redis.
+    pub(crate) fn older(&self, pods: &HashSet<PodKey>, before: RedisMillis) -> SavedState {
+        let inner = self.lock();
+        let is_older = |key: &PodKey| inner.pods.get(key).is_some_and(|pod| (1..before).contains(&pod.since));
+        inner.state(|key| pods.contains(key) && is_older(key))
+    }
+
+    /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
+    pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
+        let mut inner = self.lock();
+        let BackupInner { pods: saved, listed, fenced, is_changed, .. } = &mut *inner;
+        fenced.retain(|_, since| since.elapsed() < FENCED_RETENTION);
+        let mut current = BTreeSet::new();
+        for mut pod in pods {
+            let Some(key) = pod.id().zip(pod.assignment.clone()) else { continue };
+            current.insert(key.clone());
+            pod.since = saved.get(&key).map_or(0, |saved| saved.since);
+            if saved.get(&key) != Some(&pod) {
+                saved.insert(key, pod);
+                *is_changed = true;
+            }
+        }
+        // One that was started again under another assignment is saved as that.
+        let here: HashSet<&PodId> = current.iter().map(|(pod, _)| pod).collect();
+        fenced.retain(|key, _| current.contains(key) || !here.contains(&key.0));
+        let before = saved.len();
+        saved.retain(|key, _| {
+            current.contains(key)
+                || fenced.contains_key(key)
+                || match is_kept(&key.0, &key.1) {
+                    Keep::Yes => true,
+                    Keep::WithContainer => listed.contains(key),
+                    Keep::No => false,
+                }
+        });
+        *is_changed |= saved.len() != before;
+    }
+
+    /// Returns the saved ones of these pods, as they ended.
+    pub(crate) fn ended(&self, ended: &[EndedPod]) -> Vec<SavedPod> {
+        let inner = self.lock();
+        let saved = |one: &EndedPod| {
+            let pod = inner.pods.get(&(one.pod.clone(), one.assignment.clone()))?;
+            Some(SavedPod { phase: one.phase, ..pod.clone() })
+        };
+        ended.iter().filter_map(saved).collect()
+    }
+
+    /// Returns the services of all saved pods, and the specifications of which nothing is saved.
+    pub(crate) fn needed(&self) -> (Vec<ServiceName>, Vec<SpecId>) {
+        let inner = self.lock();
+        let services: BTreeSet<ServiceName> =
+            inner.pods.values().filter_map(|pod| pod.service.clone()).collect();
+        let specs = inner.used_specs();
+        let missing = specs.into_iter().filter(|id| !inner.specs.contains_key(id)).collect();
+        (services.into_iter().collect(), missing)
+    }
+
+    /// Saves services and specifications as Redis has them, and forgets those of no saved pod. An older state
+    /// of a service replaces no newer one.
+    pub(crate) fn add(&self, services: Vec<SavedService>, specs: BTreeMap<SpecId, String>) {
+        let mut state = SavedState::default();
+        for service in services {
+            if let Some(spec) = service.spec() {
+                state.add_spec(spec);
+            }
+            state.add_service(service);
+        }
+        for (id, text) in specs {
+            state.add_spec(SavedSpec { id, generation: 0, text });
+        }
+        let mut inner = self.lock();
+        inner.add(state);
+        inner.forget_unused();
+    }
+
+    /// Saves which nodes of the cluster may have volumes. That Redis knows of none is not believed.
+    pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
+        let mut inner = self.lock();
+        if !nodes.is_empty() && inner.nodes != nodes {
+            inner.nodes = nodes;
+            inner.is_changed = true;
+        }
+    }
+
+    /// Returns what is to be written to the file, if it has changed since the last call.
+    pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
+        let PodStore::File(path) = &self.store else { return None };
+        let mut inner = self.lock();
+        if !std::mem::take(&mut inner.is_changed) {
+            return None;
+        }
+        let lines = inner.state(|_| true).to_lines(inner.header(cluster), 0);
+        Some((path.clone(), lines.join("\n") + "\n"))
+    }
+
+    /// The file could not be written: it is to be written again.
+    pub(crate) fn set_changed(&self) {
+        self.lock().is_changed = true;
+    }
+
+    /// Returns the lines of what is saved of these containers.
+    pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
+        let inner = self.lock();
+        let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
+        for container in containers {
+            let first = by_key.entry(container.key()).or_insert(container);
+            // Of several containers only the sandbox has the pod's address.
+            if container.name.is_none() {
+                *first = container;
+            }
+        }
+        let is_fenced =
+            |key: &PodKey| inner.fenced.get(key).is_some_and(|at| at.elapsed() < FENCED_RETENTION);
+        let mut state = inner.state(|key| by_key.contains_key(key) || is_fenced(key));
+        for pod in &mut state.pods {
+            let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
+            if container.is_none() && pod.phase == Phase::Running {
+                // It is to be started again. A pod that runs goes before it.
+                pod.phase = Phase::Assigned;
+            }
+            let network = container.and_then(|container| container.network.as_ref());
+            let network = network.cloned().unwrap_or_default();
+            (pod.address, pod.published_ports) = (network.address, network.ports);
+        }
+        let is_unsaved = |key: &PodKey, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
+        let unsaved = by_key.iter().filter(|(key, container)| is_unsaved(key, container)).count();
+        state.to_lines(inner.header(cluster), unsaved as u64)
+    }
+
+    /// Returns whether this request was not answered yet.
+    pub(crate) fn is_new_request(&self, id: &RecoveryId) -> bool {
+        self.lock().answered.as_ref() != Some(id)
+    }
+
+    /// This request was answered.
+    pub(crate) fn set_answered(&self, id: RecoveryId) {
+        self.lock().answered = Some(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BackupInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What becomes of the entry of a pod that is not managed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It stays.
+    Yes,
+    /// It stays as long as its container is listed.
+    WithContainer,
+    /// It goes.
+    No,
+}
+
+impl BackupInner {
+    fn add(&mut self, state: SavedState) {
+        let mut merged = SavedState {
+            services: std::mem::take(&mut self.services),
+            specs: std::mem::take(&mut self.specs),
+            ..SavedState::default()
+        };
+        let before = (merged.services.clone(), merged.specs.clone());
+        merged.add(state);
+        for pod in merged.pods {
+            if let Some(key) = pod.id().zip(pod.assignment.clone()) {
+                self.pods.insert(key, pod);
+            }
+        }
+        self.is_changed |= before != (merged.services.clone(), merged.specs.clone());
+        (self.services, self.specs) = (merged.services, merged.specs);
+    }
+
+    fn used_specs(&self) -> BTreeSet<SpecId> {
+        self.pods.values().filter_map(spec_of).collect()
+    }
+
+    fn forget_unused(&mut self) {
+        let used = self.used_specs();
+        let services: BTreeSet<&ServiceName> =
+            self.pods.values().filter_map(|pod| pod.service.as_ref()).collect();
+        let before = (self.specs.len(), self.services.len());
+        self.services.retain(|name, _| services.contains(name));
+        self.specs.retain(|id, _| used.contains(id));
+        self.is_changed |= before != (self.specs.len(), self.services.len());
+    }
+
+    fn state(&self, is_wanted: impl Fn(&PodKey) -> bool) -> SavedState {
+        let pods = self.pods.iter().filter(|(key, _)| is_wanted(key)).map(|(_, pod)| pod.clone());
+        let (services, specs) = (self.services.clone(), self.specs.clone());
+        SavedState { services, specs, pods: pods.collect(), ..SavedState::default() }
+    }
+
+    fn header(&self, cluster: &ClusterId) -> SavedHeader {
+        SavedHeader { nodes: self.nodes.clone(), ..SavedHeader::new(cluster.clone()) }
+    }
+}
+
+fn spec_of(pod: &SavedPod) -> Option<SpecId> {
+    pod.parsed().ok()?.spec
+}
+
+/// Reads the file. A broken one is set aside: what it had cannot be recovered from this worker any more.
+fn read(path: &Path) -> Option<SavedFile> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "the saved pods cannot be read");
+            return None;
+        }
+    };
+    match SavedFile::read(text.lines()) {
+        Ok(file) => Some(file),
+        Err(why) => {
+            let mut aside = path.as_os_str().to_owned();
+            aside.push(".broken");
+            tracing::error!(
+                path = %path.display(), aside = %Path::new(&aside).display(), %why,
+                "the file of the saved pods is broken and is set aside; it is written anew from what Redis knows"
+            );
+            let _set_aside = std::fs::rename(path, &aside);
+            None
+        }
+    }
+}
+
+/// Replaces the file atomically, and waits until it is on disk.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    // It has environments: no other user may ever be able to open it.
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    drop(file);
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use engine::{ContainerState, testing};
+
+    fn pod(id: &str) -> SavedPod {
+        SavedPod {
+            payload: format!(r#"{{"name":"web","uuid":"{id}","image":"i","replica":0,"spec":"s"}}"#),
+            service: ServiceName::new("web").ok(),
+            phase: Phase::Running,
+            node: None,
+            assignment: AssignmentId::new(format!("of-{id}")).ok(),
+            generation: 0,
+            restarts: 0,
+            address: String::new(),
+            published_ports: Vec::new(),
+            created_at: 0,
+            since: 0,
+            runs: Vec::new(),
+        }
+    }
+
+    fn ids(saved: &PodBackup) -> Vec<String> {
+        saved.lock().pods.keys().map(|(id, _)| id.to_string()).collect()
+    }
+
+    #[test]
+    fn an_entry_goes_only_with_its_container_or_when_its_pod_has_moved() {
+        let saved = PodBackup::load(PodStore::Memory);
+        saved.update(vec![pod("kept"), pod("moved"), pod("gone"), pod("listed")], |_, _| Keep::No);
+        saved.lock().listed =
+            [(PodId::new("listed").unwrap(), AssignmentId::new("of-listed").unwrap())].into();
+        saved.update(vec![pod("new")], |id, _| match id.as_str() {
+            "kept" => Keep::Yes,
+            "moved" => Keep::No,
+            _ => Keep::WithContainer,
+        });
+        assert_eq!(ids(&saved), ["kept", "listed", "new"]);
+    }
+
+    #[test]
+    fn what_the_fence_has_stopped_stays_until_redis_has_a_record_or_it_is_started_again() {
+        let saved = PodBackup::load(PodStore::Memory);
+        saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
+        let container = |id: &str| {
+            let identity = testing::identity("n", id, &format!("of-{id}"));
+            Container::new(id.to_owned(), &identity, ContainerState::Running)
+        };
+        let all: Vec<Container> = ["a", "b", "c"].map(container).into();
+        saved.observe(&all);
+        saved.note_fenced(&all);
+        // It is managed and listed still when the fence has just stopped it.
+        saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
+        saved.observe(&[]);
+        saved.update(Vec::new(), |_, _| Keep::No);
+        assert_eq!(ids(&saved), ["a", "b", "c"]);
+        saved.forget_fenced(&[(PodId::new("a").unwrap(), AssignmentId::new("of-a").unwrap())]);
+        let again = SavedPod { assignment: AssignmentId::new("next").ok(), ..pod("b") };
+        saved.update(vec![again], |_, _| Keep::No);
+        assert_eq!(ids(&saved), ["b", "c"]);
+        let lines = saved.answer(&ClusterId::new("x").unwrap(), &[]);
+        assert_eq!(lines.iter().filter(|line| line.contains("\"assigned\"")).count(), 1, "{lines:?}");
+    }
+
+    #[test]
+    fn the_file_is_its_owners_only_and_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.pods");
+        let saved = PodBackup::load(PodStore::File(path.clone()));
+        saved.update(vec![pod("a")], |_, _| Keep::No);
+        saved.add(Vec::new(), [(SpecId::new("s").unwrap(), "secret".to_owned())].into());
+        let nodes = vec![NodeName::new("w1").unwrap()];
+        saved.set_nodes(nodes.clone());
+        saved.set_nodes(Vec::new());
+        let cluster = ClusterId::new("c").unwrap();
+        let (path, text) = saved.take_changes(&cluster).unwrap();
+        write(&path, &text).unwrap();
+        assert_eq!(saved.take_changes(&cluster), None, "nothing has changed since");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = PodBackup::load(PodStore::File(path.clone()));
+        assert_eq!((ids(&again), again.lock().specs.len()), (vec!["a".to_owned()], 1));
+        assert_eq!(again.lock().nodes, nodes, "an emptied Redis knows of no nodes");
+        assert_eq!(again.take_changes(&cluster), None, "it is as it is in the file");
+    }
+
+    #[test]
+    fn a_broken_file_is_set_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.pods");
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(ids(&PodBackup::load(PodStore::File(path.clone()))), Vec::<String>::new());
+        assert!(!path.exists() && directory.path().join("w.pods.broken").exists());
+    }
+}

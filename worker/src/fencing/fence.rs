@@ -1,0 +1,358 @@
+//! The fence: stops pods that must never run twice when the lease has expired. Restores invariant 5.
+//!
+//! It reads the clock, the lease and the containers' labels, and needs no Redis: that Redis is unavailable is
+//! why it acts. While the lease is expired it looks again and again, so that a container whose start was
+//! under way at the expiry is caught too. Only then can the lease be renewed. `on_disconnect: keep` pods are
+//! left alone.
+//!
+//! The worker runs it for as long as the process lives, and tells its supervisor so
+//! ([`crate::fencing::liveness`]). If the worker falls silent the supervisor does the same with [`enforce`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::clock::{BootInstant, Clock};
+use common::config::Timing;
+use common::ids::{ClusterId, NodeName, PodId};
+use common::spec::OnDisconnect;
+use engine::{Container, Runtime, RuntimeError};
+use futures_util::future::OptionFuture;
+use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backup::pod_backup::PodBackup;
+use crate::fencing::known_containers::{KnownContainers, must_stop};
+use crate::fencing::lease::LeaseState;
+use crate::fencing::lease_file::SavedLease;
+use crate::handover::close_all::{close_all, cut_all, drain_and_stop};
+use crate::handover::socket::ProxySocket;
+use crate::node::engine_health::Probe;
+use crate::support::measure::{self, ContainerStopReason};
+use crate::worker::Worker;
+
+/// No sleep is longer than this: tokio's clock stops while the machine is suspended, and the lease's does
+/// not.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks while the lease is expired and containers whose start was under way may still appear.
+pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// When nothing has appeared for this long, [`POLL_INTERVAL`] is enough: Redis may be unavailable for hours.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
+/// How long the fence waits for the list of containers before it stops those that it knows.
+const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
+/// Kept free between the last SIGKILL and the moment when another node may start the pod.
+pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
+/// How long leftovers of an earlier worker process have to end: their pods may run elsewhere by now.
+const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
+/// How long the containers of a worker that was declared dead have to end.
+const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
+/// How many containers that have ended are removed at a time. Nothing waits for that but the next lease.
+const REMOVE_CONCURRENCY: usize = 16;
+
+/// Runs the fence for as long as the process lives: first over the leftovers of the previous worker process,
+/// which is reported through `startup_done`, then over this worker's pods. Ends early only if `shutdown`
+/// comes first.
+pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken, startup_done: oneshot::Sender<()>) {
+    let fence = async {
+        if startup_fence(&worker, &shutdown).await {
+            // The receiver is gone if the worker is being ended.
+            let _ended = startup_done.send(());
+            watch(&worker).await;
+        }
+    };
+    // The signs of life are sent by this very task, so that they stop when the fence hangs or has panicked.
+    worker.liveness.while_running(&worker.config.timing, fence).await;
+}
+
+async fn watch(worker: &Worker) {
+    let mut is_fencing = false;
+    let mut last_found = Instant::now();
+    loop {
+        match worker.lease.state(worker.now()) {
+            LeaseState::None => {
+                is_fencing = false;
+                tokio::time::sleep(POLL_INTERVAL.min(worker.config.timing.heartbeat)).await;
+            }
+            LeaseState::Valid(remaining) => {
+                if is_fencing {
+                    is_fencing = false;
+                    tracing::info!(node = %worker.node, "the lease is valid again");
+                }
+                tokio::time::sleep(remaining.min(POLL_INTERVAL)).await;
+            }
+            LeaseState::Expired(deadline) => {
+                if !is_fencing {
+                    is_fencing = true;
+                    last_found = Instant::now();
+                    log_expiry(worker);
+                }
+                if !stop_expired(worker, deadline).await {
+                    last_found = Instant::now();
+                }
+                tokio::time::sleep(recheck_after(last_found.elapsed())).await;
+            }
+        }
+    }
+}
+
+fn log_expiry(worker: &Worker) {
+    measure::fenced();
+    tracing::error!(
+        node = %worker.node,
+        "no heartbeat has been answered for {:?}, the lease has expired: stopping pods with \
+         `on_disconnect: stop`, because they may be started on other nodes; pods with `keep` go on",
+        worker.config.timing.fence_after
+    );
+}
+
+/// One look while the lease is expired. Returns whether nothing was left to stop and no start is under way.
+async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
+    let timing = &worker.config.timing;
+    let cluster = worker.identity.cluster();
+    let proxy = worker.proxy.as_deref();
+    let saved = Some(&worker.backup);
+    let scope = FenceScope { node: &worker.node, cluster: cluster.as_ref(), timing, proxy, saved };
+    match enforce(&*worker.runtime, &scope, deadline, &*worker.clock, &worker.known).await {
+        Ok(found) => worker.lease.mark_fenced(deadline) && found == 0,
+        Err(error) => {
+            tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; retrying");
+            false
+        }
+    }
+}
+
+/// Returns the wait before the next look while the lease is expired, if nothing was found for `quiet_for`.
+fn recheck_after(quiet_for: Duration) -> Duration {
+    if quiet_for > QUIET_AFTER { POLL_INTERVAL } else { RECHECK_INTERVAL }
+}
+
+/// Whose containers the fence stops, and what it has to know of the node.
+pub(crate) struct FenceScope<'a> {
+    pub(crate) node: &'a NodeName,
+    pub(crate) cluster: Option<&'a ClusterId>,
+    pub(crate) timing: &'a Timing,
+    /// The proxy of this host, which has gates to be closed first.
+    pub(crate) proxy: Option<&'a dyn ProxySocket>,
+    /// Where the pods are saved, if this process saves them.
+    pub(crate) saved: Option<&'a PodBackup>,
+}
+
+/// Stops every `on_disconnect: stop` pod of this node that runs, or may begin to. Returns how many there
+/// were. While the engine takes long to list containers, or fails to, those that are `known` are stopped.
+pub(crate) async fn enforce(
+    runtime: &dyn Runtime,
+    scope: &FenceScope<'_>,
+    deadline: BootInstant,
+    clock: &dyn Clock,
+    known: &KnownContainers,
+) -> Result<usize, RuntimeError> {
+    let FenceScope { node, cluster, timing, proxy, saved } = *scope;
+    let stop = async |containers: Vec<Container>| {
+        if let Some(saved) = saved {
+            saved.note_fenced(&containers);
+        }
+        for container in &containers {
+            tracing::warn!(%node, pod = %container.pod, "the lease has expired: stopping the pod");
+        }
+        let all: Vec<_> = containers.iter().collect();
+        let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
+        let left = time_left(timing, deadline, clock.now());
+        let stops = stop_all(runtime, &containers, ContainerStopReason::Fenced, left, known);
+        // Without any time, or with a proxy that has not answered in time, nothing more is let in
+        // nevertheless.
+        let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
+        let (stopped, _) = tokio::join!(stops, close);
+        stopped.map(|()| all.len())
+    };
+    let mut list = runtime.list_live(node);
+    let listed = match tokio::time::timeout(MAX_LIST_WAIT, &mut list).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(error)) => {
+            stop(known.all()).await?;
+            return Err(error);
+        }
+        Err(_) => {
+            tracing::error!(%node, "the engine has not listed containers in {MAX_LIST_WAIT:?}: stopping what is known");
+            let (stopped, listed) = tokio::join!(stop(known.all()), list);
+            stopped?;
+            listed?
+        }
+    };
+    let is_own = |container: &Container| container.may_be_of(cluster);
+    stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
+}
+
+/// Returns how long requests in flight have to end: half of what is left before the pod may be started
+/// elsewhere. The other half is the container's, which often has something to save.
+fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
+    time_left(timing, deadline, now) / 2
+}
+
+/// Returns how long containers may go on so that they are gone before their pods may be started elsewhere.
+fn time_left(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
+    let declared_dead = deadline.plus(timing.dead_after.saturating_sub(timing.fence_after));
+    declared_dead.since(now).saturating_sub(SAFETY_MARGIN)
+}
+
+/// Ends all containers within `left`, whatever their number, and then removes them.
+async fn stop_all(
+    runtime: &dyn Runtime,
+    containers: &[Container],
+    reason: ContainerStopReason,
+    left: Duration,
+    known: &KnownContainers,
+) -> Result<(), RuntimeError> {
+    let ended = runtime.end_all(containers, Instant::now() + left).await;
+    let remove = async |container: Container| {
+        runtime.stop(&container.handle, Duration::ZERO).await?;
+        known.remove(&container.handle);
+        measure::stop(reason);
+        Ok(())
+    };
+    let removals = stream::iter(containers.to_vec()).map(remove);
+    let removed: Vec<_> = removals.buffer_unordered(REMOVE_CONCURRENCY).collect().await;
+    // What could not be killed is gone nevertheless once it is removed.
+    removed.into_iter().collect::<Result<(), _>>().map_err(|error| ended.err().unwrap_or(error))
+}
+
+/// Before a worker does anything else: if the lease of the previous worker process has expired, its leftovers
+/// are stopped. Retries until that is done or `shutdown`; returns whether it is done.
+async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
+    match worker.lease.load_saved() {
+        SavedLease::Lease(lease) if worker.now() < lease.deadline => {
+            worker.lease.take_over(lease);
+            return true;
+        }
+        SavedLease::Lease(_) => {
+            tracing::info!(node = %worker.node, "the lease of the previous worker process has expired");
+        }
+        SavedLease::Unusable(why) => {
+            tracing::info!(
+                node = %worker.node,
+                "no lease of a previous worker process ({why}): pods with `on_disconnect: stop` that it has left are stopped"
+            );
+        }
+    }
+    stop_unleased(worker, shutdown).await
+}
+
+/// Stops every `on_disconnect: stop` pod of this node. Retries until that is done or `shutdown`; returns
+/// whether it is done.
+pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
+    let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
+    stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
+}
+
+/// Stops and removes what has moved to other nodes after this one was declared dead; the next session removes
+/// the rest. Retries until that is done or `shutdown`; returns whether it is done. A container without a
+/// cluster's label may be another cluster's: the next session asks Redis about it. A pod of which Redis has
+/// no record has moved nowhere: the next session decides whether its container is held.
+pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
+    let reason = ContainerStopReason::NotAssigned;
+    let is_ours = |container: &Container| container.cluster.is_some();
+    // These wait for no reply of Redis.
+    let is_exclusive = |one: &Container| is_ours(one) && one.on_disconnect == OnDisconnect::Stop;
+    if !stop_leftovers(worker, shutdown, reason, is_exclusive, MAX_PURGE_GRACE).await {
+        return false;
+    }
+    let Some(recorded) = recorded_pods(worker, shutdown).await else { return false };
+    let has_moved = |one: &Container| is_ours(one) && recorded.contains(&one.pod);
+    stop_leftovers(worker, shutdown, reason, has_moved, MAX_PURGE_GRACE).await
+}
+
+/// Returns the pods with containers here that have a record in Redis. Retries until `shutdown`.
+async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<HashSet<PodId>> {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+    loop {
+        let attempt = async {
+            let listed = worker.list_live().await.ok()?;
+            let pods: HashSet<PodId> = listed.into_iter().map(|container| container.pod).collect();
+            let pods: Vec<PodId> = pods.into_iter().collect();
+            let records = worker.store.pods_each(&pods).await.ok()?;
+            let is_recorded = |(pod, record)| matches!(record, Ok(Some(_))).then_some(pod);
+            Some(pods.into_iter().zip(records).filter_map(is_recorded).collect())
+        };
+        let wait = async { tokio::time::sleep(backoff.next()).await };
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            recorded = attempt => if recorded.is_some() { return recorded; },
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = wait => {}
+        }
+    }
+}
+
+async fn stop_leftovers(
+    worker: &Worker,
+    shutdown: &CancellationToken,
+    reason: ContainerStopReason,
+    must_stop: impl Fn(&Container) -> bool,
+    max_grace: Duration,
+) -> bool {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+    loop {
+        let attempt = async {
+            let containers = worker.list_live().await?;
+            let found: Vec<_> = containers.into_iter().filter(|container| must_stop(container)).collect();
+            if !found.is_empty() {
+                let count = found.len();
+                tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
+                if matches!(reason, ContainerStopReason::Fenced) {
+                    worker.backup.note_fenced(&found);
+                }
+            }
+            let stop = |containers: Vec<Container>| {
+                let runtime = &*worker.runtime;
+                async move { stop_all(runtime, &containers, reason, max_grace, &worker.known).await }.boxed()
+            };
+            let found: Vec<_> = found.iter().collect();
+            drain_and_stop(worker.proxy.as_deref(), &found, max_grace, stop).await
+        };
+        let result = tokio::select! {
+            () = shutdown.cancelled() => return false,
+            result = attempt => result,
+        };
+        worker.engine.record(Probe::List, &result);
+        if result.is_ok() {
+            return true;
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return false,
+            () = tokio::time::sleep(backoff.next()) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fence_looks_less_often_once_nothing_appears_any_more_but_never_rarely() {
+        assert_eq!(recheck_after(Duration::ZERO), RECHECK_INTERVAL);
+        assert_eq!(recheck_after(QUIET_AFTER), RECHECK_INTERVAL);
+        assert_eq!(recheck_after(Duration::from_secs(3600)), POLL_INTERVAL);
+    }
+
+    #[test]
+    fn a_stopped_container_is_gone_before_its_pod_may_start_elsewhere() {
+        let seconds = Duration::from_secs;
+        let at = |seconds: u64| BootInstant { millis: seconds * 1000 };
+        let timing = Timing::default();
+        // The lease expired at 100: the node may be declared dead at 105.
+        for (now, expected) in [(100, 3), (102, 1), (103, 0), (500, 0)] {
+            assert_eq!(time_left(&timing, at(100), at(now)), seconds(expected), "{now}");
+        }
+        // Half of it for requests in flight, until nothing is left.
+        assert_eq!(fence_drain(&timing, at(100), at(100)), seconds(3) / 2);
+        assert_eq!(fence_drain(&timing, at(100), at(103)), Duration::ZERO);
+        let short = Timing { heartbeat: seconds(1), fence_after: seconds(2), dead_after: seconds(3) };
+        assert_eq!(time_left(&short, at(100), at(100)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,149 @@
+//! The lease on disk, for the worker process that comes after a crash and for the supervisor process.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use common::clock::BootInstant;
+use common::config::Config;
+use common::store::RedisProcess;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use crate::support::change_log::ChangeLog;
+
+/// The lease that the previous worker process left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SavedLease {
+    /// A lease of this boot of the machine.
+    Lease(LeaseGrant),
+    /// There is none, it is of an earlier boot, or it is unreadable; says which.
+    Unusable(String),
+}
+
+/// A lease, and which Redis has granted it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseGrant {
+    /// Until when it is valid.
+    pub deadline: BootInstant,
+    /// The process and database that answered the heartbeat; `None` if an earlier version wrote the file.
+    pub granted_by: Option<RedisProcess>,
+}
+
+/// Where a lease outlives its process.
+pub trait LeaseStore: Send + Sync {
+    /// Returns what was saved last, by this process or an earlier one.
+    fn load(&self) -> SavedLease;
+
+    /// Saves a lease. May happen late or not at all, but what is saved is never later than the last one
+    /// given.
+    fn save(&self, lease: &LeaseGrant);
+}
+
+/// The content of the file.
+#[derive(Serialize, Deserialize)]
+struct LeaseRecord {
+    boot_id: String,
+    deadline_millis: u64,
+    #[serde(default)]
+    granted_by: Option<String>,
+}
+
+/// A lease in a file.
+pub(crate) struct LeaseFile {
+    path: PathBuf,
+    boot_id: String,
+    write_in_flight: Mutex<Option<JoinHandle<()>>>,
+    log: Arc<ChangeLog>,
+}
+
+impl LeaseFile {
+    pub(crate) fn new(path: PathBuf, boot_id: String) -> Self {
+        let log = Arc::new(ChangeLog::new(format!("writing the lease to {}", path.display())));
+        Self { path, boot_id, write_in_flight: Mutex::new(None), log }
+    }
+
+    /// Creates the file's directory and checks that it can be written.
+    pub(crate) fn check(&self) -> std::io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory)?;
+        let probe = self.path.with_extension("lease.probe");
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)
+    }
+}
+
+impl LeaseStore for LeaseFile {
+    fn load(&self) -> SavedLease {
+        read(&self.path, &self.boot_id)
+    }
+
+    /// Writes on another thread, so that a slow disk never delays a heartbeat. While a write is in flight the
+    /// next one is skipped.
+    fn save(&self, lease: &LeaseGrant) {
+        let mut write_in_flight = self.write_in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if write_in_flight.as_ref().is_some_and(|handle| !handle.is_finished()) {
+            return;
+        }
+        let (path, boot_id, log) = (self.path.clone(), self.boot_id.clone(), self.log.clone());
+        let record = LeaseRecord {
+            boot_id,
+            deadline_millis: lease.deadline.millis,
+            granted_by: lease.granted_by.as_ref().map(|redis| redis.0.clone()),
+        };
+        *write_in_flight = Some(tokio::task::spawn_blocking(move || match write(&path, &record) {
+            Ok(()) => log.succeeded(),
+            Err(error) => log.failed(&error),
+        }));
+    }
+}
+
+/// Returns the path of the lease file of a configured worker.
+pub(crate) fn path(config: &Config) -> PathBuf {
+    config.state_dir.join(format!("{}.lease", config.node))
+}
+
+/// Reads a lease file. A lease of another boot is unusable: the clock that it was measured on started anew.
+pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
+    let unusable = |why: String| SavedLease::Unusable(format!("{}: {why}", path.display()));
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return unusable("no such file".to_owned()),
+        Err(error) => return unusable(error.to_string()),
+    };
+    match serde_json::from_slice::<LeaseRecord>(&text) {
+        Ok(lease) if lease.boot_id == boot_id => SavedLease::Lease(LeaseGrant {
+            deadline: BootInstant { millis: lease.deadline_millis },
+            granted_by: lease.granted_by.map(RedisProcess),
+        }),
+        Ok(_) => unusable("written before the last reboot".to_owned()),
+        Err(error) => unusable(format!("cannot be read: {error}")),
+    }
+}
+
+/// Replaces the file atomically. No fsync: a crash of the machine may lose the write, but then the boot id
+/// changes too.
+fn write(path: &Path, lease: &LeaseRecord) -> std::io::Result<()> {
+    let temporary = path.with_extension("lease.tmp");
+    let mut file = std::fs::File::create(&temporary)?;
+    file.write_all(&serde_json::to_vec(lease)?)?;
+    drop(file);
+    std::fs::rename(&temporary, path)
+}
+
+/// Returns the kernel's random id of this boot of the machine.
+pub(crate) fn boot_id() -> std::io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_an_error() {
+        let error = LeaseFile::new("/proc/nowhere/n.lease".into(), "boot".into()).check().unwrap_err();
+        assert!(!error.to_string().is_empty());
+    }
+}

@@ -1,0 +1,11 @@
+//! Stops pods that must never run twice when the lease has expired: the lease, the fence, and the supervisor
+//! process that fences when this process cannot.
+
+pub(crate) mod fence;
+pub(crate) mod former_names;
+pub(crate) mod known_containers;
+pub(crate) mod lease;
+pub(crate) mod lease_file;
+pub(crate) mod liveness;
+pub(crate) mod other_lease;
+pub mod supervisor;

@@ -1,0 +1,15 @@
+//! Leases of the other workers of this machine.
+
+use common::clock::BootInstant;
+use common::ids::{ClusterId, NodeName};
+
+/// The lease of another worker of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherLease {
+    /// Its node.
+    pub node: NodeName,
+    /// Its cluster, if it remembers one.
+    pub cluster: Option<ClusterId>,
+    /// Until when its lease is, or was, valid.
+    pub deadline: BootInstant,
+}

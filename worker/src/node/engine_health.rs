@@ -1,0 +1,173 @@
+//! Whether the container engine works, as far as its last answers tell.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::ids::NodeName;
+use engine::RuntimeError;
+use tokio::time::Instant;
+
+use crate::support::change_log::ChangeLog;
+
+/// How long after its return what has ended is taken to have ended with the engine.
+const SETTLES_WITHIN: Duration = Duration::from_secs(30);
+
+/// A kind of call to the engine. An engine may answer one kind and hang at the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// A ping.
+    Ping,
+    /// A listing of the containers.
+    List,
+}
+
+/// How long the node gets no new pods after a start that failed because of it. Then it is tried again.
+const START_PROBLEM_TIME: Duration = Duration::from_secs(60);
+
+/// The health of one engine: its last answer to each kind of probe, and whether it starts pods.
+pub(crate) struct EngineHealth {
+    problems: Mutex<EngineProblems>,
+    outage: Mutex<Option<EngineOutage>>,
+    log: ChangeLog,
+}
+
+/// The last time that the engine did not answer.
+#[derive(Debug, Clone, Copy)]
+struct EngineOutage {
+    began: Instant,
+    ended: Option<Instant>,
+}
+
+#[derive(Default)]
+struct EngineProblems {
+    ping: Option<String>,
+    list: Option<String>,
+    /// Why a pod could not be started, and when.
+    start: Option<(String, Instant)>,
+}
+
+impl EngineProblems {
+    fn first(&self) -> Option<&String> {
+        self.ping.as_ref().or(self.list.as_ref())
+    }
+
+    fn start(&self) -> Option<&String> {
+        let start = self.start.as_ref().filter(|(_, at)| at.elapsed() < START_PROBLEM_TIME);
+        start.map(|(why, _)| why)
+    }
+}
+
+impl EngineHealth {
+    pub(crate) fn new(node: &NodeName) -> Self {
+        let log = ChangeLog::new(format!("the container engine of {node}"));
+        Self { problems: Mutex::default(), outage: Mutex::default(), log }
+    }
+
+    /// Returns the engine's current problem; `None` if its last answers were all good.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.problems().first().cloned()
+    }
+
+    /// Returns whether the engine did not answer at some time since a container was started `ran_for` ago,
+    /// and answers again since a moment ago: what has ended since then ended with it.
+    pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
+        let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        outage.is_some_and(|outage| {
+            let is_settling = outage.ended.is_some_and(|ended| ended.elapsed() < SETTLES_WITHIN);
+            outage.began.elapsed() <= ran_for && is_settling
+        })
+    }
+
+    fn note_outage(&self, is_away: bool) {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match (&mut *outage, is_away) {
+            (Some(EngineOutage { ended: Some(_), .. }) | None, true) => {
+                *outage = Some(EngineOutage { began: now, ended: None });
+            }
+            (Some(EngineOutage { ended: ended @ None, .. }), false) => *ended = Some(now),
+            _ => {}
+        }
+    }
+
+    /// Returns why the node should get no new pods: the engine's current problem, or that of a start a while
+    /// ago.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let problems = self.problems();
+        problems.first().or(problems.start()).cloned()
+    }
+
+    /// Records that a pod could not be started because of this node.
+    pub(crate) fn record_start_failure(&self, why: &str) {
+        self.problems().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
+    }
+
+    /// Records an answer. Returns true if the engine became healthy or unhealthy by it.
+    pub(crate) fn record<T>(&self, probe: Probe, answer: &Result<T, RuntimeError>) -> bool {
+        let mut problems = self.problems();
+        let had_problem = problems.first().is_some();
+        let problem = answer.as_ref().err().map(ToString::to_string);
+        match probe {
+            Probe::Ping => problems.ping = problem,
+            Probe::List => problems.list = problem,
+        }
+        self.note_outage(problems.first().is_some());
+        match problems.first() {
+            Some(why) => self.log.failed(why),
+            None => self.log.succeeded(),
+        }
+        had_problem != problems.first().is_some()
+    }
+
+    fn problems(&self) -> MutexGuard<'_, EngineProblems> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_start_that_failed_because_of_the_node_it_gets_no_pods_for_a_minute() {
+        let engine = EngineHealth::new(&NodeName::new("n").unwrap());
+        assert_eq!(engine.obstacle(), None);
+        engine.record_start_failure("no space left on device");
+        assert_eq!(engine.obstacle().unwrap(), "it cannot start pods: no space left on device");
+        assert_eq!(engine.problem(), None, "what runs is looked at as before");
+        tokio::time::sleep(START_PROBLEM_TIME).await;
+        assert_eq!(engine.obstacle(), None);
+    }
+
+    #[test]
+    fn the_engine_is_healthy_when_all_its_last_answers_were_good() {
+        let engine = EngineHealth::new(&NodeName::new("n").unwrap());
+        let failure = || Err::<(), _>(RuntimeError::Engine("hangs".to_owned()));
+        assert!(engine.record(Probe::List, &failure()));
+        assert!(!engine.record(Probe::Ping, &Ok(())));
+        assert!(engine.problem().unwrap().contains("hangs"));
+        assert!(!engine.record(Probe::Ping, &failure()));
+        assert!(!engine.record(Probe::List, &Ok(())));
+        assert!(engine.record(Probe::Ping, &Ok(())));
+        assert_eq!(engine.problem(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_was_away_took_what_was_started_before_with_it() {
+        let second = Duration::from_secs(1);
+        let engine = EngineHealth::new(&NodeName::new("n").unwrap());
+        let failure = || Err::<(), _>(RuntimeError::Engine("is not there".to_owned()));
+        engine.record(Probe::Ping, &Ok(()));
+        assert!(!engine.was_away_since(second * 60), "it never was");
+        engine.record(Probe::Ping, &failure());
+        tokio::time::advance(second * 10).await;
+        assert!(!engine.was_away_since(second * 60), "not back yet");
+        engine.record(Probe::Ping, &Ok(()));
+        tokio::time::advance(second).await;
+        assert!(engine.was_away_since(second * 60));
+        assert!(!engine.was_away_since(second), "started since then");
+        tokio::time::advance(second * 30).await;
+        assert!(!engine.was_away_since(second * 90), "long ago");
+    }
+}

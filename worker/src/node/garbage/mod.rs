@@ -1,0 +1,279 @@
+//! The loop that removes what is not needed any more from the disk of this node, and reports a full disk.
+//!
+//! [`decide`] says what goes, and in which order; [`image_uses`] knows which images this worker has used, and
+//! [`answer`] tells users what would go.
+
+pub(crate) mod answer;
+pub(crate) mod decide;
+pub(crate) mod image_uses;
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::spec::PullPolicy;
+use common::store::StoreError;
+
+use self::decide::{DiskSpace, Removal};
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// A report may be lost with a failover: the same one is sent again after this number of looks.
+const REPORT_EVERY: u32 = 30;
+/// The most that goes in one look: what uses the disk may be something else, and gets time to end.
+const MAX_REMOVALS: usize = 200;
+
+/// The loop.
+pub(crate) struct GarbageLoop {
+    context: Arc<SessionContext>,
+    is_removing: bool,
+    is_full: bool,
+    /// What was reported last, and how many looks ago.
+    reported: Option<(bool, u32)>,
+}
+
+impl Loop<StoreError> for GarbageLoop {
+    const NAME: &'static str = "garbage";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let context = self.context.clone();
+        let worker = &context.worker;
+        if !worker.uses_machine {
+            return Ok(Next::Rest);
+        }
+        worker.kept_logs.expire().await;
+        note_used_images(&context);
+        worker.image_uses.save().await;
+        self.remove_logs_elsewhere().await;
+        let Some(disk) = space(&context).await else { return Ok(Next::Rest) };
+        let disk = self.make_room(disk).await;
+        self.is_full = decide::is_full(disk, context.worker.config.disk_marks, self.is_full);
+        self.report(disk).await;
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(INTERVAL).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
+    }
+
+    /// The heartbeat says when Redis is unavailable.
+    fn is_logged(&self, error: &StoreError, _failures: u32) -> bool {
+        !error.is_transient()
+    }
+}
+
+impl GarbageLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, is_removing: false, is_full: false, reported: None }
+    }
+
+    /// Removes the oldest kept logs while the disk that has them is too full, if it is not the engine's.
+    async fn remove_logs_elsewhere(&self) {
+        let worker = &self.context.worker;
+        let limit = f64::from(worker.config.disk_marks.high);
+        for _ in 0..MAX_REMOVALS {
+            let Some(disk) = space_of_logs(&self.context).await else { return };
+            if disk.used_bytes_percent() <= limit || worker.kept_logs.size().await.0 == 0 {
+                return;
+            }
+            worker.kept_logs.remove_oldest().await;
+        }
+    }
+
+    /// Removes what is needed least until enough is free. Returns how full the disk is then.
+    async fn make_room(&mut self, mut disk: DiskSpace) -> DiskSpace {
+        let context = self.context.clone();
+        let (worker, marks) = (&context.worker, context.worker.config.disk_marks);
+        let limit = if self.is_removing { marks.low } else { marks.high };
+        if disk.used_percent() <= f64::from(limit) {
+            self.is_removing = false;
+            return disk;
+        }
+        // Without an answer no image goes, but logs do, and it is told that the disk is full.
+        let removable = removable_images(&context).await.unwrap_or_else(|error| {
+            worker.redis_log.failed(&error);
+            RemovableImages::default()
+        });
+        let has_logs = space_of_logs(&context).await.is_none();
+        let mut images = removable.images;
+        for _ in 0..MAX_REMOVALS {
+            // On another disk they win nothing here.
+            let kept_logs = if has_logs { worker.kept_logs.size().await.0 } else { 0 };
+            match decide::next_removal(disk, marks, kept_logs, &images, self.is_removing) {
+                None => break,
+                Some(Removal::OldestKeptLog) => worker.kept_logs.remove_oldest().await,
+                Some(Removal::Image(image)) => {
+                    images.retain(|other| *other != image);
+                    remove_image(&context, &image).await;
+                }
+            }
+            self.is_removing = true;
+            let Some(now) = space(&context).await else { break };
+            disk = now;
+        }
+        self.is_removing &= disk.used_percent() > f64::from(marks.low);
+        disk
+    }
+
+    async fn report(&mut self, disk: DiskSpace) {
+        let is_news = match &mut self.reported {
+            // A node without a problem has none in its record.
+            None => self.is_full,
+            Some((reported, looks)) => {
+                *looks += 1;
+                *reported != self.is_full || (self.is_full && *looks >= REPORT_EVERY)
+            }
+        };
+        if !is_news && self.reported.is_some() {
+            return;
+        }
+        let what = match disk.used_inodes_percent() > disk.used_bytes_percent() {
+            true => "inodes (the number of files)",
+            false => "bytes",
+        };
+        let problem = self.is_full.then(|| {
+            format!(
+                "{:.0} % of the {what} of the disk of containers is used: no new pods are placed here until there is \
+                 room; `kubeleet gc` removes images that no service needs",
+                disk.used_percent()
+            )
+        });
+        let reply = self.context.session.report_disk_problem(problem.as_deref().unwrap_or_default()).await;
+        if let ReplyClass::Reply(()) = self.context.classify("reporting a full disk", reply) {
+            self.reported = Some((self.is_full, 0));
+        }
+    }
+}
+
+/// Returns how full the disk is that has the containers of this node; `None` if it cannot be measured.
+async fn space(context: &SessionContext) -> Option<DiskSpace> {
+    let directory = engine_directory(context).await;
+    tokio::task::spawn_blocking(move || measure(&directory)).await.ok()?
+}
+
+/// Returns how full the disk is that has the kept logs, if it is another one than that of the containers.
+async fn space_of_logs(context: &SessionContext) -> Option<DiskSpace> {
+    let (engine, logs) = (engine_directory(context).await, context.worker.config.data_dir.clone());
+    let measured = tokio::task::spawn_blocking(move || {
+        let is_other = device(&engine)? != device(&logs)?;
+        is_other.then(|| measure(&logs)).flatten()
+    });
+    measured.await.ok()?
+}
+
+async fn engine_directory(context: &SessionContext) -> PathBuf {
+    let worker = &context.worker;
+    worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
+}
+
+/// Returns the device that has a directory, or what of its path there is: a worker in a container may not see
+/// the engine's, and its own root is usually on the same disk.
+fn device(directory: &Path) -> Option<u64> {
+    directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
+}
+
+fn measure(directory: &Path) -> Option<DiskSpace> {
+    let found = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())?;
+    // As `df` counts: what is kept for the administrator is neither used nor available.
+    let used = found.f_blocks.saturating_sub(found.f_bfree);
+    let used_inodes = found.f_files.saturating_sub(found.f_ffree);
+    Some(DiskSpace {
+        total: used.saturating_add(found.f_bavail).saturating_mul(found.f_frsize),
+        available: found.f_bavail.saturating_mul(found.f_frsize),
+        total_inodes: used_inodes.saturating_add(found.f_favail),
+        available_inodes: found.f_favail,
+    })
+}
+
+/// The images of pods that run here are used now.
+fn note_used_images(context: &SessionContext) {
+    let pullable: Vec<Vec<String>> = context.table.map_managed(|managed| {
+        let containers = managed.spec.containers.iter();
+        let pullable = containers.filter(|container| is_pullable(container.pull_policy));
+        Some(pullable.map(|container| container.image.clone()).collect())
+    });
+    for image in pullable.into_iter().flatten() {
+        context.worker.image_uses.note(&image);
+    }
+}
+
+/// Returns whether an image may be pulled. One that may not be came to the node by hand.
+pub(crate) fn is_pullable(policy: PullPolicy) -> bool {
+    policy != PullPolicy::Never
+}
+
+fn images_in_use(context: &SessionContext) -> HashSet<String> {
+    let images: Vec<Vec<String>> = context.table.map_managed(|managed| {
+        Some(managed.spec.containers.iter().map(|container| container.image.clone()).collect())
+    });
+    images.into_iter().flatten().collect()
+}
+
+/// Images that no pod of this node uses, and that no service has, or had within the generations to which it
+/// can be undone.
+#[derive(Default)]
+struct RemovableImages {
+    /// Those that may go, the longest unused first.
+    images: Vec<String>,
+    /// Those that stay, because they came from no registry and cannot be pulled again.
+    unpullable: Vec<String>,
+}
+
+async fn removable_images(context: &SessionContext) -> Result<RemovableImages, StoreError> {
+    let mut removable = RemovableImages::default();
+    for image in unneeded_images(context).await? {
+        match context.worker.runtime.came_from_registry(&image).await {
+            Ok(true) => removable.images.push(image),
+            Ok(false) => removable.unpullable.push(image),
+            // Without an answer it stays.
+            Err(_) => {}
+        }
+    }
+    Ok(removable)
+}
+
+async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreError> {
+    let worker = &context.worker;
+    let used = worker.image_uses.ages();
+    if used.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut needed = images_in_use(context);
+    let names = worker.store.service_names().await?;
+    let (services, broken) = worker.store.services_each(&names).await?;
+    // Nothing is known of the images of a service that cannot be read.
+    if !broken.is_empty() {
+        return Ok(Vec::new());
+    }
+    for service in services {
+        let former = worker.store.former_generations(&service.name).await?;
+        let pinned = former.iter().flat_map(|former| &former.images).chain(&service.images);
+        needed.extend(pinned.flat_map(|image| [image.reference(), Some(image.id.clone())]).flatten());
+        let specs = former.into_iter().map(|former| former.pod).chain([service.pod]);
+        needed.extend(specs.flat_map(|spec| spec.containers).map(|container| container.image));
+    }
+    Ok(decide::removable(&used, &needed))
+}
+
+/// Removes an image, unless a container has it, also one of another program.
+async fn remove_image(context: &SessionContext, image: &str) {
+    let worker = &context.worker;
+    match worker.runtime.remove_image(image).await {
+        Ok(()) => {
+            tracing::info!(node = %worker.node, image, "removed an image that no service needs");
+            worker.image_uses.forget(image);
+        }
+        Err(error) => tracing::info!(node = %worker.node, image, %error, "an image could not be removed"),
+    }
+}

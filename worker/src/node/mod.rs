@@ -1,0 +1,14 @@
+//! What is of the node and of no single pod: its resources, volumes, disk, network, engine and problems.
+
+pub(crate) mod engine_health;
+pub(crate) mod garbage;
+pub mod machine;
+pub(crate) mod node_problems;
+pub(crate) mod pod_network;
+pub(crate) mod psi;
+pub(crate) mod report_directory;
+pub(crate) mod report_problems;
+pub(crate) mod shared_directory;
+pub(crate) mod usage;
+pub(crate) mod volume_sizes;
+pub(crate) mod volumes;

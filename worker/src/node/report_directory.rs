@@ -1,0 +1,81 @@
+//! The loop that tells Redis whether this node has the directory that nodes share. Only then pods with shared
+//! volumes are placed here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::ClusterId;
+use common::store::{SharedDirectoryReport, StoreError};
+
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+
+/// The loop.
+pub(crate) struct DirectoryLoop {
+    context: Arc<SessionContext>,
+    /// Whether this session has reported.
+    has_reported: bool,
+}
+
+impl Loop<StoreError> for DirectoryLoop {
+    const NAME: &'static str = "shared directory";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let worker = self.context.worker.clone();
+        if !worker.shared.is_declared() {
+            return Ok(Next::End);
+        }
+        let Some(cluster) = worker.identity.cluster() else { return Ok(Next::Rest) };
+        let found = worker.shared.look(&cluster).await;
+        let recorded = self.report(&cluster, &found).await;
+        if recorded.is_none() && found == SharedDirectoryReport::WithoutId && self.has_reported {
+            // It is the first one of the cluster.
+            let given = worker.shared.give_id(&cluster).await;
+            let found = match given {
+                Ok(()) => worker.shared.look(&cluster).await,
+                Err(why) => SharedDirectoryReport::Unusable(why),
+            };
+            self.report(&cluster, &found).await;
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        // Soon after the registration, or pods would wait.
+        let interval = self.context.worker.timings.relist_interval;
+        let wait = if self.has_reported { interval } else { interval.min(Duration::from_secs(1)) };
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_secs(1), Duration::from_secs(10))
+    }
+}
+
+impl DirectoryLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, has_reported: false }
+    }
+
+    /// Reports what the directory is. Returns the id of the cluster's directory, if it has one.
+    async fn report(&mut self, cluster: &ClusterId, found: &SharedDirectoryReport) -> Option<String> {
+        let shared = &self.context.worker.shared;
+        let known = shared.known(cluster);
+        let reply = self.context.session.report_shared_directory(found, known.as_deref()).await;
+        let recorded = match self.context.classify("reporting the shared directory", reply) {
+            ReplyClass::Reply(recorded) => {
+                self.has_reported = true;
+                recorded?
+            }
+            ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => {
+                self.has_reported = false;
+                return None;
+            }
+        };
+        shared.remember(cluster, &recorded);
+        Some(recorded)
+    }
+}

@@ -1,0 +1,164 @@
+//! The loop that tells Redis what is wrong with this node although its pods run and which pods it holds, and
+//! tries whether what has to outlive this process can be saved.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::NodeName;
+use common::node::HeldPod;
+use common::store::StoreError;
+use tokio::time::Instant;
+
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+
+/// Between two looks at what is to be reported.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two tries to write to the directories.
+const TRY_INTERVAL: Duration = Duration::from_secs(5);
+/// A failover may have lost a report: it is repeated this often while there is something to report.
+const REPORT_AGAIN: Duration = Duration::from_secs(60);
+/// Records vanish, and then that of the node may as well.
+const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
+/// How much is written for a try: a full disk may have room for a few bytes.
+const TRIED_BYTES: usize = 64 << 10;
+
+/// The loop.
+pub(crate) struct ProblemsLoop {
+    context: Arc<SessionContext>,
+    /// What was reported last in this session, and when.
+    reported: Option<(Vec<String>, Instant)>,
+    /// The held pods that were reported last in this session, and when.
+    reported_held: Option<(Vec<HeldPod>, Instant)>,
+    try_due: Instant,
+}
+
+impl Loop<StoreError> for ProblemsLoop {
+    const NAME: &'static str = "node problems";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        self.try_directories().await;
+        let problems = self.context.worker.problems.all();
+        let is_known = self.reported.as_ref().is_some_and(|(known, at)| {
+            *known == problems && (problems.is_empty() || at.elapsed() < REPORT_AGAIN)
+        });
+        if !is_known {
+            let reply = self.context.session.report_node_problems(&problems).await;
+            self.reported = match self.context.classify("reporting problems of this node", reply) {
+                ReplyClass::Reply(()) => Some((problems, Instant::now())),
+                ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => None,
+            };
+        }
+        self.report_held().await;
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(INTERVAL).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_secs(1), Duration::from_secs(10))
+    }
+}
+
+impl ProblemsLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, reported: None, reported_held: None, try_due: Instant::now() }
+    }
+
+    /// Reports which pods without a record are held. What an earlier session has reported stands until the
+    /// first look of this one.
+    async fn report_held(&mut self) {
+        if !self.context.first_listing_done.is_cancelled() {
+            return;
+        }
+        let held = self.context.held.of_services();
+        let is_known = self.reported_held.as_ref().is_some_and(|(known, at)| {
+            *known == held && (held.is_empty() || at.elapsed() < REPORT_HELD_AGAIN)
+        });
+        if is_known {
+            return;
+        }
+        let reply = self.context.session.report_held_pods(&held).await;
+        self.reported_held = match self.context.classify("reporting held pods of this node", reply) {
+            ReplyClass::Reply(()) => Some((held, Instant::now())),
+            ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => None,
+        };
+    }
+
+    async fn try_directories(&mut self) {
+        let worker = &self.context.worker;
+        if !worker.backup.is_on_disk() || Instant::now() < self.try_due {
+            return;
+        }
+        self.try_due = Instant::now() + TRY_INTERVAL;
+        let (node, config) = (worker.node.clone(), &worker.config);
+        let (data, state) = (config.data_dir.clone(), config.state_dir.clone());
+        let identity = worker.identity.clone_store();
+        let tried = tokio::task::spawn_blocking(move || {
+            if let Some((store, holder)) = identity {
+                store.keep_holder(&holder);
+            }
+            [data_problem(&data, &node), state_problem(&state, &node)]
+        });
+        let Ok([data, state]) = tried.await else { return };
+        worker.problems.set("data directory", data);
+        worker.problems.set("state directory", state);
+    }
+}
+
+fn data_problem(directory: &Path, node: &NodeName) -> Option<String> {
+    let error = try_to_write(directory, node).err()?;
+    Some(format!(
+        "cannot save its pods, logs and ids in {}: {error}. If Redis is lost, `kubeleet cluster recover` does not \
+         find what runs here: make room, or make the directory writable (KUBELEET_DATA_DIR)",
+        directory.display()
+    ))
+}
+
+fn state_problem(directory: &Path, node: &NodeName) -> Option<String> {
+    let error = try_to_write(directory, node).err()?;
+    Some(format!(
+        "cannot write its lease in {}: {error}. When this worker is started again it stops its pods with \
+         `on_disconnect: stop`: make room, or make the directory writable (KUBELEET_STATE_DIR)",
+        directory.display()
+    ))
+}
+
+/// Writes a file and removes it.
+fn try_to_write(directory: &Path, node: &NodeName) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let path: PathBuf = directory.join(format!("{node}.probe"));
+    let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(&[0; TRIED_BYTES]));
+    let removed = std::fs::remove_file(&path);
+    written.and(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_named_with_what_follows_and_what_to_do() {
+        let node = NodeName::new("n1").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let good = directory.path().join("not/there/yet");
+        assert_eq!((data_problem(&good, &node), state_problem(&good, &node)), (None, None));
+        assert_eq!(std::fs::read_dir(&good).unwrap().count(), 0, "nothing is left");
+        let full = Path::new("/dev/full");
+        for (problem, setting) in [
+            (data_problem(Path::new("/proc/nowhere"), &node), "KUBELEET_DATA_DIR"),
+            (state_problem(full, &node), "KUBELEET_STATE_DIR"),
+        ] {
+            let problem = problem.unwrap();
+            assert!(problem.starts_with("cannot ") && problem.contains(setting), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What pods and the machine use: measured while a client asks, and rarely for the metrics of this process.
+//!
+//! [`counters`] is what runtimes count since a container began; [`rates`] makes usage of two such counts,
+//! pure; [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
+
+pub(crate) mod machine;
+pub(crate) mod rates;
+mod report;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::config::MetricsListen;
+use common::control_loop::{Loop, Next};
+use common::store::{StoreError, Subscription, channel};
+use common::usage::{Usage, UsageReport};
+use tokio::time::Instant;
+
+use self::report::Measurement;
+use crate::session::context::SessionContext;
+use crate::support::measure;
+
+/// Between two measurements while a client asks.
+const LOOKED_AT_INTERVAL: Duration = Duration::from_secs(2);
+/// Between the first two, so that the first report comes soon.
+const FIRST_INTERVAL: Duration = Duration::from_millis(700);
+/// Between two measurements for the metrics of this process.
+const METRICS_INTERVAL: Duration = Duration::from_secs(15);
+/// A hint may be lost: at this interval Redis is asked as well.
+const ASK_INTERVAL: Duration = Duration::from_secs(30);
+/// An older measurement is none to compare with: a rate over it would tell nothing of now.
+const MAX_SPAN: Duration = Duration::from_secs(40);
+
+/// The loop that measures.
+pub(crate) struct UsageLoop {
+    context: Arc<SessionContext>,
+    looks: Subscription,
+    last: Option<Measurement>,
+    /// The pods whose metrics are set.
+    shown: BTreeSet<String>,
+    /// Whether a client asks, as far as is known.
+    is_looked_at: bool,
+    ask_at: Instant,
+    metrics_at: Option<Instant>,
+}
+
+impl Loop<StoreError> for UsageLoop {
+    const NAME: &'static str = "usage";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let context = self.context.clone();
+        let (store, node) = (&context.worker.store, &context.worker.node);
+        if Instant::now() >= self.ask_at {
+            self.ask_at = Instant::now() + ASK_INTERVAL;
+            self.is_looked_at = store.is_usage_wanted(node).await?;
+        }
+        let metrics_due = self.metrics_at.is_some_and(|due| Instant::now() >= due);
+        if !self.is_looked_at && !metrics_due {
+            return Ok(Next::Rest);
+        }
+        if self.is_looked_at && self.last.as_ref().is_none_or(|last| last.age() > MAX_SPAN) {
+            self.last = Some(Measurement::take(&self.context).await);
+            tokio::time::sleep(FIRST_INTERVAL).await;
+        }
+        let report = self.measure().await;
+        if metrics_due {
+            self.metrics_at = Some(Instant::now() + METRICS_INTERVAL);
+            self.show(&report);
+        }
+        if self.is_looked_at {
+            self.is_looked_at = store.write_usage(node, &report).await?;
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        let due = if self.is_looked_at { Instant::now() + LOOKED_AT_INTERVAL } else { self.ask_at };
+        let due = self.metrics_at.map_or(due, |metrics_at| metrics_at.min(due));
+        let node = self.context.worker.node.clone();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => return Ok(()),
+                message = self.looks.next() => {
+                    let concerns = message.is_empty() || *message == *b"*" || *message == *node.as_str().as_bytes();
+                    if concerns && !self.is_looked_at {
+                        self.ask_at = Instant::now();
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing depends on it: the heartbeat says when Redis is unavailable.
+    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
+        false
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_secs(1), Duration::from_secs(30))
+    }
+}
+
+impl UsageLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        let looks = context.worker.store.subscribe(channel::USAGE);
+        let worker = &context.worker;
+        let serves_metrics = worker.config.metrics_listen != MetricsListen::Off && worker.uses_machine;
+        Self {
+            looks,
+            last: None,
+            shown: BTreeSet::new(),
+            is_looked_at: false,
+            ask_at: Instant::now(),
+            metrics_at: serves_metrics.then(|| Instant::now() + METRICS_INTERVAL),
+            context,
+        }
+    }
+
+    /// Sets the metrics of the pods of a report, and unsets those of pods that are gone.
+    fn show(&mut self, report: &UsageReport) {
+        let node = &self.context.worker.node;
+        let gone = std::mem::take(&mut self.shown);
+        for pod in &report.pods {
+            measure::pod_uses(node, &pod.name, &pod.usage);
+            self.shown.insert(pod.name.clone());
+        }
+        for name in gone.difference(&self.shown) {
+            measure::pod_uses(node, name, &Usage::default());
+        }
+    }
+
+    async fn measure(&mut self) -> UsageReport {
+        let now = Measurement::take(&self.context).await;
+        let report = now.since(self.last.as_ref().filter(|last| last.age() <= MAX_SPAN));
+        self.last = Some(now);
+        report
+    }
+}

@@ -1,0 +1,223 @@
+//! The loop that looks after the volumes of this node: it removes local ones whose pod is gone, tells Redis
+//! which persistent and shared ones are here, and removes those that it is asked to.
+//!
+//! It reads everything anew each time, so a worker that was killed at any step goes on where it was. The
+//! engine refuses to remove a volume that a container has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::VolumeName;
+use common::store::{SessionResult, VolumeReport};
+use common::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
+use engine::{EngineVolume, RuntimeError, VolumeOwner};
+use tokio::time::Instant;
+
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+use crate::start::volume_claims;
+use crate::support::rare_log::RareLog;
+
+/// How often the loop looks whether the pods of this node have changed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The loop.
+pub(crate) struct VolumeLoop {
+    context: Arc<SessionContext>,
+    /// The version of the table of pods at the last look.
+    seen_version: Option<u64>,
+    /// When to look, and to ask Redis, although nothing has changed.
+    due: Instant,
+    /// Whether there were any volumes. Without them nothing hurries.
+    has_volumes: bool,
+    /// Whether a volume was to be removed that a container still had.
+    is_waiting: bool,
+    /// The run of Redis that the last report was for.
+    redis_run: Option<String>,
+    misplaced: RareLog,
+}
+
+impl Loop<RuntimeError> for VolumeLoop {
+    const NAME: &'static str = "volumes";
+
+    async fn step(&mut self) -> Result<Next, RuntimeError> {
+        let context = &self.context;
+        // Before the first full look the table does not have what an earlier session started.
+        if !context.first_listing_done.is_cancelled() || !context.link.is_in_touch() {
+            return Ok(Next::Rest);
+        }
+        let version = context.table.version();
+        let is_due = Instant::now() >= self.due;
+        let has_changed = self.has_volumes && self.seen_version != Some(version);
+        if !(is_due || self.is_waiting || has_changed) {
+            return Ok(Next::Rest);
+        }
+        let cluster = context.worker.identity.cluster();
+        let mut own = context.worker.runtime.volumes(&context.worker.node).await?;
+        own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
+        // Nothing waits for a report of a shared volume: it is recorded when its first pod is assigned.
+        let looks_at_shared = is_due || self.is_waiting;
+        self.is_waiting = !remove_local(context, &own).await?;
+        self.has_volumes = !own.is_empty();
+        if looks_at_shared {
+            own.extend(context.worker.shared.volumes(cluster.as_ref()).await);
+        }
+        if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
+            let seen_run = self.redis_run.clone();
+            self.is_waiting |= !self.report(&own).await?;
+            // A run of Redis that was not known when the engine was asked gets another report: pods wait for
+            // it.
+            let interval = self.context.worker.timings.relist_interval;
+            let is_complete = self.redis_run.is_some() && self.redis_run == seen_run;
+            self.due = Instant::now() + if is_complete { interval } else { Duration::ZERO };
+            if !is_complete && self.redis_run.is_some() {
+                return Ok(Next::Again);
+            }
+        }
+        self.seen_version = Some(version);
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), RuntimeError> {
+        let interval = POLL_INTERVAL.min(self.context.worker.timings.relist_interval);
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = self.context.wakeups.volumes_requested() => self.due = Instant::now(),
+        }
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
+    }
+
+    /// The health of the engine has its own log lines.
+    fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
+        false
+    }
+}
+
+impl VolumeLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self {
+            context,
+            seen_version: None,
+            due: Instant::now(),
+            has_volumes: false,
+            is_waiting: false,
+            redis_run: None,
+            misplaced: RareLog::default(),
+        }
+    }
+
+    /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is
+    /// left to be removed.
+    async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
+        let present = own.iter().filter_map(|volume| {
+            let claim = claim_of(volume)?.clone();
+            Some(EngineCopy { claim, epoch: volume.epoch, is_mounted: false })
+        });
+        let mut present: Vec<EngineCopy> = present.collect();
+        volume_claims::note_mounted(&self.context, &mut present);
+        let seen_run = self.redis_run.clone();
+        self.redis_run = None;
+        let dead_after = self.context.worker.config.timing.dead_after;
+        let reply = self.context.session.report_volumes(&present, seen_run.as_deref(), dead_after).await;
+        let Some(report) = self.reported(reply) else { return Ok(true) };
+        let VolumeReport { remove, elsewhere, redis_run, missing } = report;
+        self.redis_run = Some(redis_run);
+        for name in elsewhere {
+            if self.misplaced.is_due(name.as_str()) {
+                tracing::warn!(
+                    node = %self.context.worker.node,
+                    "this node has a copy of volume {name} that is not the volume, and is left alone: `kubeleet volume ls` \
+                     shows it with the others"
+                );
+            }
+        }
+        let mut removed = Vec::new();
+        for name in &remove {
+            removed.extend(self.remove(name, own).await?);
+        }
+        let is_complete = removed.len() == remove.len();
+        let missing: Vec<VolumeClaim> = missing.iter().filter_map(VolumeClaim::from_name).collect();
+        if !removed.is_empty() || !missing.is_empty() {
+            self.reported(self.context.session.report_gone_volumes(&removed, &missing).await);
+        }
+        Ok(is_complete)
+    }
+
+    /// Removes a persistent volume. Returns it if it is gone, also if it never was here.
+    async fn remove(
+        &self,
+        name: &VolumeName,
+        own: &[EngineVolume],
+    ) -> Result<Option<VolumeClaim>, RuntimeError> {
+        if let Some(claim) = VolumeClaim::from_name(name).filter(|claim| claim.scope.is_shared()) {
+            return Ok(self.remove_shared(&claim).await.then_some(claim));
+        }
+        let mut of_name =
+            own.iter().filter(|volume| claim_of(volume).is_some_and(|claim| claim.name == *name));
+        if let Some(volume) = of_name.next() {
+            let is_gone = self.context.worker.runtime.remove_volume(&volume.handle).await?;
+            return Ok(claim_of(volume).filter(|_| is_gone).cloned());
+        }
+        // It was bound to this node and no pod of it ever started here, or a worker that was killed has
+        // removed it.
+        let Ok(volume) = self.context.worker.store.volume(name).await else { return Ok(None) };
+        // A copy that was given up has no record.
+        Ok(volume.map(|volume| volume.claim).or_else(|| VolumeClaim::from_name(name)))
+    }
+
+    /// Removes a shared volume when no pod has it any more. Returns whether nothing of it is left to do here.
+    /// The record is read again: another node may have removed the volume, and a new one of this name may be
+    /// in use.
+    async fn remove_shared(&self, claim: &VolumeClaim) -> bool {
+        let worker = &self.context.worker;
+        let is_asked = |volume: &Volume| {
+            volume.state == VolumeState::Removing && volume.node.as_ref() == Some(&worker.node)
+        };
+        match worker.store.volume(&claim.name).await {
+            Ok(volume) if !volume.as_ref().is_some_and(is_asked) => true,
+            Ok(_) => match worker.store.may_be_mounted(claim).await {
+                Ok(false) => worker.shared.remove(&claim.name, worker.identity.cluster().as_ref()).await,
+                Ok(true) | Err(_) => false,
+            },
+            Err(_) => false,
+        }
+    }
+
+    fn reported(&self, reply: SessionResult<VolumeReport>) -> Option<VolumeReport> {
+        match self.context.classify("reporting volumes", reply) {
+            ReplyClass::Reply(report) => Some(report),
+            ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => None,
+        }
+    }
+}
+
+fn claim_of(volume: &EngineVolume) -> Option<&VolumeClaim> {
+    match &volume.owner {
+        VolumeOwner::Replica(claim) => Some(claim),
+        VolumeOwner::Pod(..) => None,
+    }
+}
+
+/// Removes local volumes whose pod is not on this node under that assignment. Returns whether all of them are
+/// gone: containers of ended pods are kept for their logs, and keep theirs.
+async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
+    let mut are_gone = true;
+    for volume in own {
+        let VolumeOwner::Pod(pod, assignment) = &volume.owner else { continue };
+        if context.table.has(pod, assignment) {
+            continue;
+        }
+        let is_gone = context.worker.runtime.remove_volume(&volume.handle).await?;
+        if is_gone {
+            tracing::debug!(node = %context.worker.node, %pod, volume = volume.handle, "removed a local volume");
+        }
+        are_gone &= is_gone;
+    }
+    Ok(are_gone)
+}

@@ -1,0 +1,232 @@
+//! Carries out what [`step`](crate::running::step) decided about one pod. Decides nothing but what to do
+//! after a failure.
+//!
+//! The process may die on any line: the next pass finds what was left, and decides anew.
+
+mod draining;
+mod ending;
+mod of_containers;
+mod pod_action;
+mod pre_stop;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::store::{FinishReport, PodOutcome, StatusReport, WriteOutcome};
+use engine::{Container, RuntimeError};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+
+use self::pod_action::{GracePeriod, PodAction};
+use crate::answer::lines::kept::KeptOwner;
+use crate::running::step::{Action, DesiredState};
+use crate::running::stop_order;
+use crate::running::table::{ManagedPod, PodStatus};
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+use crate::support::measure::{self, ContainerStopReason};
+
+/// Begins the action in the background, unless the pod changed since it was looked at.
+pub(crate) fn begin(
+    context: &Arc<SessionContext>,
+    managed: ManagedPod,
+    found: &[&Container],
+    action: Action,
+) {
+    if action == Action::Leave {
+        let is_waiting = managed.retry_at.is_some_and(|at| context.worker.now() < at);
+        if managed.is_reported || is_waiting || !context.worker.is_leased() {
+            return;
+        }
+    }
+    if !context.table.mark_busy(&managed) {
+        return;
+    }
+    let containers = found.iter().map(|container| (*container).clone()).collect();
+    let pod_action = PodAction { context: context.clone(), managed, containers };
+    context.tasks.spawn(pod_action.carry_out(action));
+}
+
+impl PodAction {
+    async fn carry_out(self, action: Action) {
+        match action {
+            Action::Leave => {}
+            Action::Stop => {
+                if self.stop_containers(ContainerStopReason::Requested).await {
+                    self.finish_stopped().await;
+                }
+            }
+            Action::FinishStopped => self.finish_stopped().await,
+            Action::Discard => {
+                tracing::info!(
+                    pod = %self.managed.payload.id,
+                    "the pod is not assigned to this node any more: stopping it"
+                );
+                if self.stop_containers(ContainerStopReason::NotAssigned).await {
+                    self.forget();
+                }
+            }
+            Action::Forget => self.forget(),
+            Action::ReportLost => self.restart_lost().await,
+            Action::Containers(actions) => {
+                for (index, action) in actions {
+                    self.act_on_container(index, action).await;
+                }
+            }
+            Action::Rebuild => self.rebuild().await,
+            Action::Finish { exit } => {
+                if self.stop_all(ContainerStopReason::Ended, |container| container.state.may_run()).await {
+                    self.finish_exited(exit).await;
+                }
+            }
+        }
+        self.report_status().await;
+    }
+
+    /// Stops and removes its containers. Returns whether they are gone.
+    async fn stop_containers(&self, reason: ContainerStopReason) -> bool {
+        self.stop_all(reason, |_| true).await
+    }
+
+    /// Stops and removes some of its containers, once its gate has let go of the last request: in their
+    /// order, and together within the pod's grace period. Returns whether they are gone.
+    async fn stop_all(&self, reason: ContainerStopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
+        // Before the grace period begins: a program has all of it to end.
+        let Some(_gate) = self.drain(reason).await else { return false };
+        let grace = GracePeriod::begin(self.managed.spec.grace());
+        let hooks = pre_stop::limit(&self.stop_facts(reason), grace.whole);
+        for group in stop_order::groups(&self.managed.spec, &self.containers) {
+            let stops = group
+                .into_iter()
+                .filter(|container| is_chosen(container))
+                .map(|container| self.stop_container(container, grace, hooks));
+            for stopped in join_all(stops).await {
+                match stopped {
+                    Ok(true) => measure::stop(reason),
+                    Ok(false) => return false,
+                    Err(error) => {
+                        self.engine_failed("stopping", &error);
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Stops and removes a container, after its commands for that. Returns false if the worker is to end
+    /// before.
+    async fn stop_container(
+        &self,
+        container: &Container,
+        grace: GracePeriod,
+        hooks: Duration,
+    ) -> Result<bool, RuntimeError> {
+        if !self.before_stop(container, hooks.min(grace.rest())).await {
+            return Ok(false);
+        }
+        let worker = &self.context.worker;
+        if worker.kept_logs.is_on() {
+            worker.runtime.halt(&container.handle, grace.rest()).await?;
+            let name = format!("{}-{}", self.managed.payload.name, self.managed.payload.replica);
+            let service = self.managed.service.clone();
+            let owner =
+                KeptOwner { pod: container.pod.clone(), name, service, container: container.name.clone() };
+            worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
+        }
+        worker.runtime.stop(&container.handle, grace.rest()).await?;
+        worker.files.remove(container, worker.identity.cluster().as_ref());
+        Ok(true)
+    }
+
+    /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under
+    /// another assignment. Only Redis may take the current one away, so it is asked before anything is
+    /// stopped.
+    async fn rebuild(&self) {
+        if self.report_lost("the network of its containers is gone").await {
+            self.update(|managed| managed.desired = DesiredState::Discard);
+        }
+    }
+
+    async fn finish_stopped(&self) {
+        let message = "stopped as requested";
+        let drained = self.context.table.get(&self.managed.payload.id).and_then(|managed| managed.drained);
+        let drained = drained.as_deref().unwrap_or_default();
+        let report = FinishReport { message, drained, ..FinishReport::new(PodOutcome::Stopped) };
+        match self.finish(&report).await {
+            Some(WriteOutcome::Done | WriteOutcome::Stale) => self.forget(),
+            // Redis knows of no stop request (a failover may have lost it), and the container is gone.
+            Some(WriteOutcome::Wanted) => self.restart_lost().await,
+            None => self.retry_later(),
+        }
+    }
+
+    async fn finish(&self, report: &FinishReport<'_>) -> Option<WriteOutcome> {
+        let ManagedPod { payload, service, .. } = &self.managed;
+        let session = &self.context.session;
+        let finish = || session.finish(self.pod(), &payload.raw, service.as_ref(), report).boxed();
+        self.context.persist("finishing a pod", finish).await
+    }
+
+    /// Has the pod started anew. Returns whether Redis has given it another assignment; if not, it is
+    /// forgotten or this is tried again.
+    async fn report_lost(&self, what: &str) -> bool {
+        let raw = &self.managed.payload.raw;
+        let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();
+        match self.context.persist("reporting a lost container", report_lost).await {
+            Some(WriteOutcome::Done) => {
+                tracing::warn!(pod = %self.managed.payload.id, "{what}: the pod is started again");
+                return true;
+            }
+            // It has moved, or is to be stopped: the next heartbeat and the next full pass tell which.
+            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
+                self.forget();
+                self.context.wakeups.request_full_reconcile();
+            }
+            None => self.retry_later(),
+        }
+        false
+    }
+
+    async fn restart_lost(&self) {
+        if self.report_lost("the container is gone").await {
+            self.forget();
+        }
+    }
+
+    /// Reports the pod's status if Redis does not have it. Tries once for each pass, as the status may change
+    /// meanwhile.
+    async fn report_status(&self) {
+        if !self.context.worker.is_leased() {
+            // Redis is unavailable, and actions must not wait for it. A pass after the next heartbeat reports
+            // it.
+            return;
+        }
+        let Some(managed) = self.context.table.get(&self.managed.payload.id) else { return };
+        if managed.is_reported {
+            return;
+        }
+        let status = managed.status();
+        let PodStatus { reason, ref message, restarts, exit_code, ref containers } = status;
+        let report = StatusReport {
+            service: self.managed.service.as_ref(),
+            reason,
+            message,
+            restarts: Some(restarts),
+            exit_code,
+            network: Some(&managed.network),
+            containers,
+            runs: &managed.runs,
+        };
+        let reply = self.context.session.report(self.pod(), &report).await;
+        match self.context.classify("reporting the status of a pod", reply) {
+            ReplyClass::Reply(_) => self.update(|now| {
+                now.runs.retain(|run| !managed.runs.contains(run));
+                let is_current = now.status() == status && now.network == managed.network;
+                now.is_reported = is_current && now.runs.is_empty();
+            }),
+            ReplyClass::Transient(_) => self.retry_later(),
+            ReplyClass::Fenced | ReplyClass::Permanent(_) => self.update(|now| now.is_reported = true),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! An action under way on one pod, and the grace period of its stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::store::PodRef;
+use engine::{Container, RuntimeError};
+use tokio::time::Instant;
+
+use crate::running::table::{ManagedContainer, ManagedPod};
+use crate::session::context::SessionContext;
+use crate::support::text::seconds;
+
+/// How long a pod is left alone after an action on it failed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// A container that is stopped after others of its pod has at least this much of the pod's grace period.
+const LEAST_GRACE: Duration = Duration::from_secs(1);
+
+/// The grace period of a pod that is being stopped. All of its containers share it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GracePeriod {
+    begun: Instant,
+    pub(super) whole: Duration,
+}
+
+impl GracePeriod {
+    pub(super) fn begin(whole: Duration) -> Self {
+        Self { begun: Instant::now(), whole }
+    }
+
+    /// Returns what is left for the next container.
+    pub(super) fn rest(self) -> Duration {
+        self.whole.saturating_sub(self.begun.elapsed()).max(self.whole.min(LEAST_GRACE))
+    }
+}
+
+/// An action under way: the pod as it was looked at, and its containers on the engine.
+pub(super) struct PodAction {
+    pub(super) context: Arc<SessionContext>,
+    pub(super) managed: ManagedPod,
+    pub(super) containers: Vec<Container>,
+}
+
+/// However the action ends, also by a panic: what happened meanwhile is for the next pass, unless the pod is
+/// not managed any more.
+impl Drop for PodAction {
+    fn drop(&mut self) {
+        let ManagedPod { payload, assignment, .. } = &self.managed;
+        let updated = self.context.table.update(&payload.id, assignment, |managed| managed.busy = false);
+        if updated.is_some() {
+            self.context.wakeups.request_reconcile();
+        }
+    }
+}
+
+impl PodAction {
+    pub(super) fn pod(&self) -> PodRef<'_> {
+        PodRef { id: &self.managed.payload.id, assignment: &self.managed.assignment }
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut ManagedPod)) {
+        self.context.table.update(&self.managed.payload.id, &self.managed.assignment, change);
+    }
+
+    pub(super) fn change_container(&self, index: usize, change: impl FnOnce(&mut ManagedContainer)) {
+        self.update(|managed| managed.change_container(index, change));
+    }
+
+    pub(super) fn forget(&self) {
+        self.context.table.remove(&self.managed.payload.id, &self.managed.assignment);
+    }
+
+    pub(super) fn retry_later(&self) {
+        let at = self.context.worker.now().plus(RETRY_INTERVAL);
+        self.update(|managed| managed.retry_at = Some(at));
+    }
+
+    pub(super) fn engine_failed(&self, operation: &str, error: &RuntimeError) {
+        tracing::warn!(
+            pod = %self.managed.payload.id, %error,
+            "{operation} its container failed; retrying in {}", seconds(RETRY_INTERVAL)
+        );
+        self.retry_later();
+    }
+}

@@ -1,0 +1,121 @@
+//! Health checks of the managed pods: keeps the [monitor](crate::health::monitor) probing what runs, and
+//! notes in the table what the probes show.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use common::health::Health;
+use common::pod::{ContainerProgress, EndedRun};
+use engine::ContainerState;
+use futures_util::stream::{StreamExt, poll_fn};
+use tokio::sync::mpsc;
+
+use crate::health::{CheckChange, CheckKind, HealthChange};
+use crate::running::ended_runs;
+use crate::running::table::ManagedPod;
+use crate::session::context::SessionContext;
+
+/// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other
+/// change.
+const LOOKS: usize = 32;
+
+/// Probes for as long as the session lasts.
+pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
+    let (monitor, stopping) = (context.health.clone(), context.tasks.stopping().clone());
+    let task_context = context.clone();
+    context.tasks.spawn(async move {
+        let note_changes = async {
+            let changes = poll_fn(|waker| changes.poll_recv(waker));
+            let mut explained = changes.map(|change| explain(&task_context, change)).buffered(LOOKS);
+            while let Some(change) = explained.next().await {
+                if let Some(change) = change {
+                    note(&task_context, &change);
+                }
+            }
+        };
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = monitor.run() => {}
+            () = note_changes => {}
+        }
+    });
+}
+
+/// Adds to an unhealthy container's message what it wrote at last. `None` if it has ended, which the engine
+/// may tell later than a probe does: its exit says more than a refused connection.
+async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
+    let is_failed = change.kind == CheckKind::Healthcheck
+        && change.change == CheckChange::Health
+        && change.health == Health::Unhealthy;
+    if !is_failed {
+        return Some(change);
+    }
+    let runtime = &*context.worker.runtime;
+    if let Ok(Some(container)) = runtime.find(&context.worker.node, &change.handle).await
+        && matches!(container.state, ContainerState::Exited { .. })
+    {
+        context.doubted.insert(container.pod, change.handle);
+        context.wakeups.request_reconcile();
+        return None;
+    }
+    let output = ended_runs::last_output(runtime, &change.handle).await;
+    let message = EndedRun::explain(change.message, &output);
+    Some(HealthChange { message, ..change })
+}
+
+/// Notes a change; a container that is unhealthy, or that others wait for, is looked at.
+fn note(context: &SessionContext, change: &HealthChange) {
+    let HealthChange { handle, kind, health, message, .. } = change;
+    let Some(pod) = context.table.note_health(change) else { return };
+    let check = kind.as_str();
+    match (change.change, health) {
+        (CheckChange::Health, Health::Unhealthy) => {
+            tracing::warn!(%pod, container = handle, message, "the {check} has failed");
+        }
+        (CheckChange::Health, Health::Healthy | Health::Starting) => {
+            tracing::info!(%pod, container = handle, "the {check} has passed");
+        }
+        (CheckChange::Failing, _) => {
+            tracing::info!(%pod, container = handle, message, "the {check} has not passed yet");
+        }
+        (CheckChange::Inconclusive, _) => tracing::warn!(%pod, container = handle, "{message}"),
+        (CheckChange::Conclusive, _) => {
+            tracing::info!(%pod, container = handle, "probes of the {check} have results again");
+        }
+    }
+    context.wakeups.request_reconcile();
+}
+
+/// Probes the running containers of a pod from now on.
+pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
+    for container in managed.containers.iter().filter(|container| container.checks.exist()) {
+        let is_running = container.progress == ContainerProgress::Running;
+        let Some(handle) = container.handle.as_deref() else { continue };
+        match container.running_since.filter(|_| is_running) {
+            Some(started) => {
+                let address = address_of(context, managed);
+                let checks = container.checks.to_probe(handle, address, started);
+                checks.into_iter().for_each(|check| context.health.set(check));
+            }
+            None => context.health.remove(handle),
+        }
+    }
+}
+
+/// Probes no other containers than those of managed pods.
+pub(crate) fn forget_others(context: &SessionContext) {
+    // Most nodes have no checks, and then the handles of all pods are not worth a copy at each pass.
+    if context.health.is_empty() {
+        return;
+    }
+    let handles: HashSet<String> = context.table.handles();
+    context.health.retain(|handle| handles.contains(handle));
+}
+
+fn address_of(context: &SessionContext, managed: &ManagedPod) -> Option<IpAddr> {
+    if context.worker.runtime.uses_host_network() {
+        return Some(Ipv4Addr::LOCALHOST.into());
+    }
+    managed.network.address.parse().ok()
+}

@@ -1,0 +1,21 @@
+//! Keeps what runs here as it should be: compares, decides, and acts, one pod at a time.
+
+pub(crate) mod actions;
+pub(crate) mod doubted_containers;
+pub(crate) mod ended_pods;
+pub(crate) mod ended_runs;
+pub(crate) mod engine_hints;
+pub(crate) mod health_checks;
+pub(crate) mod held_pods;
+pub(crate) mod lost_reports;
+pub(crate) mod read_back;
+pub(crate) mod reconcile_loop;
+pub(crate) mod reconcile_pass;
+pub(crate) mod reload_files;
+pub(crate) mod remove;
+pub(crate) mod step;
+pub(crate) mod stop_order;
+pub(crate) mod table;
+pub(crate) mod unknown_pods;
+pub(crate) mod unlabelled;
+pub(crate) mod unrecorded;

@@ -1,0 +1,162 @@
+//! The reconcile loop: compares the engine's containers with what should run here, and acts on the
+//! difference.
+//!
+//! Restores invariant 1 on this node: a pod whose container ended or vanished is started again or reported,
+//! and a container that is not this node's is removed.
+//!
+//! It looks whenever something hints at a difference, and at everything once in a while although nothing does
+//! (invariant 8). Each [pass](crate::running::reconcile_pass) reads everything anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::clock::BootInstant;
+use common::control_loop::{Loop, Next};
+use tokio::time::Instant;
+
+use crate::running::engine_hints::EngineHints;
+use crate::running::reconcile_pass::{PassError, inspect_doubted, reconcile};
+use crate::session::context::SessionContext;
+
+/// The boot clock goes on while the machine is suspended and tokio's does not: no wait for a pod's time is
+/// longer.
+const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
+
+/// A list costs less than inspecting more pods than this one by one.
+const MAX_INSPECTED_DUE: usize = 8;
+
+/// The wait before a container that could not be inspected is looked at again.
+const INSPECT_RETRY: Duration = Duration::from_secs(1);
+
+/// The loop.
+pub(crate) struct WorkerReconcileLoop {
+    context: Arc<SessionContext>,
+    hints: EngineHints,
+    /// When the last pass began.
+    begun: Instant,
+    /// What was due at this moment was looked at.
+    looked_at: BootInstant,
+    next_full: Instant,
+    /// How long to wait for the next pass, if nothing hints at a difference.
+    wait: Duration,
+}
+
+impl Loop<PassError> for WorkerReconcileLoop {
+    const NAME: &'static str = "containers";
+
+    async fn step(&mut self) -> Result<Next, PassError> {
+        let context = &self.context;
+        self.hints.open(&context.worker).await;
+        self.begun = Instant::now();
+        self.looked_at = context.worker.now();
+        // While Redis is unavailable managed pods are looked after; everything else waits for the next
+        // heartbeat.
+        let full = context.link.is_in_touch()
+            && (context.wakeups.take_full_reconcile() || self.begun >= self.next_full);
+        if let Err(error) = reconcile(context, full).await {
+            tracing::debug!(node = %context.worker.node, %error, "a look at the containers failed; retrying");
+            if full {
+                context.wakeups.request_full_reconcile();
+            }
+            return Err(error);
+        }
+        let is_certain = inspect_doubted(context).await;
+        let relist_interval = context.worker.timings.relist_interval;
+        if full {
+            self.next_full = self.begun + relist_interval;
+            context.first_listing_done.cancel();
+        }
+        let until_full = self.next_full.saturating_duration_since(Instant::now());
+        let until_full = if full || context.link.is_in_touch() { until_full } else { relist_interval };
+        self.wait = until_full;
+        if !is_certain {
+            self.wait = self.wait.min(INSPECT_RETRY);
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), PassError> {
+        self.wait_for_next_pass().await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_millis(250), Duration::from_secs(10))
+    }
+
+    /// Engine health and Redis have their own log lines.
+    fn is_logged(&self, _error: &PassError, _failures: u32) -> bool {
+        false
+    }
+
+    /// No request shortens the pause: after a failure there is no hurry.
+    async fn back_off(&mut self, pause: Duration) {
+        tokio::time::sleep(pause).await;
+        self.wait = Duration::ZERO;
+        self.wait_for_next_pass().await;
+    }
+}
+
+impl WorkerReconcileLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        let now = Instant::now();
+        let looked_at = context.worker.now();
+        let hints = EngineHints::default();
+        Self { context, hints, begun: now, looked_at, next_full: now, wait: Duration::ZERO }
+    }
+
+    /// Waits for the time of the next pass. A hint may bring it forward, but two passes keep their distance;
+    /// a container that a hint names, and a pod that is due, are inspected at once, also while that distance
+    /// is kept.
+    async fn wait_for_next_pass(&mut self) {
+        let earliest = self.begun + self.context.worker.timings.min_relist_gap;
+        let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));
+        tokio::pin!(next_pass);
+        let mut is_hurried = false;
+        loop {
+            let is_certain = tokio::select! {
+                biased;
+                () = &mut next_pass => return,
+                () = self.context.wakeups.reconcile_requested() => false,
+                () = tokio::time::sleep(self.until_pod_is_due()) => self.doubt_due_pods(),
+                // Without a subscription this returns at once, again and again, until the pass opens one.
+                doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
+                    match doubted {
+                        Some((pod, handle)) => {
+                            self.context.doubted.insert(pod, handle);
+                            true
+                        }
+                        None => false,
+                    }
+                }
+            };
+            if !inspect_doubted(&self.context).await || !is_certain {
+                next_pass.as_mut().reset(earliest);
+                is_hurried = true;
+            }
+        }
+    }
+
+    fn until_pod_is_due(&self) -> Duration {
+        let context = &self.context;
+        let next = context.table.next_due(self.looked_at, context.worker.config.restart_backoff);
+        next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
+    }
+
+    /// Marks the pods that are due, so that they are inspected. Returns false if only a list can tell enough.
+    fn doubt_due_pods(&mut self) -> bool {
+        let context = &self.context;
+        let now = context.worker.now();
+        let due = context.table.due((self.looked_at, now), context.worker.config.restart_backoff);
+        self.looked_at = now;
+        if due.len() > MAX_INSPECTED_DUE {
+            return false;
+        }
+        let has_all = due.iter().all(|(_, handle)| handle.is_some());
+        for (pod, handle) in due.into_iter().filter_map(|(pod, handle)| Some((pod, handle?))) {
+            context.doubted.insert(pod, handle);
+        }
+        has_all
+    }
+}

@@ -1,0 +1,329 @@
+//! One pass of the [reconcile loop](crate::running::reconcile_loop): lists the containers, and begins what is
+//! to be done about each.
+//!
+//! The decision about each managed pod is [`step`]'s. A pod is left alone while an action on it is under way,
+//! and when it changed after the pass began.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use common::clock::BootInstant;
+use common::ids::{AssignmentId, PodId};
+use common::spec::OnDisconnect;
+use common::store::StoreError;
+use engine::{Container, RuntimeError};
+
+use crate::node::engine_health::Probe;
+use crate::running::actions;
+use crate::running::ended_pods;
+use crate::running::health_checks;
+use crate::running::lost_reports;
+use crate::running::read_back;
+use crate::running::remove::{Why, remove};
+use crate::running::step::{ContainerFacts, PodFacts, SandboxFacts, step};
+use crate::running::table::{ManagedPod, ObservedPod};
+use crate::running::unrecorded;
+use crate::session::beat;
+use crate::session::context::SessionContext;
+use crate::start::dependencies;
+use crate::support::measure;
+
+/// How many pods one heartbeat checks after a listing found unknown containers.
+const MAX_CHECKS: usize = 256;
+/// The containers of this many ended pods are kept for their logs.
+const MAX_ENDED_KEPT: usize = 20;
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PassError {
+    #[error(transparent)]
+    Engine(#[from] RuntimeError),
+    #[error(transparent)]
+    Redis(#[from] StoreError),
+}
+
+/// Looks at all containers of this node; a `full` pass also reads back what Redis says runs here.
+pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Result<(), PassError> {
+    // Without Redis nothing can be read back, and managed pods are looked after all the same.
+    let recovered = if full { recover_all(context).await } else { Ok(()) };
+    // Pods change while the engine lists: only those that were idle before and are unchanged after are acted
+    // on.
+    let idle = context.table.idle();
+    let asked = Instant::now();
+    let cluster = context.worker.identity.cluster();
+    // Before the list: a container that is created meanwhile has files, and is not on the list.
+    let directories = context.worker.files.directories(cluster.as_ref());
+    let listed = context.worker.list().await;
+    if context.worker.engine.record(Probe::List, &listed) {
+        context.wakeups.request_heartbeat();
+    }
+    let containers = listed?;
+    context.worker.known.replace(&containers, asked);
+    context.worker.backup.observe(&containers);
+    context.worker.files.remove_leftovers(directories, &containers, cluster.as_ref());
+    let mut by_pod: HashMap<_, Vec<&Container>> = HashMap::new();
+    for container in &containers {
+        by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);
+    }
+    // Nothing runs any more although pods should: the machine or its engine was down.
+    if !context.first_listing_done.is_cancelled() && !containers.iter().any(|one| one.state.may_run()) {
+        dependencies::wait_all(context, &idle);
+    }
+    dependencies::watch_waiting(context, &idle);
+    for managed in idle {
+        let found = by_pod.get(&(&managed.payload.id, &managed.assignment)).cloned();
+        act_on(context, managed, &found.unwrap_or_default());
+    }
+    if context.link.is_in_touch() {
+        if full {
+            ended_pods::release_deleted(context).await;
+        }
+        remove_foreign(context, &containers, full).await;
+    }
+    if full && !context.link.is_confirmed() {
+        confirm(context, &containers).await;
+    }
+    remove_expired(context, &containers);
+    health_checks::forget_others(context);
+    measure::managed_pods(&context.worker.node, context.table.managed_count());
+    Ok(recovered?)
+}
+
+/// Inspects the pods with a container that is in doubt, and begins what is to be done about each. The other
+/// pods wait for nothing: it asks the engine about these alone. Returns false if an inspection failed: it is
+/// to be tried again.
+pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
+    let mut is_complete = true;
+    for (pod, handle) in context.doubted.all() {
+        let Some(managed) = context.table.get(&pod) else {
+            // A pod that is being started is looked at when it is managed.
+            if !context.table.contains(&pod) {
+                context.doubted.remove(&pod);
+            }
+            continue;
+        };
+        if managed.busy {
+            continue;
+        }
+        match inspect(context, &managed, handle).await {
+            Ok(Some(containers)) => {
+                context.doubted.remove(&pod);
+                act_on(context, managed, &containers.iter().collect::<Vec<_>>());
+            }
+            // Only a list tells whether other containers are the pod's.
+            Ok(None) => {
+                context.doubted.remove(&pod);
+                context.wakeups.request_reconcile();
+            }
+            Err(error) => {
+                tracing::debug!(%pod, %error, "a container cannot be inspected; retrying");
+                is_complete = false;
+            }
+        }
+    }
+    is_complete
+}
+
+/// Returns the containers of a pod as they are now: the one with this handle, and the others that are known.
+/// `None` if one of them is gone or another pod's.
+async fn inspect(
+    context: &SessionContext,
+    managed: &ManagedPod,
+    handle: String,
+) -> Result<Option<Vec<Container>>, RuntimeError> {
+    let mut handles: Vec<String> = managed.handles().cloned().collect();
+    if !handles.contains(&handle) {
+        if managed.has_several() {
+            return Ok(None);
+        }
+        handles = vec![handle];
+    }
+    let mut containers = Vec::with_capacity(handles.len());
+    for handle in handles {
+        match context.worker.runtime.find(&context.worker.node, &handle).await? {
+            Some(container) if container.assignment == managed.assignment => containers.push(container),
+            Some(_) | None => return Ok(None),
+        }
+    }
+    Ok(Some(containers))
+}
+
+async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
+    let recovered = async {
+        read_back::recover_running(context).await?;
+        read_back::resolve_unknown(context).await?;
+        lost_reports::find(context).await
+    };
+    recovered.await.inspect_err(|error| context.worker.redis_log.failed(error))
+}
+
+/// Decides about a pod of which exactly these containers exist.
+fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
+    let observed = managed.observe(found);
+    let Some(managed) = noted(context, managed, &observed) else { return };
+    health_checks::probe(context, &managed);
+    let now = context.worker.now();
+    let facts = PodFacts {
+        desired: managed.desired,
+        containers: managed
+            .containers()
+            .zip(&observed.containers)
+            .map(|((spec, container), found)| ContainerFacts {
+                sidecar: spec.sidecar,
+                depends_on: managed.spec.dependencies(spec),
+                observed: found.map(|found| found.state),
+                health: container.checks.health(),
+                was_unhealthy: container.was_unhealthy,
+                policy: spec.restart,
+                crash_streak: container.crash_streak,
+                running_since: container.running_since,
+                is_recovering: container.is_recovering(),
+                ended_with_engine: container
+                    .running_since
+                    .is_some_and(|since| context.worker.engine.was_away_since(now.since(since))),
+                restart_at: container.restart_at,
+            })
+            .collect(),
+        sandbox: match managed.uses_sandbox(&context.worker) {
+            true => SandboxFacts::Used(observed.sandbox.map(|sandbox| sandbox.state)),
+            false => SandboxFacts::NotUsed,
+        },
+        is_leased: context.worker.is_leased(),
+        keeps_running: managed.spec.on_disconnect == OnDisconnect::Keep,
+        is_waiting: managed.waits_for.is_some(),
+        retry_at: managed.retry_at,
+        now,
+    };
+    let action = step(&facts, &context.worker.restart_backoff());
+    actions::begin(context, managed, found, action);
+}
+
+/// Notes where the pod's containers are now. Returns `None` if the pod changed since it was looked at.
+fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
+    if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
+}
+
+/// Asks Redis which of the containers are not this node's, and removes those. Without a reply nothing is
+/// removed. If some have no record, all are asked about: it counts how many they are.
+async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
+    let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
+    let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));
+    let unaccounted: Vec<&Container> = containers.iter().filter(is_unaccounted).collect();
+    let Some(answer) = ask_about(context, &unaccounted).await else { return };
+    for container in ended_pods::keep(context, answer.moved).await {
+        remove(context, container.clone(), Why::AssignedAnew);
+    }
+    let undecided = context.held.take_check();
+    if !undecided.is_empty() || !answer.unknown.is_empty() {
+        let all: Vec<&Container> = containers.iter().collect();
+        let is_decided = match ask_about(context, &all).await {
+            Some(answer) => unrecorded::decide(context, &undecided, &answer.unknown, containers).await,
+            None => false,
+        };
+        if !is_decided {
+            context.held.request_check(undecided);
+        }
+    } else if full && context.held.set(HashMap::new()) {
+        tracing::info!(node = %context.worker.node, "no containers are held any more");
+    }
+}
+
+/// The containers that are not this node's.
+#[derive(Default)]
+struct ForeignContainers<'a> {
+    /// Redis has assigned their pods to another node, or not at all.
+    moved: Vec<&'a Container>,
+    /// Redis has no record of their pods.
+    unknown: Vec<&'a Container>,
+}
+
+/// Asks Redis about these containers. Returns `None` without a complete reply.
+async fn ask_about<'a>(
+    context: &SessionContext,
+    containers: &[&'a Container],
+) -> Option<ForeignContainers<'a>> {
+    let mut answer = ForeignContainers::default();
+    let mut remaining: Vec<&Container> = containers.to_vec();
+    while !remaining.is_empty() {
+        let (now, later) = split_for_check(remaining, |container| (&container.pod, &container.assignment));
+        let mut checked: Vec<(PodId, AssignmentId)> = now.iter().map(|container| container.key()).collect();
+        checked.sort_unstable();
+        checked.dedup();
+        let outcome = beat::beat(context, &checked).await.ok()?;
+        for container in now.into_iter().filter(|container| outcome.foreign.contains(&container.pod)) {
+            match outcome.unknown.contains(&container.pod) {
+                false => answer.moved.push(container),
+                // Without a label only the record tells that it is this cluster's.
+                true if container.cluster.is_none() => context.unlabelled.report(container),
+                true => answer.unknown.push(container),
+            }
+        }
+        remaining = later;
+    }
+    Some(answer)
+}
+
+/// Splits off as many items as one heartbeat checks, each pod under one assignment.
+fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) -> (Vec<T>, Vec<T>) {
+    let mut pods: HashMap<PodId, AssignmentId> = HashMap::new();
+    all.into_iter().partition(|one| {
+        let (pod, assignment) = key(one);
+        match pods.get(pod) {
+            Some(checked) => checked == assignment,
+            None if pods.len() < MAX_CHECKS => {
+                pods.insert(pod.clone(), assignment.clone());
+                true
+            }
+            None => false,
+        }
+    })
+}
+
+/// Asks the current master whether every pod that must not run twice, and runs here or may run in a moment,
+/// is this node's. If so, heartbeats renew the lease from now on. If not, the foreign ones have to be stopped
+/// first.
+async fn confirm(context: &SessionContext, containers: &[Container]) {
+    let may_run = |container: &&Container| container.state.may_run();
+    let is_exclusive = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;
+    let is_claimed = |container: &&Container| !context.unlabelled.contains(container);
+    let exclusive = containers.iter().filter(may_run).filter(is_exclusive).filter(is_claimed);
+    let exclusive = exclusive.map(Container::key);
+    let mut remaining: Vec<(PodId, AssignmentId)> =
+        exclusive.chain(context.table.exclusive_assignments()).collect();
+    remaining.sort_unstable();
+    remaining.dedup();
+    let mut first = None;
+    loop {
+        let (now, later) = split_for_check(remaining, |(pod, assignment)| (pod, assignment));
+        let Ok(outcome) = beat::beat(context, &now).await else { return };
+        if !outcome.foreign.is_empty() {
+            return beat::settle(context, &now, &outcome);
+        }
+        let (sent, master) = *first.get_or_insert((outcome.sent, outcome.master_changed_at));
+        if outcome.master_changed_at != master {
+            return;
+        }
+        if later.is_empty() {
+            context.link.set_confirmed_by(Some(master));
+            return beat::renew_lease(context, sent, &outcome.redis);
+        }
+        remaining = later;
+    }
+}
+
+/// Removes the containers of ended pods if there are too many of them, or if they are too old.
+fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
+    let now = context.worker.now();
+    let retention = context.worker.timings.ended_retention.as_millis() as u64;
+    let before = BootInstant { millis: now.millis.saturating_sub(retention) };
+    let expired = context.table.expire_ended(MAX_ENDED_KEPT, before);
+    if expired.is_empty() {
+        return;
+    }
+    for container in containers {
+        if expired.contains(&container.key()) {
+            remove(context, container.clone(), Why::EndedLongAgo);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The loop that replaces the files of containers that run when their secret or config changes, and sends
+//! them a signal: `on_change: signal`.
+//!
+//! It compares the files with what is in Redis, so a worker that was killed at any step goes on where it was:
+//! a container gets its signal at least once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::ValueName;
+use common::store::StoreError;
+use common::value::ValueKind;
+use engine::Identity;
+
+use crate::session::context::SessionContext;
+use crate::start::container_files::{self, Reloaded};
+use crate::support::rare_log::RareLog;
+
+/// How often the loop asks for the current versions, if a container here wants to know.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A version, and when it was stored: a value that was deleted and created again begins with 1.
+type ValueVersion = (u64, RedisMillis);
+
+/// The loop.
+pub(crate) struct ReloadLoop {
+    context: Arc<SessionContext>,
+    /// The version of each file, by the handle of its container and its name: these are not compared again.
+    seen: HashMap<(String, String), ValueVersion>,
+    failures: RareLog,
+}
+
+/// A file of a container that runs.
+struct Mounted {
+    handle: String,
+    identity: Identity,
+    file: Reloaded,
+}
+
+impl Loop<StoreError> for ReloadLoop {
+    const NAME: &'static str = "reload";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let mounted = self.mounted();
+        self.seen.retain(|(handle, _), _| mounted.iter().any(|one| one.handle == *handle));
+        if mounted.is_empty() || !self.context.link.is_in_touch() {
+            return Ok(Next::Rest);
+        }
+        let versions = self.versions(&mounted).await?;
+        for one in &mounted {
+            let key = (one.handle.clone(), one.file.name.clone());
+            let version = versions.get(&(one.file.kind, one.file.file.source.clone()));
+            if let Some(version) = version.filter(|version| self.seen.get(&key) != Some(*version))
+                && self.reload(one, version.0).await
+            {
+                self.seen.insert(key, *version);
+            }
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(POLL_INTERVAL).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
+    }
+
+    /// The connection to Redis has its own log lines.
+    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
+        false
+    }
+}
+
+impl ReloadLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, seen: HashMap::new(), failures: RareLog::default() }
+    }
+
+    fn mounted(&self) -> Vec<Mounted> {
+        let worker = &self.context.worker;
+        let of_pod = |pod: &crate::running::table::ManagedPod| {
+            let containers = pod.containers.iter().enumerate().filter_map(|(index, container)| {
+                let request = pod.request(worker, index)?;
+                Some((container.handle.clone()?, request))
+            });
+            let files = containers.flat_map(|(handle, request)| {
+                let files = container_files::reloaded(worker, &request.container);
+                files.into_iter().map(move |file| Mounted {
+                    handle: handle.clone(),
+                    identity: request.identity.clone(),
+                    file,
+                })
+            });
+            files.collect::<Vec<_>>()
+        };
+        self.context.table.reloading().iter().flat_map(of_pod).collect()
+    }
+
+    /// Returns the current versions. One that is gone, or whose record cannot be read, is left out:
+    /// containers keep what they have.
+    async fn versions(
+        &self,
+        mounted: &[Mounted],
+    ) -> Result<HashMap<(ValueKind, ValueName), ValueVersion>, StoreError> {
+        let mut versions = HashMap::new();
+        for kind in [ValueKind::Secret, ValueKind::Config] {
+            let of_kind = mounted.iter().filter(|one| one.file.kind == kind);
+            let mut names: Vec<ValueName> = of_kind.map(|one| one.file.file.source.clone()).collect();
+            names.sort();
+            names.dedup();
+            let infos = self.context.worker.store.value_infos_each(kind, &names).await?;
+            let infos = infos.into_iter().filter_map(|info| info.ok().flatten());
+            versions.extend(infos.map(|info| ((kind, info.name), (info.version, info.updated_at))));
+        }
+        Ok(versions)
+    }
+
+    /// Returns whether the container has this version, and was told.
+    async fn reload(&mut self, one: &Mounted, version: u64) -> bool {
+        let worker = &self.context.worker;
+        let Reloaded { name, kind, file, signal } = &one.file;
+        let (node, container, value) = (&worker.node, &one.handle, &file.source);
+        let problem = match container_files::reload(worker, &one.identity, &one.file).await {
+            Ok(false) => return true,
+            Ok(true) => match worker.runtime.signal(&one.handle, *signal).await {
+                Ok(()) => {
+                    worker.files.note_told(&one.identity, name);
+                    tracing::info!(%node, container, "{kind} {value} has version {version}: its file was replaced \
+                        and {signal} sent");
+                    return true;
+                }
+                Err(error) => error.to_string(),
+            },
+            Err(unavailable) => unavailable.message,
+        };
+        if self.failures.is_due(&format!("{container} {name}")) {
+            tracing::warn!(%node, container, "version {version} of {kind} {value} is not there yet: {problem}");
+        }
+        false
+    }
+}

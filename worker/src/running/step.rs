@@ -1,0 +1,353 @@
+//! Decides what to do about one managed pod: facts in, one action out. Pure: no clock, no engine, no Redis.
+
+use std::time::Duration;
+
+use common::clock::BootInstant;
+use common::duration;
+use common::health::Health;
+use common::spec::{RestartPolicy, StartCondition};
+use engine::ContainerState;
+
+/// The exit code of a process that was killed.
+const KILLED: i64 = 137;
+
+/// What this node is to do with a managed pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DesiredState {
+    /// Keep it running.
+    Run,
+    /// A stop was requested: stop it and report that to Redis.
+    Stop,
+    /// It is not assigned to this node any more: stop it and report nothing.
+    Discard,
+}
+
+/// Everything that the decision depends on.
+#[derive(Debug, Clone)]
+pub(crate) struct PodFacts {
+    pub(crate) desired: DesiredState,
+    /// Its containers, in the order of its specification.
+    pub(crate) containers: Vec<ContainerFacts>,
+    /// The container that holds the network of the others.
+    pub(crate) sandbox: SandboxFacts,
+    /// Whether this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
+    /// `stop` pods.
+    pub(crate) is_leased: bool,
+    /// Whether the pod goes on while Redis is unavailable (`on_disconnect: keep`).
+    pub(crate) keeps_running: bool,
+    /// Whether it waits for services that its service depends on.
+    pub(crate) is_waiting: bool,
+    /// Nothing is to be done before this moment, because the last action failed.
+    pub(crate) retry_at: Option<BootInstant>,
+    pub(crate) now: BootInstant,
+}
+
+/// What the decision depends on about the sandbox of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SandboxFacts {
+    /// The pod has none.
+    NotUsed,
+    /// Its state on the engine; `None` if it does not exist.
+    Used(Option<ContainerState>),
+}
+
+/// What the decision about one container depends on.
+#[derive(Debug, Clone)]
+pub(crate) struct ContainerFacts {
+    /// Whether the pod's end does not wait for it.
+    pub(crate) sidecar: bool,
+    /// What has to be before it is started for the first time: the index of another container, and how far
+    /// that one has to be.
+    pub(crate) depends_on: Vec<(usize, StartCondition)>,
+    /// Its state on the engine; `None` if it does not exist.
+    pub(crate) observed: Option<ContainerState>,
+    /// What its health check has shown; `None` if it has none.
+    pub(crate) health: Option<Health>,
+    /// It was stopped because it was unhealthy: its exit is a failure, whatever its code.
+    pub(crate) was_unhealthy: bool,
+    pub(crate) policy: RestartPolicy,
+    /// Exits in a row before this one, without a healthy run between them.
+    pub(crate) crash_streak: u32,
+    /// Since when it runs, as far as is known.
+    pub(crate) running_since: Option<BootInstant>,
+    /// Whether it was started again after an exit and has not counted as well since then.
+    pub(crate) is_recovering: bool,
+    /// It ran when its engine was stopped, and the engine is back since a moment ago.
+    pub(crate) ended_with_engine: bool,
+    /// When it is to be started again after its exit; `None` until that is decided.
+    pub(crate) restart_at: Option<BootInstant>,
+}
+
+/// How long exited containers wait for their next start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RestartBackoff {
+    /// The wait after the first exit; it doubles with each further one. A container that was started again
+    /// and has run for this long counts as well.
+    pub(crate) first: Duration,
+    /// The longest wait.
+    pub(crate) max: Duration,
+    /// A container that ran this long counts as healthy: its next exit is a first one again.
+    pub(crate) healthy_after: Duration,
+}
+
+/// What to do about a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing for now.
+    Leave,
+    /// Stop and remove its containers, then finish the pod as stopped.
+    Stop,
+    /// It has no container: finish the pod as stopped.
+    FinishStopped,
+    /// Stop and remove its containers, then forget the pod.
+    Discard,
+    /// It has no container: forget the pod.
+    Forget,
+    /// Its containers are gone: report it lost, so that the pod is started anew.
+    ReportLost,
+    /// Act on some of its containers: index in the specification, and what to do.
+    Containers(Vec<(usize, ContainerAction)>),
+    /// Its network is gone, and its containers could reach nothing: report it lost, then stop and remove
+    /// them.
+    Rebuild,
+    /// Its containers exited and are not to be started again: stop the sidecars, then finish the pod.
+    Finish { exit: ContainerExit },
+}
+
+/// What to do about one container of a pod that is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ContainerAction {
+    /// It does not exist, and what it depends on is there: create and start it.
+    Create,
+    /// It exited: wait before its next start.
+    BackOff { exit: ContainerExit, wait: Duration, crash_streak: u32 },
+    /// Start it again.
+    Restart,
+    /// It ended with its engine: start it again, which counts as no crash.
+    StartAgain,
+    /// It was started again and has run for a while: it is well.
+    Recover,
+    /// Its health check has failed: stop it, so that it is started again.
+    StopUnhealthy,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContainerExit {
+    pub(crate) code: i64,
+    pub(crate) out_of_memory: bool,
+}
+
+impl ContainerExit {
+    /// Describes the exit for people: "exited with code 1".
+    pub(crate) fn describe(self) -> String {
+        match (self.out_of_memory, self.was_killed_for_memory()) {
+            (true, true) => {
+                format!("killed because it used more memory than its limit (exit code {})", self.code)
+            }
+            (true, false) => format!(
+                "exited with code {}; before that one of its processes was killed, because the container used more \
+                 memory than its limit",
+                self.code
+            ),
+            (false, _) => format!("exited with code {}", self.code),
+        }
+    }
+
+    /// Returns whether its first process was killed because of memory. The engine tells of any process: one
+    /// that has survived the end of a child says itself how the run ended.
+    pub(crate) fn was_killed_for_memory(self) -> bool {
+        self.out_of_memory && self.code == KILLED
+    }
+
+    fn is_success(self) -> bool {
+        self.code == 0
+    }
+}
+
+/// Returns what to do about a pod now.
+pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
+    if facts.retry_at.is_some_and(|at| facts.now < at) {
+        return Action::Leave;
+    }
+    let has_container = facts.containers.iter().any(|container| container.observed.is_some());
+    let exists = has_container || matches!(facts.sandbox, SandboxFacts::Used(Some(_)));
+    match (facts.desired, exists) {
+        (DesiredState::Discard, true) => Action::Discard,
+        (DesiredState::Discard, false) => Action::Forget,
+        (DesiredState::Stop, true) => Action::Stop,
+        (DesiredState::Stop, false) => Action::FinishStopped,
+        (DesiredState::Run, false) if facts.is_leased => Action::ReportLost,
+        // The fence may have removed it, and without a lease Redis cannot be told anyway.
+        (DesiredState::Run, false) => Action::Leave,
+        (DesiredState::Run, true) => keep_running(facts, backoff),
+    }
+}
+
+/// What a pod that is to run needs from one of its containers.
+#[derive(Clone)]
+enum ContainerStep {
+    Leave,
+    Act(ContainerAction),
+    /// It has ended for good.
+    Ended(ContainerExit),
+    /// It can never start, because one that it depends on has failed for good.
+    Blocked,
+}
+
+fn keep_running(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
+    let steps = container_steps(facts, backoff);
+    if let Some(exit) = end_of_pod(facts, &steps) {
+        return if facts.is_leased { Action::Finish { exit } } else { Action::Leave };
+    }
+    let has_network = match facts.sandbox {
+        SandboxFacts::NotUsed
+        | SandboxFacts::Used(Some(ContainerState::Running | ContainerState::Unknown)) => true,
+        SandboxFacts::Used(None | Some(ContainerState::Created | ContainerState::Exited { .. })) => false,
+    };
+    if !has_network {
+        return if facts.is_leased { Action::Rebuild } else { Action::Leave };
+    }
+    let actions = steps.into_iter().enumerate().filter_map(|(index, step)| match step {
+        ContainerStep::Act(action) => Some((index, action)),
+        ContainerStep::Leave | ContainerStep::Ended(_) | ContainerStep::Blocked => None,
+    });
+    let actions: Vec<_> = actions.collect();
+    if actions.is_empty() { Action::Leave } else { Action::Containers(actions) }
+}
+
+/// Returns what each container needs. One that another depends on may stand after it in the specification.
+fn container_steps(facts: &PodFacts, backoff: &RestartBackoff) -> Vec<ContainerStep> {
+    let of_one = |container| container_step(facts, container, backoff);
+    let mut steps: Vec<ContainerStep> = facts.containers.iter().map(of_one).collect();
+    // A chain of containers that cannot start has at most as many links as there are containers.
+    for _ in 0..steps.len() {
+        for (index, container) in facts.containers.iter().enumerate() {
+            if container.observed.is_none() && is_blocked(container, &steps) {
+                steps[index] = ContainerStep::Blocked;
+            }
+        }
+    }
+    steps
+}
+
+fn is_blocked(container: &ContainerFacts, steps: &[ContainerStep]) -> bool {
+    container.depends_on.iter().any(|(other, condition)| match steps.get(*other) {
+        Some(ContainerStep::Blocked) => true,
+        Some(ContainerStep::Ended(exit)) => {
+            *condition == StartCondition::ServiceCompletedSuccessfully && !exit.is_success()
+        }
+        Some(ContainerStep::Leave | ContainerStep::Act(_)) | None => false,
+    })
+}
+
+/// Returns how the pod ended, if all its containers but sidecars have ended for good or can never start.
+fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit> {
+    let with_steps = || facts.containers.iter().zip(steps);
+    let is_over = |step: &ContainerStep| matches!(step, ContainerStep::Ended(_) | ContainerStep::Blocked);
+    if !with_steps().all(|(container, step)| container.sidecar || is_over(step)) {
+        return None;
+    }
+    let exits: Vec<ContainerExit> = with_steps()
+        .filter_map(|(_, step)| match step {
+            ContainerStep::Ended(exit) => Some(*exit),
+            ContainerStep::Leave | ContainerStep::Act(_) | ContainerStep::Blocked => None,
+        })
+        .collect();
+    pod_exit(&exits)
+}
+
+/// Returns how a pod ended: as the first of its containers that failed, else as the first.
+fn pod_exit(exits: &[ContainerExit]) -> Option<ContainerExit> {
+    exits.iter().find(|exit| !exit.is_success()).or(exits.first()).copied()
+}
+
+fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &RestartBackoff) -> ContainerStep {
+    match container.observed {
+        Some(ContainerState::Running) if is_to_be_replaced(facts, container) => {
+            ContainerStep::Act(ContainerAction::StopUnhealthy)
+        }
+        Some(ContainerState::Running) if has_recovered(facts.now, container, backoff) => {
+            ContainerStep::Act(ContainerAction::Recover)
+        }
+        Some(ContainerState::Created) if can_start(facts) => ContainerStep::Act(ContainerAction::Restart),
+        Some(ContainerState::Exited { code, out_of_memory }) => {
+            after_exit(facts, container, backoff, ContainerExit { code, out_of_memory })
+        }
+        None if can_create(facts, container) => ContainerStep::Act(ContainerAction::Create),
+        // A container that the engine cannot tell about is left alone until it can.
+        Some(ContainerState::Running | ContainerState::Unknown | ContainerState::Created) | None => {
+            ContainerStep::Leave
+        }
+    }
+}
+
+fn can_create(facts: &PodFacts, container: &ContainerFacts) -> bool {
+    let is_due = container.restart_at.is_none_or(|at| facts.now >= at);
+    let holds = |(other, condition): &(usize, StartCondition)| {
+        let other = facts.containers.get(*other);
+        let health = other.and_then(|other| other.health);
+        match (condition, other.and_then(|other| other.observed)) {
+            (_, None | Some(ContainerState::Created | ContainerState::Unknown)) => false,
+            (StartCondition::ServiceStarted, Some(_)) => true,
+            (StartCondition::ServiceHealthy, Some(state)) => {
+                state == ContainerState::Running && health == Some(Health::Healthy)
+            }
+            (StartCondition::ServiceCompletedSuccessfully, Some(state)) => {
+                matches!(state, ContainerState::Exited { code: 0, .. })
+            }
+        }
+    };
+    is_due && can_start(facts) && container.depends_on.iter().all(holds)
+}
+
+fn after_exit(
+    facts: &PodFacts,
+    container: &ContainerFacts,
+    backoff: &RestartBackoff,
+    exit: ContainerExit,
+) -> ContainerStep {
+    let restarts = match container.policy {
+        RestartPolicy::Always => true,
+        RestartPolicy::OnFailure => !exit.is_success() || container.was_unhealthy,
+        RestartPolicy::Never => false,
+    };
+    match (restarts, container.restart_at) {
+        (false, _) => ContainerStep::Ended(exit),
+        (true, None) if container.ended_with_engine && can_start(facts) => {
+            ContainerStep::Act(ContainerAction::StartAgain)
+        }
+        (true, None) => {
+            let ran_for = container.running_since.map(|since| facts.now.since(since));
+            let was_healthy = ran_for.is_some_and(|ran_for| ran_for >= backoff.healthy_after);
+            let streak = if was_healthy { 0 } else { container.crash_streak };
+            let wait = duration::delay(backoff.first, backoff.max, streak);
+            let crash_streak = streak.saturating_add(1);
+            ContainerStep::Act(ContainerAction::BackOff { exit, wait, crash_streak })
+        }
+        (true, Some(at)) if facts.now >= at && can_start(facts) => {
+            ContainerStep::Act(ContainerAction::Restart)
+        }
+        (true, Some(_)) => ContainerStep::Leave,
+    }
+}
+
+/// Whether a container is stopped because it is unhealthy. One that would not be started again is left
+/// running, as with Docker.
+fn is_to_be_replaced(facts: &PodFacts, container: &ContainerFacts) -> bool {
+    let is_unhealthy = container.health == Some(Health::Unhealthy);
+    is_unhealthy && container.policy != RestartPolicy::Never && can_start(facts)
+}
+
+fn has_recovered(now: BootInstant, container: &ContainerFacts, backoff: &RestartBackoff) -> bool {
+    let ran_for = container.running_since.map(|since| now.since(since));
+    let is_well = container.health.is_none_or(|health| health == Health::Healthy);
+    container.is_recovering && is_well && ran_for.is_some_and(|ran_for| ran_for >= backoff.first)
+}
+
+fn can_start(facts: &PodFacts) -> bool {
+    (facts.is_leased || facts.keeps_running) && !facts.is_waiting
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Pods that Redis wants stopped here and that this session does not know.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::ids::PodId;
+use tokio::time::Instant;
+
+/// Since when each unknown pod has been in stop requests. [`crate::running::read_back`] resolves those that
+/// stay unknown.
+#[derive(Default)]
+pub(crate) struct UnknownPods {
+    since: Mutex<HashMap<PodId, Instant>>,
+}
+
+impl UnknownPods {
+    /// Notes a stop request for an unknown pod.
+    pub(crate) fn note(&self, pod: &PodId) {
+        self.since().entry(pod.clone()).or_insert_with(Instant::now);
+    }
+
+    /// Removes and returns the pods that have been unknown for at least `age`. Those that are still requested
+    /// are noted again with the next heartbeat.
+    pub(crate) fn take_overdue(&self, age: Duration) -> Vec<PodId> {
+        let mut since = self.since();
+        let overdue = since.iter().filter(|(_, at)| at.elapsed() >= age);
+        let overdue: Vec<PodId> = overdue.map(|(pod, _)| pod.clone()).collect();
+        since.retain(|pod, _| !overdue.contains(pod));
+        overdue
+    }
+
+    fn since(&self) -> MutexGuard<'_, HashMap<PodId, Instant>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

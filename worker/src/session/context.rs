@@ -1,0 +1,159 @@
+//! What the loops and tasks of one session share. Imports no loop.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::config::RuntimeKind;
+use common::store::{Session, SessionResult};
+use futures_util::future::BoxFuture;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::log_throttle::{LogThrottle, MAX_READERS};
+use crate::handover::Handover;
+use crate::health::HealthChange;
+use crate::health::monitor::HealthMonitor;
+use crate::health::probe::RuntimeProber;
+use crate::running::doubted_containers::DoubtedContainers;
+use crate::running::held_pods::HeldPods;
+use crate::running::table::PodTable;
+use crate::running::unknown_pods::UnknownPods;
+use crate::running::unlabelled::Unlabelled;
+use crate::session::broken_records::BrokenRecords;
+use crate::session::fenced_signal::FencedSignal;
+use crate::session::link_state::LinkState;
+use crate::session::redis_throttle::RedisThrottle;
+use crate::session::reply_class::ReplyClass;
+use crate::session::tasks::Tasks;
+use crate::session::wakeups::Wakeups;
+use crate::start::ack_queue::{AckQueue, AckRequest};
+use crate::start::dependency_gate::DependencyGate;
+use crate::support::rare_log::RareLog;
+use crate::worker::Worker;
+
+/// How many channels a node has at a time. Each has a connection to Redis.
+pub(crate) const MAX_CHANNELS: usize = 64;
+/// How many starts a simulated engine has under way at a time: they cost nothing.
+const SIM_START_CONCURRENCY: usize = 64;
+
+/// What the loops and tasks of one session share.
+pub(crate) struct SessionContext {
+    pub(crate) worker: Arc<Worker>,
+    /// This session's writes to Redis.
+    pub(crate) session: Session,
+    pub(crate) table: PodTable,
+    pub(crate) link: LinkState,
+    /// The gates of this session's pods at the proxy of this host.
+    pub(crate) handover: Handover,
+    pub(crate) wakeups: Wakeups,
+    pub(crate) tasks: Tasks,
+    pub(crate) fenced: FencedSignal,
+    pub(crate) throttle: RedisThrottle,
+    pub(crate) unknown_pods: UnknownPods,
+    pub(crate) unlabelled: Unlabelled,
+    pub(crate) held: HeldPods,
+    pub(crate) doubted: DoubtedContainers,
+    /// Probes the containers that have checks.
+    pub(crate) health: Arc<HealthMonitor>,
+    pub(crate) broken_records: BrokenRecords,
+    /// What pods wait for before they are started.
+    pub(crate) dependencies: DependencyGate,
+    permanent_errors: RareLog,
+    pub(crate) acks: AckQueue,
+    /// One permit for each log request that is being answered.
+    pub(crate) log_permits: Semaphore,
+    /// The bytes that all answers may have together.
+    pub(crate) log_throttle: Mutex<LogThrottle>,
+    /// One permit for each channel.
+    pub(crate) channel_permits: Semaphore,
+    /// One permit for each start under way.
+    pub(crate) start_permits: Arc<Semaphore>,
+    /// Cancelled after the first full listing of the containers: from then on pods may be started.
+    pub(crate) first_listing_done: CancellationToken,
+}
+
+impl SessionContext {
+    /// Returns the context, and what its loops receive: acknowledgements, and changes of the health of
+    /// containers.
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        session: Session,
+    ) -> (Arc<Self>, mpsc::Receiver<AckRequest>, mpsc::UnboundedReceiver<HealthChange>) {
+        let (acks, ack_requests) = AckQueue::new();
+        let prober = Arc::new(RuntimeProber(worker.runtime.clone()));
+        let (health, health_changes) = HealthMonitor::new(prober, worker.clock.clone());
+        let start_concurrency = match worker.config.runtime {
+            RuntimeKind::Sim => SIM_START_CONCURRENCY,
+            RuntimeKind::Docker | RuntimeKind::Process => worker.config.start_concurrency,
+        };
+        let context = Self {
+            link: LinkState::new(worker.clock.clone(), worker.config.timing.fence_after),
+            handover: Handover::new(worker.proxy.is_some()),
+            worker,
+            session,
+            table: PodTable::default(),
+            wakeups: Wakeups::new(),
+            tasks: Tasks::new(),
+            fenced: FencedSignal::default(),
+            throttle: RedisThrottle::new(),
+            unknown_pods: UnknownPods::default(),
+            unlabelled: Unlabelled::default(),
+            held: HeldPods::default(),
+            doubted: DoubtedContainers::default(),
+            health,
+            broken_records: BrokenRecords::default(),
+            dependencies: DependencyGate::default(),
+            permanent_errors: RareLog::default(),
+            acks,
+            log_permits: Semaphore::new(MAX_READERS),
+            log_throttle: Mutex::new(LogThrottle::of_all()),
+            channel_permits: Semaphore::new(MAX_CHANNELS),
+            start_permits: Arc::new(Semaphore::new(start_concurrency)),
+            first_listing_done: CancellationToken::new(),
+        };
+        (Arc::new(context), ack_requests, health_changes)
+    }
+
+    /// Sorts a reply of Redis to `operation` and logs when Redis becomes unavailable or comes back.
+    pub(crate) fn classify<T>(&self, operation: &str, reply: SessionResult<T>) -> ReplyClass<T> {
+        match reply {
+            Ok(Ok(value)) => {
+                self.worker.redis_log.succeeded();
+                ReplyClass::Reply(value)
+            }
+            Ok(Err(_)) => {
+                // Only the reply to a heartbeat ends the session, and tells it why.
+                self.wakeups.request_heartbeat();
+                ReplyClass::Fenced
+            }
+            Err(error) if error.is_transient() => {
+                self.worker.redis_log.failed(&error);
+                ReplyClass::Transient(error)
+            }
+            Err(error) => {
+                if self.permanent_errors.is_due(&format!("{operation}: {error}")) {
+                    tracing::error!(node = %self.worker.node, %error, "{operation} failed");
+                }
+                ReplyClass::Permanent(error)
+            }
+        }
+    }
+
+    /// Repeats a write until Redis replies. Returns `None` if this session is fenced or if repeating cannot
+    /// help; the latter is logged.
+    pub(crate) async fn persist<'a, T>(
+        &self,
+        operation: &str,
+        write: impl Fn() -> BoxFuture<'a, SessionResult<T>>,
+    ) -> Option<T> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        loop {
+            match self.classify(operation, write().await) {
+                ReplyClass::Reply(value) => return Some(value),
+                ReplyClass::Fenced | ReplyClass::Permanent(_) => return None,
+                ReplyClass::Transient(_) => tokio::time::sleep(backoff.next()).await,
+            }
+        }
+    }
+}

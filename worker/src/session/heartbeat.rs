@@ -1,0 +1,206 @@
+//! The heartbeat loop: keeps the lease valid, and checks this node's pods against Redis in turn.
+//!
+//! Restores invariant 5 (a pod runs under a valid lease or is fenced) and invariant 3 (a worker that was
+//! declared dead learns so at its next call).
+//!
+//! It waits for nothing but Redis: the engine is pinged in the background, and the heartbeat reports its last
+//! answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::PodId;
+use common::store::{Store, StoreError, Subscription, channel};
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use crate::answer::channels;
+use crate::answer::log_requests;
+use crate::answer::recovery;
+use crate::node::engine_health::Probe;
+use crate::session::beat::{self, HeartbeatError};
+use crate::session::context::SessionContext;
+
+/// How many pods all workers together check in each second: about a thirtieth of Redis' capacity.
+const CHECKS_PER_SECOND: f64 = 4_000.0;
+/// How many pods one heartbeat checks at least,
+const MIN_CHECKS: usize = 4;
+/// and at most.
+const MAX_CHECKS: usize = 64;
+/// Least time between two heartbeats, so that a burst of requests is one heartbeat.
+const MIN_GAP: Duration = Duration::from_millis(20);
+/// Between two heartbeats while Redis answers and the lease is not valid: the fence, or a look at the
+/// containers, has to finish first.
+const UNLEASED_PERIOD: Duration = Duration::from_millis(250);
+
+/// The loop.
+pub(crate) struct HeartbeatLoop {
+    context: Arc<SessionContext>,
+    subscription: Subscription,
+    /// When the next heartbeat is due, if nothing requests one earlier.
+    due: Instant,
+    last_sent: Option<Instant>,
+    /// Registration counted as a heartbeat: the first step sends none.
+    has_just_registered: bool,
+    /// The last pod that was checked: each heartbeat checks the next ones.
+    last_checked: Option<PodId>,
+    is_ping_in_flight: Arc<AtomicBool>,
+}
+
+impl Loop<StoreError> for HeartbeatLoop {
+    const NAME: &'static str = "heartbeat";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if self.has_just_registered {
+            self.has_just_registered = false;
+            return Ok(Next::Rest);
+        }
+        self.ping_engine();
+        let context = &self.context;
+        let period = context.worker.config.timing.heartbeat;
+        let count = checks_per_heartbeat(period, context.throttle.nodes());
+        let checked = context.table.assignments_after(self.last_checked.as_ref(), count);
+        self.last_checked = checked.last().map(|(pod, _)| pod.clone());
+        let sent = Instant::now();
+        self.last_sent = Some(sent);
+        match beat::beat(context, &checked).await {
+            Ok(outcome) => {
+                beat::settle(context, &checked, &outcome);
+                let is_leased = context.worker.is_leased();
+                self.due = sent + if is_leased { period } else { period.min(UNLEASED_PERIOD) };
+                Ok(Next::Rest)
+            }
+            Err(HeartbeatError::Fenced) => Ok(Next::End),
+            Err(HeartbeatError::Store(error)) => Err(error),
+        }
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        self.wait().await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        let period = self.context.worker.config.timing.heartbeat;
+        Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)))
+    }
+
+    /// [`SessionContext::classify`] has logged it.
+    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
+        false
+    }
+
+    /// Requests and messages end the wait early: after a lost connection, the first message tells that Redis
+    /// is back.
+    async fn back_off(&mut self, pause: Duration) {
+        self.due = Instant::now() + pause;
+        self.wait().await;
+    }
+}
+
+impl HeartbeatLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        let worker = &context.worker;
+        let subscription = worker.store.subscribe(&channel::worker(&worker.node));
+        // Thousands of workers that registered at the same time must not send their heartbeats at the same
+        // time.
+        let due = Instant::now() + worker.config.timing.heartbeat.mul_f64(rand::random::<f64>());
+        Self {
+            context,
+            subscription,
+            due,
+            last_sent: None,
+            has_just_registered: true,
+            last_checked: None,
+            is_ping_in_flight: Arc::default(),
+        }
+    }
+
+    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Serves requests for logs,
+    /// channels and saved pods on the way.
+    async fn wait(&mut self) {
+        if let Some(last_sent) = self.last_sent {
+            tokio::time::sleep_until(last_sent + MIN_GAP).await;
+        }
+        let (mut is_log_requested, mut is_channel_requested, mut is_recovery_requested) =
+            (false, false, false);
+        let wakeups = &self.context.wakeups;
+        let mut read = |message: &[u8]| {
+            if message == b"discard" {
+                wakeups.request_full_reconcile();
+                return;
+            }
+            if message == b"volumes" {
+                wakeups.request_volumes();
+                return;
+            }
+            is_log_requested |= may_request_logs(message);
+            is_channel_requested |= may_request_channel(message);
+            is_recovery_requested |= Store::may_request_recovery(message);
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(self.due) => {}
+            () = self.context.wakeups.heartbeat_requested() => {}
+            message = self.subscription.next() => read(&message),
+        }
+        while let Some(message) = self.subscription.next().now_or_never() {
+            read(&message);
+        }
+        if is_log_requested {
+            log_requests::serve(&self.context);
+        }
+        if is_channel_requested {
+            channels::serve(&self.context);
+        }
+        if is_recovery_requested {
+            recovery::serve(&self.context);
+        }
+    }
+
+    /// Pings the engine in the background, one ping at a time.
+    fn ping_engine(&self) {
+        if self.is_ping_in_flight.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let context = self.context.clone();
+        let is_ping_in_flight = self.is_ping_in_flight.clone();
+        self.context.tasks.spawn(async move {
+            let answer = context.worker.runtime.ping().await;
+            if context.worker.engine.record(Probe::Ping, &answer) {
+                context.wakeups.request_heartbeat();
+            }
+            is_ping_in_flight.store(false, Ordering::Release);
+        });
+    }
+}
+
+/// Returns whether a message may request logs: any but `stop` and `channel` (and `discard`: a pod that has
+/// ended was deleted). An empty one says that messages were missed.
+fn may_request_logs(message: &[u8]) -> bool {
+    message != b"stop" && message != b"channel"
+}
+
+/// Returns whether a message may request a channel. An empty one says that messages were missed.
+fn may_request_channel(message: &[u8]) -> bool {
+    message.is_empty() || message == b"channel"
+}
+
+/// Returns how many pods one heartbeat checks in a cluster of `nodes`.
+fn checks_per_heartbeat(period: Duration, nodes: u64) -> usize {
+    let checks = CHECKS_PER_SECOND * period.as_secs_f64() / nodes.max(1) as f64;
+    (checks as usize).clamp(MIN_CHECKS, MAX_CHECKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_nodes_the_fewer_pods_each_heartbeat_checks() {
+        let at_5_s = |nodes| checks_per_heartbeat(Duration::from_secs(5), nodes);
+        assert_eq!([at_5_s(0), at_5_s(3), at_5_s(1_000), at_5_s(5_000), at_5_s(50_000)], [64, 64, 20, 4, 4]);
+    }
+}

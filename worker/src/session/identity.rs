@@ -1,0 +1,356 @@
+//! What a worker remembers on its own disk, over all its processes: which cluster it belongs to, and under
+//! which id it holds the name of its node.
+//!
+//! A Redis that does not know the cluster was emptied, or is another one. A name that is held under another
+//! id is another machine's. That id is this boot's only: a copy of the machine's disk does not have it.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use common::config::Config;
+use common::ids::{ClusterId, HolderId, NodeName};
+use common::replace_file::replace_file;
+use serde::{Deserialize, Serialize};
+
+use crate::fencing::lease_file::{self, SavedLease};
+use crate::fencing::other_lease::OtherLease;
+
+/// Where the id of the cluster outlives the worker process.
+pub trait IdentityStore: Send + Sync {
+    /// Returns the id that was saved last.
+    fn load(&self) -> Option<ClusterId>;
+
+    /// Saves the id. A failure is logged; then the next worker process joins the cluster that its Redis
+    /// knows.
+    fn save(&self, cluster: &ClusterId);
+
+    /// Returns the id under which the workers of this machine hold the name of their node. Makes and saves
+    /// one the first time.
+    fn holder(&self) -> HolderId;
+
+    /// Saves that id again if the file was removed: without it, a worker that is started again waits.
+    fn keep_holder(&self, _holder: &HolderId) {}
+
+    /// Returns the id of the container engine that this node had last, if it is known.
+    fn engine(&self) -> Option<String>;
+
+    /// Saves that id. A failure is logged; then a worker whose engine does not answer waits before it
+    /// registers.
+    fn save_engine(&self, id: &str);
+
+    /// Writes down for other processes of this machine why the worker holds, or that it does not (any more).
+    fn note_hold(&self, why: Option<&str>);
+
+    /// Returns the leases of the other workers that run, or ran since the last boot, on this machine.
+    fn other_leases(&self) -> Vec<OtherLease>;
+}
+
+/// The cluster of one worker process, over all its sessions.
+pub(crate) struct ClusterIdentity {
+    cluster: Mutex<Option<ClusterId>>,
+    holder: HolderId,
+    engine: Mutex<Option<String>>,
+    store: Option<Arc<dyn IdentityStore>>,
+}
+
+impl ClusterIdentity {
+    /// Reads what the previous worker process saved.
+    pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
+        let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));
+        let holder = store.as_ref().map_or_else(HolderId::random, |store| store.holder());
+        let engine = Mutex::new(store.as_ref().and_then(|store| store.engine()));
+        Self { cluster, holder, engine, store }
+    }
+
+    /// Returns the id of the cluster; `None` before the first registration ever.
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        self.lock().clone()
+    }
+
+    /// Returns the id under which this worker holds the name of its node.
+    pub(crate) fn holder(&self) -> &HolderId {
+        &self.holder
+    }
+
+    /// Returns the store, if there is one, and the id under which this worker holds the name of its node.
+    pub(crate) fn clone_store(&self) -> Option<(Arc<dyn IdentityStore>, HolderId)> {
+        Some((self.store.clone()?, self.holder.clone()))
+    }
+
+    /// Returns the id of the container engine that this node had last, if it is known: empty if that had
+    /// none.
+    pub(crate) fn engine(&self) -> Option<String> {
+        self.lock_engine().clone()
+    }
+
+    /// The engine has answered, and has this id.
+    pub(crate) fn note_engine(&self, id: &str) {
+        let before = self.lock_engine().replace(id.to_owned());
+        if let Some(store) = &self.store
+            && before.as_deref() != Some(id)
+        {
+            store.save_engine(id);
+        }
+    }
+
+    fn lock_engine(&self) -> MutexGuard<'_, Option<String>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The worker has registered with this cluster. Returns whether it did not know it before.
+    pub(crate) fn join(&self, cluster: &ClusterId) -> bool {
+        if self.lock().as_ref() == Some(cluster) {
+            return false;
+        }
+        if let Some(store) = &self.store {
+            store.save(cluster);
+        }
+        *self.lock() = Some(cluster.clone());
+        true
+    }
+
+    /// See [`IdentityStore::note_hold`].
+    pub(crate) fn note_hold(&self, why: Option<&str>) {
+        if let Some(store) = &self.store {
+            store.note_hold(why);
+        }
+    }
+
+    /// See [`IdentityStore::other_leases`].
+    pub(crate) fn other_leases(&self) -> Vec<OtherLease> {
+        self.store.as_ref().map(|store| store.other_leases()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ClusterId>> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The content of `<node>.cluster`.
+#[derive(Serialize, Deserialize)]
+struct ClusterRecord {
+    cluster: ClusterId,
+}
+
+/// The content of `<node>.holder`.
+#[derive(Serialize, Deserialize)]
+struct HolderRecord {
+    boot_id: String,
+    holder: HolderId,
+}
+
+/// The files of one worker: `<node>.cluster` has the id of the cluster, `<node>.holder` that of the holder of
+/// the name, `<node>.engine` that of the container engine; `<node>.hold` exists while the worker holds.
+pub(crate) struct IdentityFiles {
+    /// Where the id may be, best first: a directory that outlives a reboot, then the one of the lease.
+    clusters: [PathBuf; 2],
+    engine: PathBuf,
+    holder: PathBuf,
+    hold: PathBuf,
+    config: Arc<Config>,
+}
+
+impl IdentityFiles {
+    pub(crate) fn of(config: &Config) -> Self {
+        let config = Arc::new(config.clone());
+        let cluster = |directory: &Path| directory.join(format!("{}.cluster", config.node));
+        Self {
+            clusters: [cluster(&config.data_dir), cluster(&config.state_dir)],
+            engine: config.data_dir.join(format!("{}.engine", config.node)),
+            holder: config.state_dir.join(format!("{}.holder", config.node)),
+            hold: config.state_dir.join(format!("{}.hold", config.node)),
+            config,
+        }
+    }
+
+    fn write_holder(&self, boot_id: String, holder: &HolderId) -> io::Result<()> {
+        let record = HolderRecord { boot_id, holder: holder.clone() };
+        replace_file(&self.holder, &serde_json::to_vec(&record).unwrap_or_default())
+    }
+
+    /// Returns why the worker holds, if it does.
+    pub(crate) fn hold(&self) -> Option<String> {
+        std::fs::read_to_string(&self.hold).ok()
+    }
+}
+
+impl IdentityStore for IdentityFiles {
+    fn load(&self) -> Option<ClusterId> {
+        self.clusters.iter().find_map(|path| read(path))
+    }
+
+    fn save(&self, cluster: &ClusterId) {
+        let text = serde_json::to_vec(&ClusterRecord { cluster: cluster.clone() }).unwrap_or_default();
+        let mut failures = Vec::new();
+        for path in &self.clusters {
+            match replace_file(path, &text) {
+                Ok(()) => return,
+                Err(error) => failures.push(format!("{}: {error}", path.display())),
+            }
+        }
+        tracing::error!(
+            "the id of the cluster cannot be written to disk ({}): if Redis is lost, the next worker process \
+             does not recognize its containers; make one of the directories writable",
+            failures.join("; ")
+        );
+    }
+
+    fn holder(&self) -> HolderId {
+        let boot_id = lease_file::boot_id().unwrap_or_default();
+        let saved = std::fs::read(&self.holder).ok();
+        let saved = saved.and_then(|text| serde_json::from_slice::<HolderRecord>(&text).ok());
+        if let Some(record) = saved.filter(|record| record.boot_id == boot_id && !boot_id.is_empty()) {
+            return record.holder;
+        }
+        let holder = HolderId::random();
+        if let Err(error) = self.write_holder(boot_id, &holder) {
+            tracing::warn!(
+                path = %self.holder.display(), %error,
+                "who holds the name of this node cannot be written: when this worker is restarted, it waits \
+                 until the node has been silent for some time; make the directory writable"
+            );
+        }
+        holder
+    }
+
+    fn keep_holder(&self, holder: &HolderId) {
+        if self.holder.exists() {
+            return;
+        }
+        let path = self.holder.display();
+        let written = lease_file::boot_id().and_then(|boot_id| self.write_holder(boot_id, holder));
+        match written {
+            Ok(()) => {
+                tracing::warn!(%path, "the file was removed while this worker ran: it is written again")
+            }
+            // That the directory cannot be written is said elsewhere.
+            Err(error) => tracing::debug!(%path, %error, "the holder of the name cannot be written again"),
+        }
+    }
+
+    fn engine(&self) -> Option<String> {
+        std::fs::read_to_string(&self.engine).ok()
+    }
+
+    fn save_engine(&self, id: &str) {
+        if let Err(error) = replace_file(&self.engine, id.as_bytes()) {
+            tracing::warn!(
+                path = %self.engine.display(), %error,
+                "the id of the container engine cannot be written: a worker that is started while the engine is \
+                 down waits for it before it registers; make the directory writable"
+            );
+        }
+    }
+
+    fn note_hold(&self, why: Option<&str>) {
+        let noted = match why {
+            Some(why) => replace_file(&self.hold, why.as_bytes()),
+            None => match std::fs::remove_file(&self.hold) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                Ok(()) | Err(_) => Ok(()),
+            },
+        };
+        if let Err(error) = noted {
+            tracing::warn!(path = %self.hold.display(), %error, "the hold file could not be changed");
+        }
+    }
+
+    fn other_leases(&self) -> Vec<OtherLease> {
+        let (Ok(boot_id), Ok(entries)) = (lease_file::boot_id(), std::fs::read_dir(&self.config.state_dir))
+        else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let nodes = names.filter_map(|name| NodeName::new(name.strip_suffix(".lease")?).ok());
+        let others = nodes.filter(|node| *node != self.config.node);
+        others.filter_map(|node| other_lease(&self.config, node, &boot_id)).collect()
+    }
+}
+
+/// Returns the cluster that the worker of this node remembers.
+pub fn cluster_of(config: &Config) -> Option<ClusterId> {
+    IdentityFiles::of(config).load()
+}
+
+fn other_lease(config: &Config, node: NodeName, boot_id: &str) -> Option<OtherLease> {
+    let config = Config { node: node.clone(), ..config.clone() };
+    match lease_file::read(&lease_file::path(&config), boot_id) {
+        SavedLease::Lease(lease) => {
+            Some(OtherLease { node, cluster: cluster_of(&config), deadline: lease.deadline })
+        }
+        SavedLease::Unusable(_) => None,
+    }
+}
+
+fn read(path: &Path) -> Option<ClusterId> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        tracing::error!(
+            path = %path.display(), %why,
+            "the id of the cluster cannot be read: the worker joins the cluster that its Redis knows"
+        );
+    };
+    match std::fs::read(path) {
+        Ok(text) => match serde_json::from_slice::<ClusterRecord>(&text) {
+            Ok(record) => return Some(record.cluster),
+            Err(error) => unreadable(&error),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => unreadable(&error),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::fixtures;
+
+    use super::*;
+
+    #[test]
+    fn the_holder_stays_the_same_until_the_next_boot_and_garbage_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { state_dir: directory.path().join("state"), ..fixtures::config(&[]) };
+        let holder = || IdentityFiles::of(&config).holder();
+        let first = holder();
+        assert_eq!(holder(), first, "the next process has it");
+        let file = IdentityFiles::of(&config).holder;
+        let of_another_boot = HolderRecord { boot_id: "another".to_owned(), holder: first.clone() };
+        for text in [serde_json::to_vec(&of_another_boot).unwrap(), b"{".to_vec()] {
+            let before = holder();
+            std::fs::write(&file, text).unwrap();
+            assert_ne!(holder(), before);
+            assert_eq!(holder(), holder(), "the new one is saved");
+        }
+        let kept = holder();
+        std::fs::remove_dir_all(&config.state_dir).unwrap();
+        IdentityFiles::of(&config).keep_holder(&kept);
+        assert_eq!(holder(), kept, "a wiped directory is written again");
+        let unwritable = Config { state_dir: "/proc/nowhere".into(), ..config.clone() };
+        let unsaved = || IdentityFiles::of(&unwritable).holder();
+        assert_ne!(unsaved(), unsaved());
+    }
+
+    #[test]
+    fn the_id_is_kept_where_a_directory_can_be_written_and_garbage_is_no_id() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config {
+            data_dir: "/proc/nowhere".into(),
+            state_dir: directory.path().join("state"),
+            ..fixtures::config(&[])
+        };
+        let files = IdentityFiles::of(&config);
+        assert_eq!(files.load(), None);
+        let cluster = ClusterId::random();
+        files.save(&cluster);
+        assert_eq!(files.load(), Some(cluster));
+        std::fs::write(&files.clusters[1], b"{").unwrap();
+        assert_eq!(files.load(), None);
+        files.note_hold(Some("why"));
+        assert_eq!(files.hold().as_deref(), Some("why"));
+        files.note_hold(None);
+        files.note_hold(None);
+        assert_eq!(files.hold(), None);
+    }
+}

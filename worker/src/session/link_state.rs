@@ -1,0 +1,161 @@
+//! What one session knows of its link to Redis: whether it answers, and which master has confirmed this
+//! node's pods.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::clock::{BootInstant, Clock};
+
+use crate::support::timings::WorkerTimings;
+
+/// The link to Redis, as the answers to heartbeats show it. A master is identified by the time at which it
+/// took over.
+pub(crate) struct LinkState {
+    clock: Arc<dyn Clock>,
+    fence_after: Duration,
+    /// Until when Redis counts as reachable, in milliseconds on the boot clock.
+    in_touch_until: AtomicU64,
+    masters: Mutex<Masters>,
+}
+
+#[derive(Default)]
+struct Masters {
+    /// The master that answered last; `None` before the first heartbeat.
+    current: Option<RedisMillis>,
+    /// The master that has confirmed every pod here that must not run twice.
+    confirmed_by: Option<RedisMillis>,
+    /// Whether the current one may have lost what was reported.
+    is_doubted: bool,
+    /// When the current one answered last.
+    answered_at: Option<BootInstant>,
+    /// When another one answered before the current one, and when this one did first.
+    changed: Option<(BootInstant, BootInstant)>,
+}
+
+impl LinkState {
+    /// The state right after registration, which was an answer of Redis.
+    pub(crate) fn new(clock: Arc<dyn Clock>, fence_after: Duration) -> Self {
+        let link = Self { clock, fence_after, in_touch_until: AtomicU64::new(0), masters: Mutex::default() };
+        link.note_answer();
+        link
+    }
+
+    /// Notes that Redis has answered now.
+    pub(crate) fn note_answer(&self) {
+        let until = self.clock.now().plus(self.fence_after);
+        self.in_touch_until.store(until.millis, Ordering::Release);
+    }
+
+    /// Returns whether Redis has answered within the last `fence_after`.
+    pub(crate) fn is_in_touch(&self) -> bool {
+        self.clock.now().millis < self.in_touch_until.load(Ordering::Acquire)
+    }
+
+    /// Notes the master that answered. Returns true if another one had answered before.
+    pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
+        let now = self.clock.now();
+        let mut masters = self.masters();
+        let is_other = masters.current.replace(changed_at).is_some_and(|before| before != changed_at);
+        masters.is_doubted |= is_other;
+        let before = masters.answered_at.replace(now);
+        if let Some(before) = before.filter(|_| is_other) {
+            masters.changed = Some((before, now));
+        }
+        is_other
+    }
+
+    /// Returns since when a pod must have been started so that a failover may have lost its record: a moment
+    /// before the former master answered last. Without a change of the master, a moment ago.
+    pub(crate) fn doubtful_since(&self, timings: &WorkerTimings) -> BootInstant {
+        let now = self.clock.now();
+        let changed = self.masters().changed;
+        let lately = changed.filter(|(_, changed)| now.since(*changed) < timings.failover_memory);
+        let since = lately.map_or(now, |(before, _)| before);
+        BootInstant { millis: since.millis.saturating_sub(timings.record_lag.as_millis() as u64) }
+    }
+
+    /// As [`Self::doubtful_since`], as a time of Redis, where it is `now`.
+    pub(crate) fn doubtful_time(&self, now: RedisMillis, timings: &WorkerTimings) -> RedisMillis {
+        let lately = now.saturating_sub(timings.failover_memory.as_millis() as RedisMillis);
+        let since = self.master().filter(|changed| *changed >= lately).unwrap_or(now);
+        since.saturating_sub(timings.record_lag.as_millis() as RedisMillis)
+    }
+
+    /// The master may have lost what was reported.
+    pub(crate) fn doubt(&self) {
+        self.masters().is_doubted = true;
+    }
+
+    /// Returns whether the master may have lost what was reported. After this it is believed.
+    pub(crate) fn take_doubt(&self) -> bool {
+        std::mem::take(&mut self.masters().is_doubted)
+    }
+
+    /// Returns the master that answered last; `None` before the first heartbeat.
+    pub(crate) fn master(&self) -> Option<RedisMillis> {
+        self.masters().current
+    }
+
+    /// Notes which master has confirmed every pod here that must not run twice; `None` withdraws the
+    /// confirmation.
+    pub(crate) fn set_confirmed_by(&self, master: Option<RedisMillis>) {
+        self.masters().confirmed_by = master;
+    }
+
+    /// Returns whether this master has confirmed every pod here that must not run twice. Another one may have
+    /// lost the assignments, and may assign the pods to other nodes.
+    pub(crate) fn is_confirmed_by(&self, changed_at: RedisMillis) -> bool {
+        self.masters().confirmed_by == Some(changed_at)
+    }
+
+    /// Returns whether the master that answered last has confirmed them.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        let masters = self.masters();
+        masters.current.is_some() && masters.current == masters.confirmed_by
+    }
+
+    fn masters(&self) -> MutexGuard<'_, Masters> {
+        self.masters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct SetClock(AtomicU64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> BootInstant {
+            BootInstant { millis: self.0.load(Ordering::Relaxed) }
+        }
+    }
+
+    /// A user who deletes records must not have the pods of the last minute removed; a failover loses what
+    /// was written a moment before it.
+    #[test]
+    fn a_record_may_be_lost_that_was_written_a_moment_ago_or_before_the_master_changed() {
+        let clock = Arc::new(SetClock::default());
+        let link = LinkState::new(clock.clone(), Duration::from_secs(15));
+        let at = |seconds: u64, master: Option<RedisMillis>| {
+            clock.0.store(seconds * 1000, Ordering::Relaxed);
+            master.map(|master| link.note_master(master));
+            link.doubtful_since(&WorkerTimings::default()).millis / 1000
+        };
+        for (seconds, master, expected) in [
+            (100, Some(1), 90),
+            (200, Some(1), 190),
+            // The former one answered last at 200.
+            (230, Some(2), 190),
+            (289, None, 190),
+            (290, Some(2), 280),
+            (300, Some(3), 280),
+            (310, Some(3), 280),
+        ] {
+            assert_eq!(at(seconds, master), expected, "at {seconds}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The sessions of a worker with its cluster: registering, the heartbeat, what its loops share, and their
+//! ends.
+
+pub(crate) mod beat;
+pub(crate) mod broken_records;
+pub(crate) mod context;
+pub(crate) mod fenced_signal;
+pub(crate) mod heartbeat;
+pub(crate) mod identity;
+pub(crate) mod link_state;
+pub(crate) mod name_watch;
+pub(crate) mod redis_throttle;
+pub(crate) mod register;
+pub(crate) mod registrations;
+pub(crate) mod reply_class;
+pub(crate) mod sessions;
+pub(crate) mod tasks;
+pub(crate) mod unknown_cluster;
+pub(crate) mod wakeups;

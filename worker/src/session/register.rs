@@ -1,0 +1,213 @@
+//! Registers this node with the cluster, which begins a session.
+
+use std::time::Duration;
+
+use common::api::rfc3339;
+use common::backoff::Backoff;
+use common::clock::BootInstant;
+use common::config::RuntimeKind;
+use common::ids::ClusterId;
+use common::node::{NodeInfo, NodeSettings};
+use common::store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
+use engine::EngineInfo;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::recovery;
+use crate::error::WorkerError;
+use crate::fencing::fence;
+use crate::node::engine_health::Probe;
+use crate::node::machine;
+use crate::session::name_watch::{NameVerdict, NameWatch, takes_over_after};
+use crate::session::unknown_cluster::{self, UnknownCluster};
+use crate::worker::Worker;
+
+/// Between two tries while the node's former pods are still being moved.
+const DRAINING_RETRY: Duration = Duration::from_millis(300);
+/// How long the engine has to list containers before a worker registers without their number.
+const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
+/// How long the removal of the former pods may take. What is left then is found again as foreign.
+const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Retries until the node is registered. Returns `None` at `shutdown`.
+///
+/// # Errors
+/// If another worker has the name and is alive.
+pub(crate) async fn register(
+    worker: &Worker,
+    shutdown: &CancellationToken,
+) -> Result<Option<Session>, WorkerError> {
+    let timing = &worker.config.timing;
+    let claimant = Claimant {
+        holder: worker.identity.holder(),
+        takes_over_after: takes_over_after(timing),
+        timing: *timing,
+    };
+    let mut name_watch = NameWatch::default();
+    let Some(info) = node_info(worker, shutdown).await else { return Ok(None) };
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    let mut is_purged = false;
+    let mut hold = UnknownCluster::default();
+    let mut known = worker.identity.cluster();
+    // Counted before it is said: a worker that holds is looked at in the first moment.
+    let mut containers = if known.is_some() { count_containers(worker).await } else { None };
+    loop {
+        let sent = worker.now();
+        let known_cluster =
+            known.as_ref().map(|id| KnownCluster { id, containers: containers.unwrap_or_default() });
+        let result = tokio::select! {
+            () = shutdown.cancelled() => return Ok(None),
+            result = worker.store.register(&worker.node, &info, claimant, known_cluster) => result,
+        };
+        let wait = match result {
+            Ok(Registration::Registered { session, requeued, cluster }) => {
+                worker.redis_log.succeeded();
+                hold.end(worker);
+                tracing::info!(node = %worker.node, %cluster, requeued, runtime = info.runtime, "registered");
+                join(worker, &cluster, shutdown).await;
+                return Ok(Some(session));
+            }
+            Ok(Registration::Held { found, redis }) => {
+                worker.redis_log.succeeded();
+                prolong_lease(worker, sent, &redis);
+                containers = count_containers(worker).await.or(containers);
+                if found.is_some() && containers == Some(0) {
+                    // A worker without containers has nothing to hold: it joins the other cluster.
+                    known = None;
+                    continue;
+                }
+                if let Some(cluster) = &known {
+                    hold.say(worker, cluster, containers.unwrap_or_default(), found.as_ref());
+                    recovery::answer(worker).await;
+                }
+                unknown_cluster::RETRY.min(timing.heartbeat)
+            }
+            Ok(Registration::Draining) => {
+                worker.redis_log.succeeded();
+                if !is_purged {
+                    is_purged = true;
+                    tracing::info!(
+                        node = %worker.node,
+                        "this node was declared dead and its pods are still being moved: removing its \
+                         containers, then registering again"
+                    );
+                    purge(worker, shutdown).await;
+                }
+                DRAINING_RETRY
+            }
+            Ok(Registration::Taken(taken)) => {
+                worker.redis_log.succeeded();
+                watch_name(worker, &mut name_watch, &taken)?
+            }
+            Err(error) => {
+                worker.redis_log.failed(&error);
+                backoff.next()
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(None),
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Returns the number of containers; `None` if the engine does not list them soon.
+async fn count_containers(worker: &Worker) -> Option<u64> {
+    let listed = tokio::time::timeout(MAX_COUNT_WAIT, worker.list()).await.ok()?;
+    listed.ok().map(|containers| containers.len() as u64)
+}
+
+/// Returns how long to wait before the next try, or the error that another worker has the name and is alive.
+fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Result<Duration, WorkerError> {
+    let (node, since) = (&worker.node, rfc3339(taken.since));
+    let NameTaken { silence, left, .. } = taken;
+    if watch.is_new() {
+        tracing::warn!(
+            %node, since, ?silence,
+            "another worker has registered under this name: this one ends if further heartbeats of that one \
+             arrive, and registers if none does for another {left:.0?}"
+        );
+    }
+    match watch.look(taken, &worker.config.timing) {
+        NameVerdict::Wait(wait) => Ok(wait),
+        NameVerdict::OtherIsAlive => Err(WorkerError::NameTaken { node: node.clone(), since }),
+    }
+}
+
+/// Remembers the cluster. The containers that a worker finds when it joins one that it did not know may be
+/// those of an earlier worker whose files were lost: without a lease, those that must not run twice are
+/// stopped.
+async fn join(worker: &Worker, cluster: &ClusterId, shutdown: &CancellationToken) {
+    if worker.identity.join(cluster) && !worker.is_leased() {
+        fence::stop_unleased(worker, shutdown).await;
+    }
+}
+
+fn prolong_lease(worker: &Worker, sent: BootInstant, redis: &RedisProcess) {
+    worker.lease.prolong(worker.now(), sent.plus(worker.config.timing.fence_after), redis);
+}
+
+/// Removes all containers of this node, as far as that is possible within [`PURGE_TIMEOUT`].
+pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
+    if tokio::time::timeout(PURGE_TIMEOUT, fence::purge(worker, shutdown)).await.is_err() {
+        tracing::error!(
+            node = %worker.node,
+            "not all containers could be removed within {PURGE_TIMEOUT:?}; going on, removal is retried later"
+        );
+    }
+}
+
+/// Returns what this node is; `None` at `shutdown`.
+async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<NodeInfo> {
+    let EngineInfo { runtime, version: engine_version, id: engine_id } = tokio::select! {
+        () = shutdown.cancelled() => return None,
+        info = engine_info(worker) => info,
+    };
+    let volumes = worker.runtime.volumes_directory().await;
+    let machine = machine::resources(volumes.as_deref().unwrap_or(&worker.config.data_dir));
+    Some(NodeInfo {
+        labels: worker.config.labels.clone(),
+        capacity: worker.config.capacity(machine),
+        reserved: worker.config.reserved(machine),
+        runtime: runtime.to_owned(),
+        engine_version,
+        engine_id,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        settings: Some(NodeSettings {
+            secret_key: worker.config.secret_key.as_ref().map(|key| key.id().to_owned()),
+            host: worker.config.policy.host.clone(),
+        }),
+    })
+}
+
+/// Returns what the engine is. One that does not answer is the one that this node had last: only a worker
+/// that has seen none yet waits for it, because it may be on another machine than the volumes of this name.
+async fn engine_info(worker: &Worker) -> EngineInfo {
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    loop {
+        let answer = worker.runtime.ping().await;
+        worker.engine.record(Probe::Ping, &answer);
+        let (runtime, known) = (worker.config.runtime, worker.identity.engine());
+        // Only Docker's engine has an id.
+        let known = known.or_else(|| (runtime != RuntimeKind::Docker).then(String::new));
+        match (answer, known) {
+            (Ok(info), _) => {
+                worker.identity.note_engine(&info.id);
+                return info;
+            }
+            (Err(_), Some(id)) => {
+                return EngineInfo { runtime: configured_runtime(runtime), version: String::new(), id };
+            }
+            // Why it does not answer is logged already.
+            (Err(_), None) => tokio::time::sleep(backoff.next()).await,
+        }
+    }
+}
+
+/// Returns the runtime's name for a node whose engine does not answer.
+fn configured_runtime(kind: RuntimeKind) -> &'static str {
+    match kind {
+        RuntimeKind::Docker => "docker",
+        RuntimeKind::Process => "process",
+        RuntimeKind::Sim => "sim",
+    }
+}

@@ -1,0 +1,65 @@
+//! Holding: the Redis that answers does not know this worker's cluster. It was emptied, or is another one.
+//!
+//! The worker then begins no session, starts nothing and removes nothing, says so, and registers again and
+//! again until the cluster is back. Its lease goes on only while the Redis that granted it is the one that
+//! answers (see [`crate::fencing::lease::Lease::prolong`]); otherwise the fence stops `on_disconnect: stop`
+//! pods as always.
+
+use std::time::Duration;
+
+use common::ids::ClusterId;
+use tokio::time::Instant;
+
+use crate::worker::Worker;
+
+/// Between two registrations while the worker holds, at most.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+/// Between two lines in the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Says that a worker holds, from the first answer to the last.
+#[derive(Default)]
+pub(crate) struct UnknownCluster {
+    last_said: Option<(String, Instant)>,
+}
+
+impl UnknownCluster {
+    /// Says why the worker holds, at once and then every minute.
+    pub(crate) fn say(
+        &mut self,
+        worker: &Worker,
+        cluster: &ClusterId,
+        containers: u64,
+        found: Option<&ClusterId>,
+    ) {
+        let why = reason(cluster, containers, found);
+        let is_said =
+            self.last_said.as_ref().is_some_and(|(said, at)| *said == why && at.elapsed() < LOG_INTERVAL);
+        if !is_said {
+            tracing::error!(node = %worker.node, "holding: {why}");
+            worker.identity.note_hold(Some(&why));
+            self.last_said = Some((why, Instant::now()));
+        }
+    }
+
+    /// The worker has registered.
+    pub(crate) fn end(&mut self, worker: &Worker) {
+        if self.last_said.take().is_some() {
+            tracing::info!(node = %worker.node, "holding no more: Redis knows the cluster");
+        }
+        worker.identity.note_hold(None);
+    }
+}
+
+fn reason(cluster: &ClusterId, containers: u64, found: Option<&ClusterId>) -> String {
+    let what = match found {
+        None => format!("this Redis does not know cluster {cluster}: it was emptied, or it is another one"),
+        Some(found) => format!("this Redis is of cluster {found}, and this worker of cluster {cluster}"),
+    };
+    format!(
+        "{what}. Its {containers} containers are left alone, and nothing is started. Check \
+         KUBELEET_REDIS_URL and its database number, restore the data of Redis, or write them again with \
+         `kubeleet cluster recover`; docs/how-to/when-redis-is-lost.md has more. To have this machine join the \
+         cluster of this Redis instead, stop the worker and remove <node>.cluster in its KUBELEET_DATA_DIR and KUBELEET_STATE_DIR"
+    )
+}

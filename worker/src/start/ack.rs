@@ -1,0 +1,111 @@
+//! The acknowledgement loop: reports started pods to Redis, all that wait in one call.
+//!
+//! Restores invariant 2 for pods that have just been started: their payload moves from the in-flight list
+//! (`rq`) to the set of running pods (`cs`). Acknowledging twice is acknowledging once, so a batch is
+//! repeated until Redis answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::store::{AckItem, StoreError};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+use crate::start::ack_queue::AckRequest;
+
+/// How many acknowledgements go into one call.
+const MAX_BATCH: usize = 128;
+/// Pods that were claimed together run within moments of each other: the first waits this long for the
+/// others.
+const GATHER_TIME: Duration = Duration::from_millis(2);
+
+/// The loop.
+pub(crate) struct AckLoop {
+    context: Arc<SessionContext>,
+    requests: mpsc::Receiver<AckRequest>,
+    /// Not yet answered; empty while the loop waits for requests.
+    batch: Vec<AckRequest>,
+    /// How many of the batch go into the next call. One at a time after a broken record, which fails the
+    /// whole call.
+    per_call: usize,
+    /// When the current batch was first sent.
+    begun: Option<Instant>,
+    /// How long to leave Redis alone after the last batch.
+    pause: Option<Duration>,
+}
+
+impl Loop<StoreError> for AckLoop {
+    const NAME: &'static str = "ack";
+
+    /// Sends the batch, or its first request. Only a transient error fails the step; the batch is then sent
+    /// again.
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if self.batch.is_empty() {
+            return Ok(Next::Rest);
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let count = self.per_call.min(self.batch.len());
+        let items: Vec<AckItem> = self.batch[..count].iter().map(|request| request.item.clone()).collect();
+        let reply = self.context.session.ack(&items).await;
+        match self.context.classify("acknowledging pods", reply) {
+            ReplyClass::Reply(acks) => {
+                for (request, ack) in self.batch.drain(..count).zip(acks) {
+                    // A start that has ended meanwhile does not wait for the reply.
+                    let _start_ended = request.reply.send(ack);
+                }
+            }
+            ReplyClass::Transient(error) => return Err(error),
+            ReplyClass::Permanent(_) if count > 1 => self.per_call = 1,
+            // Dropping a request tells its start that it cannot be acknowledged.
+            ReplyClass::Permanent(_) => drop(self.batch.drain(..count)),
+            ReplyClass::Fenced => self.batch.clear(),
+        }
+        if !self.batch.is_empty() {
+            return Ok(Next::Again);
+        }
+        self.pause = Some(self.context.throttle.pause_after(begun.elapsed()));
+        self.begun = None;
+        Ok(Next::Rest)
+    }
+
+    /// Waits for requests and gathers a batch.
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        if let Some(pause) = self.pause.take() {
+            tokio::time::sleep(pause).await;
+        }
+        self.per_call = MAX_BATCH;
+        if self.requests.recv_many(&mut self.batch, MAX_BATCH).await == 0 {
+            // The context holds a sender, so this does not happen while the loop runs.
+            return std::future::pending().await;
+        }
+        if self.batch.len() < MAX_BATCH {
+            tokio::time::sleep(GATHER_TIME).await;
+            while self.batch.len() < MAX_BATCH
+                && let Ok(request) = self.requests.try_recv()
+            {
+                self.batch.push(request);
+            }
+        }
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_millis(100), Duration::from_secs(2))
+    }
+
+    /// [`SessionContext::classify`] has logged it.
+    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
+        false
+    }
+}
+
+impl AckLoop {
+    pub(crate) fn new(context: Arc<SessionContext>, requests: mpsc::Receiver<AckRequest>) -> Self {
+        let batch = Vec::with_capacity(MAX_BATCH);
+        Self { context, requests, batch, per_call: MAX_BATCH, begun: None, pause: None }
+    }
+}

@@ -1,0 +1,33 @@
+//! The queue from the starts to the [acknowledgement loop](crate::start::ack).
+
+use common::store::{Ack, AckItem};
+use tokio::sync::{mpsc, oneshot};
+
+/// How many acknowledgements may wait before further starts have to.
+const CAPACITY: usize = 256;
+
+/// A running pod that is to be acknowledged, and where Redis' reply goes.
+pub(crate) struct AckRequest {
+    pub(crate) item: AckItem,
+    pub(crate) reply: oneshot::Sender<Ack>,
+}
+
+/// The sending side.
+pub(crate) struct AckQueue {
+    requests: mpsc::Sender<AckRequest>,
+}
+
+impl AckQueue {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<AckRequest>) {
+        let (requests, receiver) = mpsc::channel(CAPACITY);
+        (Self { requests }, receiver)
+    }
+
+    /// Reports to Redis that a pod runs. Returns `None` if Redis cannot record it: this session is fenced, or
+    /// the pod's record is broken.
+    pub(crate) async fn acknowledge(&self, item: AckItem) -> Option<Ack> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(AckRequest { item, reply }).await.ok()?;
+        answer.await.ok()
+    }
+}

@@ -1,0 +1,130 @@
+//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
+//! them.
+
+use common::config::RuntimeKind;
+use common::spec::{ContainerSpec, FileReference, StopSignal};
+use common::value::{ReadError, ValueBytes, ValueKind};
+use engine::{ContainerRequest, Identity, MountedFile};
+
+use crate::start::file_store::{DirectoryGuard, NewFile};
+use crate::start::files_unavailable::FilesUnavailable;
+use crate::worker::Worker;
+
+/// The files of a container that is being started.
+pub(crate) struct ProvidedFiles {
+    pub(crate) files: Vec<MountedFile>,
+    /// Keeps them until the engine lists the container.
+    _guard: Option<DirectoryGuard>,
+}
+
+/// Writes the current versions of the secrets and configs of a container.
+pub(crate) async fn provide(
+    worker: &Worker,
+    request: &ContainerRequest,
+) -> Result<ProvidedFiles, FilesUnavailable> {
+    let wanted = wanted(worker, &request.container);
+    if wanted.is_empty() {
+        return Ok(ProvidedFiles { files: Vec::new(), _guard: None });
+    }
+    let guard = worker.files.guard(&request.identity);
+    let mut new = Vec::with_capacity(wanted.len());
+    for (name, kind, file) in &wanted {
+        let (mode, uid, gid) = (file.mode.unwrap_or_default().bits(), file.uid, file.gid);
+        new.push(NewFile { name: name.clone(), content: read(worker, *kind, file).await?, uid, gid, mode });
+    }
+    let paths = worker.files.write(&request.identity, &new);
+    let paths = paths.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })?;
+    let mounted = wanted.iter().zip(paths);
+    let mounted = mounted.map(|((_, kind, file), source)| MountedFile { source, target: file.path(*kind) });
+    Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
+}
+
+/// Writes the files of a container that is to be started again, if they are gone: a reboot of the machine
+/// empties its memory. Files that are there stay: a restart does not change the version that a container has.
+pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Result<(), FilesUnavailable> {
+    let names: Vec<String> =
+        wanted(worker, &request.container).into_iter().map(|(name, _, _)| name).collect();
+    if names.is_empty() || worker.files.has_all(&request.identity, &names) {
+        return Ok(());
+    }
+    provide(worker, request).await.map(drop)
+}
+
+/// A file of a container that runs, which is replaced when its secret or config changes.
+pub(crate) struct Reloaded {
+    /// Its name in the container's directory.
+    pub(crate) name: String,
+    pub(crate) kind: ValueKind,
+    pub(crate) file: FileReference,
+    /// What the container gets then.
+    pub(crate) signal: StopSignal,
+}
+
+/// Returns the files of a container with `on_change: signal`.
+pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reloaded> {
+    let of = |(name, kind, file): (String, ValueKind, &FileReference)| {
+        Some(Reloaded { name, kind, file: file.clone(), signal: file.reload_signal()? })
+    };
+    wanted(worker, container).into_iter().filter_map(of).collect()
+}
+
+/// Writes the current version of a file into the one that the container has. Returns whether the container
+/// has to be told.
+pub(crate) async fn reload(
+    worker: &Worker,
+    identity: &Identity,
+    Reloaded { name, kind, file, .. }: &Reloaded,
+) -> Result<bool, FilesUnavailable> {
+    let content = read(worker, *kind, file).await?;
+    let (mode, uid, gid) = (file.mode.unwrap_or_default().bits(), file.uid, file.gid);
+    let new = NewFile { name: name.clone(), content, uid, gid, mode };
+    let replaced = worker.files.replace(identity, &new);
+    replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
+}
+
+/// Returns the files of a container, with their names in its directory. Other runtimes than an engine have
+/// none: plain processes are refused by the name of the field, and simulated containers have no files.
+fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
+    if worker.config.runtime != RuntimeKind::Docker {
+        return Vec::new();
+    }
+    let of = |kind, files: &'a [FileReference]| files.iter().map(move |file| (kind, file));
+    let all = of(ValueKind::Secret, &container.secrets).chain(of(ValueKind::Config, &container.configs));
+    all.enumerate().map(|(index, (kind, file))| (format!("{index}-{}", file.source), kind, file)).collect()
+}
+
+async fn read(
+    worker: &Worker,
+    kind: ValueKind,
+    file: &FileReference,
+) -> Result<ValueBytes, FilesUnavailable> {
+    let (name, node) = (&file.source, &worker.node);
+    let (missing, unreadable) = match kind {
+        ValueKind::Secret => ("SecretMissing", "SecretUnreadable"),
+        ValueKind::Config => ("ConfigMissing", "ConfigUnreadable"),
+    };
+    let unavailable = |reason, message| FilesUnavailable { reason, message };
+    let stored = worker.store.current_value(kind, name).await;
+    let stored = stored
+        .map_err(|error| unavailable(unreadable, format!("the {kind} {name} cannot be read: {error}")))?;
+    let stored = stored.ok_or_else(|| {
+        let message = format!("there is no {kind} {name}: create it with `kubeleet {kind} create {name}`");
+        unavailable(missing, message)
+    })?;
+    stored.open(worker.config.secret_key.as_ref()).map_err(|error| match error {
+        ReadError::NoKey => unavailable(
+            missing,
+            format!(
+                "it needs the {kind} {name}, and the worker of {node} has no key: set its KUBELEET_SECRET_KEY_FILE \
+                 to a file with the cluster's key"
+            ),
+        ),
+        ReadError::Decrypt(error) => {
+            let message = format!(
+                "the {kind} {name} cannot be decrypted on {node}: {error}; give all APIs and workers the same key, \
+                 or rotate it"
+            );
+            unavailable(unreadable, message)
+        }
+    })
+}

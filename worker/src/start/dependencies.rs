@@ -1,0 +1,78 @@
+//! What pods wait for before they are started: the services that theirs depends on.
+//!
+//! The first start of a pod waits in [`crate::start::pod_start`]. Pods whose containers have all ended while
+//! no worker looked, as when their machine was down, wait as well, before their containers are started again:
+//! they wait here. A container that ends while this worker looks is started again without a wait.
+
+use std::sync::Arc;
+
+use common::ids::{AssignmentId, PodId, ServiceName};
+
+use crate::running::step::DesiredState;
+use crate::running::table::ManagedPod;
+use crate::session::context::SessionContext;
+use crate::start::dependency_gate::POLL_INTERVAL;
+
+/// Lets all managed pods of services wait: nothing runs on this machine any more, and no worker saw it end.
+pub(crate) fn wait_all(context: &SessionContext, pods: &[ManagedPod]) {
+    for managed in pods {
+        if managed.service.is_some() && managed.desired == DesiredState::Run {
+            context.table.update(&managed.payload.id, &managed.assignment, |managed| {
+                managed.waits_for.get_or_insert_default();
+            });
+        }
+    }
+    context.wakeups.request_reconcile();
+}
+
+/// Begins to look after the pods that wait.
+pub(crate) fn watch_waiting(context: &Arc<SessionContext>, pods: &[ManagedPod]) {
+    for managed in pods {
+        let pod = &managed.payload.id;
+        let Some(service) = managed.service.clone().filter(|_| managed.waits_for.is_some()) else { continue };
+        if context.dependencies.watched().insert(pod.clone()) {
+            let (pod, assignment) = (pod.clone(), managed.assignment.clone());
+            context.tasks.spawn(watch(context.clone(), pod, assignment, service));
+        }
+    }
+}
+
+/// Looks after one pod until nothing is missing any more, or until it does not wait for another reason.
+async fn watch(context: Arc<SessionContext>, pod: PodId, assignment: AssignmentId, service: ServiceName) {
+    let is_waiting = || {
+        let managed = context.table.get(&pod).filter(|managed| managed.assignment == assignment);
+        managed.is_some_and(|managed| managed.waits_for.is_some() && managed.desired == DesiredState::Run)
+    };
+    let (store, dead_after) = (&context.worker.store, context.worker.config.timing.dead_after);
+    while is_waiting() {
+        match context.dependencies.obstacle(store, dead_after, &service).await {
+            Ok(obstacle) => note(&context, &pod, &assignment, obstacle),
+            // The wait goes on; what is reported stays.
+            Err(error) => context.worker.redis_log.failed(&error),
+        }
+        if !is_waiting() {
+            break;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            () = context.tasks.stopping().cancelled() => break,
+        }
+    }
+    context.dependencies.watched().remove(&pod);
+}
+
+fn note(context: &SessionContext, pod: &PodId, assignment: &AssignmentId, obstacle: Option<String>) {
+    let is_known = context.table.get(pod).is_none_or(|managed| managed.waits_for == obstacle);
+    if is_known {
+        return;
+    }
+    match &obstacle {
+        Some(message) => tracing::warn!(%pod, message, "the containers of the pod are not started again yet"),
+        None => tracing::info!(%pod, "what the pod depends on is there: starting its containers again"),
+    }
+    context.table.update(pod, assignment, |managed| {
+        managed.waits_for = obstacle;
+        managed.is_reported = false;
+    });
+    context.wakeups.request_reconcile();
+}

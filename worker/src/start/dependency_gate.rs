@@ -1,0 +1,117 @@
+//! Reads what services wait for, for all pods of a worker at once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use common::ids::{PodId, ServiceName};
+use common::spec::Dependency;
+use common::store::{Store, StoreError};
+use tokio::time::Instant;
+
+/// How often a pod that waits looks again.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// What was read less than this ago is not read again.
+const FRESH: Duration = Duration::from_millis(900);
+/// The time after which a service that no pod has asked about is not read any more.
+const FORGET_AFTER: Duration = Duration::from_secs(5);
+
+/// The reason of a pod that waits.
+pub(crate) const WAITING: &str = "WaitingForDependencies";
+
+/// Reads what services wait for: together for all pods of this worker that ask at about the same time.
+#[derive(Default)]
+pub(crate) struct DependencyGate {
+    /// Services that pods ask about, for the next read.
+    asked: Mutex<HashSet<ServiceName>>,
+    /// What was read last.
+    known: Mutex<HashMap<ServiceName, KnownObstacle>>,
+    /// Locked during a read, so that those who ask meanwhile share the next one.
+    reading: tokio::sync::Mutex<()>,
+    /// Pods that wait and have a task.
+    watched: Mutex<HashSet<PodId>>,
+}
+
+struct KnownObstacle {
+    read_at: Instant,
+    asked_at: Instant,
+    /// What is missing; `None` if pods may start.
+    obstacle: Option<String>,
+}
+
+impl DependencyGate {
+    /// Returns what the pods of a service still wait for, in a sentence.
+    pub(crate) async fn obstacle(
+        &self,
+        store: &Store,
+        dead_after: Duration,
+        service: &ServiceName,
+    ) -> Result<Option<String>, StoreError> {
+        if let Some(obstacle) = self.fresh(service) {
+            return Ok(obstacle);
+        }
+        self.asked().insert(service.clone());
+        let _reading = self.reading.lock().await;
+        if let Some(obstacle) = self.fresh(service) {
+            self.asked().remove(service);
+            return Ok(obstacle);
+        }
+        let mut services = self.waiting();
+        services.insert(service.clone());
+        services.extend(self.asked().drain());
+        let services: Vec<ServiceName> = services.into_iter().collect();
+        let silent_after = dead_after.as_millis() as u64;
+        let now = Instant::now();
+        let read = store.dependencies(&services, silent_after).await?;
+        let mut known = self.known();
+        let mut answer = None;
+        for (name, dependencies) in services.into_iter().zip(read) {
+            let obstacle = missing(&dependencies);
+            let asked_at = if name == *service {
+                answer.clone_from(&obstacle);
+                now
+            } else {
+                known.get(&name).map_or(now, |found| found.asked_at)
+            };
+            known.insert(name, KnownObstacle { read_at: now, asked_at, obstacle });
+        }
+        Ok(answer)
+    }
+
+    /// Returns what was read a moment ago: what is missing, if anything is.
+    fn fresh(&self, service: &ServiceName) -> Option<Option<String>> {
+        let now = Instant::now();
+        let mut known = self.known();
+        let found = known.get_mut(service).filter(|found| now.duration_since(found.read_at) < FRESH)?;
+        found.asked_at = now;
+        Some(found.obstacle.clone())
+    }
+
+    /// Forgets services that no pod has asked about for a while, and returns those whose pods wait.
+    fn waiting(&self) -> HashSet<ServiceName> {
+        let now = Instant::now();
+        let mut known = self.known();
+        known.retain(|_, found| now.duration_since(found.asked_at) < FORGET_AFTER);
+        let waiting = known.iter().filter(|(_, found)| found.obstacle.is_some());
+        waiting.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<ServiceName, KnownObstacle>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, HashSet<ServiceName>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the pods that wait and have a task.
+    pub(crate) fn watched(&self) -> std::sync::MutexGuard<'_, HashSet<PodId>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns all that is missing, in a sentence.
+fn missing(dependencies: &[Dependency]) -> Option<String> {
+    let obstacles: Vec<String> = dependencies.iter().filter_map(Dependency::obstacle).collect();
+    (!obstacles.is_empty()).then(|| obstacles.join("; "))
+}

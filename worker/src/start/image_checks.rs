@@ -1,0 +1,21 @@
+//! The health checks that images describe: they count for containers whose specification says nothing, or
+//! only the times.
+
+use crate::running::table::{ContainerChecks, ManagedPod};
+use crate::worker::Worker;
+
+/// Sets the checks of a pod's containers, also those that their images describe. Without an answer of the
+/// engine an image describes none.
+pub(crate) async fn find(worker: &Worker, managed: &mut ManagedPod) {
+    let spec = managed.spec.clone();
+    for (spec, container) in spec.containers.iter().zip(&mut managed.containers) {
+        let of_image = match spec.healthcheck {
+            Some(ref own) if !own.has_only_times() => None,
+            Some(_) | None => worker.runtime.image_check(&spec.image).await.unwrap_or_else(|error| {
+                tracing::warn!(image = spec.image, %error, "it is unknown whether the image has a health check");
+                None
+            }),
+        };
+        container.checks = ContainerChecks::of(spec, of_image.as_ref());
+    }
+}

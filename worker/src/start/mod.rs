@@ -1,0 +1,19 @@
+//! From a payload in the queue of this node to a pod that runs and is acknowledged.
+
+pub(crate) mod ack;
+pub(crate) mod ack_queue;
+pub(crate) mod admission;
+pub(crate) mod claim;
+pub(crate) mod cluster_logins;
+pub(crate) mod container_files;
+pub(crate) mod dependencies;
+pub(crate) mod dependency_gate;
+pub(crate) mod file_store;
+pub(crate) mod files_unavailable;
+pub(crate) mod first_containers;
+pub(crate) mod image_checks;
+pub(crate) mod node_fault;
+pub(crate) mod pod_images;
+pub(crate) mod pod_start;
+pub(crate) mod policy;
+pub(crate) mod volume_claims;

@@ -1,0 +1,553 @@
+//! One start: from a claimed payload to a container that runs and is acknowledged, or to a reason why not.
+//!
+//! Only one start at a time works on a pod. A start that has to wait gives back its permit, so that an image
+//! that cannot be pulled holds up no other pod; its payload stays in the in-flight list (`rq`). Whenever
+//! something may have changed (the pod is to be stopped, it may have moved, Redis has another master) Redis
+//! is asked again before anything else is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::ids::AssignmentId;
+use common::spec::HostPorts;
+use common::store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
+use engine::{Container, ContainerState, RuntimeError};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::running::remove::{Why, remove};
+use crate::running::step::DesiredState;
+use crate::running::table::{ManagedPod, StartCheck};
+use crate::session::broken_records::UNUSABLE_FIELDS;
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+use crate::start::admission::{self, AdmittedJob, StartGuard, StartJob};
+use crate::start::dependency_gate::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
+use crate::start::files_unavailable::FilesUnavailable;
+use crate::start::first_containers::{self, Interrupted};
+use crate::start::node_fault::is_node_fault;
+use crate::start::pod_images::{self, ImagesUnavailable};
+use crate::start::volume_claims::{self, VolumeObstacle};
+use crate::support::measure;
+use crate::support::text::seconds;
+
+/// How often a start that waits for something on this machine looks again.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a pod is tried that fails because of its node, or whose host port another program has, before it
+/// is given back.
+const MAX_NODE_FAILURES: u32 = 3;
+
+/// The reason of a pod whose host port another program has.
+const HOST_PORT_TAKEN: &str = "HostPortTaken";
+/// The reason of a pod whose data is on another node.
+const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
+
+/// The longest wait for a secret or config: its creation wakes no worker.
+const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
+
+/// What comes after one phase of a start.
+enum StartPhase {
+    /// It has ended, one way or the other.
+    Done,
+    /// Ask Redis what to do with the payload.
+    Claim,
+    /// It is to be stopped, and what was started of it may be there.
+    Stop,
+    /// Try to start it under this assignment.
+    Attempt(AssignmentId),
+    /// Wait, then try again.
+    Wait(AssignmentId, Obstacle),
+    /// It cannot be started because of this node, as reason and message: let the schedulers choose another
+    /// one.
+    GiveBack(AssignmentId, &'static str, String),
+    /// It cannot be a pod of this node: move it to the dead letters.
+    Reject(String),
+}
+
+/// What a start waits for.
+enum Obstacle {
+    /// A problem of this pod, as reason and message of its status.
+    Pod(&'static str, String),
+    /// A secret or config is not there.
+    Files(FilesUnavailable),
+    /// Services that its service depends on are not there, in a sentence; `None` if Redis does not tell.
+    Services(Option<String>),
+    /// A problem of the engine, which the node's heartbeat reports.
+    Engine,
+}
+
+struct PodStart {
+    context: Arc<SessionContext>,
+    job: StartJob,
+    guard: StartGuard,
+    permit: Option<OwnedSemaphorePermit>,
+    /// How often it could not be started because of this node.
+    node_failures: u32,
+    /// Whether the services that its service depends on were there. They are not asked about again: what
+    /// fails after that is no reason to wait for them.
+    has_dependencies: bool,
+    /// What was last reported as missing of them.
+    reported_missing: String,
+    /// The waits after problems of this pod.
+    pod_backoff: Backoff,
+    /// The waits after problems of the engine.
+    engine_backoff: Backoff,
+    /// The waits while Redis is unavailable.
+    redis_backoff: Backoff,
+}
+
+/// Starts a pod as `claim` says.
+pub(crate) async fn run(context: Arc<SessionContext>, admitted: AdmittedJob, claim: Claim) {
+    let AdmittedJob { job, guard, permit } = admitted;
+    let timings = &context.worker.timings;
+    let first_engine_wait = Duration::from_secs(1).min(timings.start_retry);
+    let start = PodStart {
+        pod_backoff: Backoff::new(timings.start_retry, timings.max_backoff),
+        engine_backoff: Backoff::new(first_engine_wait, Duration::from_secs(10)),
+        redis_backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+        node_failures: 0,
+        has_dependencies: false,
+        reported_missing: String::new(),
+        context,
+        job,
+        guard,
+        permit: Some(permit),
+    };
+    start.run(claim).await;
+}
+
+impl PodStart {
+    async fn run(mut self, claim: Claim) {
+        let stopping = self.context.tasks.stopping().clone();
+        let mut phase = self.after_claim(claim);
+        loop {
+            phase = match phase {
+                StartPhase::Done => return,
+                StartPhase::Stop => {
+                    let context = self.context.clone();
+                    // Only a pod that is not being started is managed, and so stopped, by the next pass.
+                    drop(self);
+                    return context.wakeups.request_full_reconcile();
+                }
+                StartPhase::Reject(reason) => {
+                    let payload = &self.job.payload;
+                    return admission::reject(&self.context, &payload.raw, Some(payload), &reason).await;
+                }
+                // The payload stays in the in-flight list, and the next session takes it from there.
+                StartPhase::Claim
+                | StartPhase::Attempt(_)
+                | StartPhase::Wait(..)
+                | StartPhase::GiveBack(..)
+                    if stopping.is_cancelled() =>
+                {
+                    return;
+                }
+                StartPhase::Claim => self.claim().await,
+                StartPhase::Attempt(assignment) => self.attempt(assignment).await,
+                StartPhase::Wait(assignment, obstacle) => self.wait(assignment, obstacle).await,
+                StartPhase::GiveBack(assignment, reason, message) => {
+                    self.give_back(assignment, reason, message).await
+                }
+            };
+        }
+    }
+
+    fn after_claim(&self, claim: Claim) -> StartPhase {
+        let node = &self.context.worker.node;
+        match claim {
+            Claim::Start { assignment, .. } => self.check_policy(assignment),
+            Claim::Running | Claim::Gone => StartPhase::Done,
+            Claim::BrokenRecord => StartPhase::Reject(
+                "its record in Redis is broken; repair or delete the key of the pod, then requeue this"
+                    .to_owned(),
+            ),
+            Claim::Stopping => StartPhase::Stop,
+            Claim::Stale => {
+                // Its container, if there is one, has to be removed.
+                self.context.wakeups.request_reconcile();
+                StartPhase::Done
+            }
+            Claim::Exhausted { attempt } => StartPhase::Reject(format!(
+                "{node} began to start it {} times and it never ran; see the pod's events and the log of \
+                 {node}",
+                attempt.saturating_sub(1)
+            )),
+            Claim::UnknownService => StartPhase::Reject(
+                "it names a specification of a service that does not know this pod: pods of a service are \
+                 created by the API; to push a pod by hand, leave out `spec`"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Checks a pod that this node is to run. Only now: a stale copy of a payload is dropped, not rejected.
+    fn check_policy(&self, assignment: AssignmentId) -> StartPhase {
+        let Some(spec) = &self.job.spec else {
+            return StartPhase::Reject(format!(
+                "its specification {:?} is not in Redis; pods of a service are created by the API",
+                self.job.payload.spec
+            ));
+        };
+        match self.context.worker.policy.refusal(spec) {
+            Some(reason) => StartPhase::Reject(reason),
+            None => StartPhase::Attempt(assignment),
+        }
+    }
+
+    async fn claim(&mut self) -> StartPhase {
+        // It may be another assignment, and a wait is no attempt only if it is reported.
+        self.reported_missing.clear();
+        let reply = admission::claim(&self.context, std::iter::once(&self.job)).await;
+        match self.context.classify("claiming a pod", reply) {
+            ReplyClass::Reply(ClaimReply::Claims(claims)) => {
+                self.redis_backoff.reset();
+                claims.into_iter().next().map_or(StartPhase::Done, |claim| self.after_claim(claim))
+            }
+            ReplyClass::Reply(ClaimReply::Paused(remaining)) => {
+                self.permit = None;
+                self.sleep(remaining).await;
+                StartPhase::Claim
+            }
+            ReplyClass::Transient(_) => {
+                self.permit = None;
+                let wait = self.redis_backoff.next_exact();
+                self.sleep(wait).await;
+                StartPhase::Claim
+            }
+            // The sweep finds the payload in the in-flight list, and deals with a broken record.
+            ReplyClass::Fenced | ReplyClass::Permanent(_) => StartPhase::Done,
+        }
+    }
+
+    async fn attempt(&mut self, assignment: AssignmentId) -> StartPhase {
+        let Some(spec) = self.job.spec.clone() else { return StartPhase::Done };
+        self.context.table.set_start_assignment(&self.job.payload.id, &assignment);
+        if !self.wait_for_turn(&assignment).await {
+            return StartPhase::Claim;
+        }
+        let worker = self.context.worker.clone();
+        if spec.containers.is_empty() {
+            return StartPhase::Reject("its specification has no container".to_owned());
+        }
+        if let Err(obstacle) = self.check_dependencies().await {
+            return StartPhase::Wait(assignment, obstacle);
+        }
+        let begun = Instant::now();
+        let images = tokio::select! {
+            () = self.guard.recheck.notified() => return StartPhase::Claim,
+            () = self.context.tasks.stopping().cancelled() => return StartPhase::Done,
+            images = pod_images::ensure(&self.context, &self.job, &assignment, &spec) => images,
+        };
+        let spec = match images {
+            Ok(spec) => spec,
+            Err(ImagesUnavailable::Failed { error, image }) => {
+                return self.after_failure(assignment, error, &image);
+            }
+            Err(ImagesUnavailable::Ask) => return StartPhase::Claim,
+            Err(ImagesUnavailable::Fenced) => return StartPhase::Done,
+        };
+        let StartJob { payload, service, .. } = &self.job;
+        let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);
+        match volume_claims::check(&self.context, &mut managed).await {
+            Ok(()) => {}
+            Err(VolumeObstacle::Waits(unavailable)) => {
+                measure::start("volumes");
+                return StartPhase::Wait(managed.assignment, Obstacle::Files(unavailable));
+            }
+            Err(VolumeObstacle::Elsewhere(message)) => {
+                return StartPhase::GiveBack(managed.assignment, VOLUME_ELSEWHERE, message);
+            }
+            Err(VolumeObstacle::Engine(error)) => return self.after_failure(managed.assignment, error, ""),
+            Err(VolumeObstacle::Redis) => return StartPhase::Claim,
+            Err(VolumeObstacle::Fenced) => return StartPhase::Done,
+        }
+        match first_containers::start(&worker, &mut managed).await {
+            Ok(containers) => {
+                measure::start_took(begun.elapsed());
+                if managed.spec.containers.iter().any(|container| !container.volumes.is_empty()) {
+                    self.context.wakeups.request_volumes();
+                }
+                self.acknowledge(managed, containers).await
+            }
+            Err(Interrupted::NoLease) => StartPhase::Claim,
+            Err(Interrupted::NoFiles(unavailable)) => {
+                measure::start("files");
+                StartPhase::Wait(managed.assignment, Obstacle::Files(unavailable))
+            }
+            Err(Interrupted::Failed { error, image }) => {
+                self.after_failure(managed.assignment, error, &image)
+            }
+        }
+    }
+
+    /// Looks whether the services are there that the pod's service depends on.
+    async fn check_dependencies(&mut self) -> Result<(), Obstacle> {
+        let Some(service) = self.job.service.as_ref().filter(|_| !self.has_dependencies) else {
+            return Ok(());
+        };
+        let worker = &self.context.worker;
+        let dead_after = worker.config.timing.dead_after;
+        match self.context.dependencies.obstacle(&worker.store, dead_after, service).await {
+            Ok(None) => {
+                self.has_dependencies = true;
+                Ok(())
+            }
+            Ok(Some(missing)) => {
+                measure::start("dependencies");
+                Err(Obstacle::Services(Some(missing)))
+            }
+            Err(error) => {
+                self.context.worker.redis_log.failed(&error);
+                Err(Obstacle::Services(None))
+            }
+        }
+    }
+
+    /// Waits until this worker has a valid lease, this start has a permit, and nothing else of the pod is in
+    /// the way. Returns false if Redis has to be asked first.
+    async fn wait_for_turn(&mut self, assignment: &AssignmentId) -> bool {
+        let pod = self.job.payload.id.clone();
+        let mut has_requested_reconcile = false;
+        let mut was_busy = false;
+        loop {
+            if self.context.worker.is_leased() {
+                match self.context.table.can_start(&pod, assignment) {
+                    StartCheck::Free => break,
+                    StartCheck::Occupied => {}
+                    StartCheck::Busy => was_busy = true,
+                }
+            }
+            if !has_requested_reconcile {
+                has_requested_reconcile = true;
+                self.context.wakeups.request_reconcile();
+            }
+            self.permit = None;
+            if !self.sleep(POLL_INTERVAL).await {
+                return false;
+            }
+        }
+        if was_busy {
+            // The action may have reported the pod lost, and then it has another assignment now.
+            return false;
+        }
+        if self.permit.is_none() {
+            let permit = tokio::select! {
+                () = self.guard.recheck.notified() => return false,
+                () = self.context.tasks.stopping().cancelled() => return false,
+                permit = self.context.start_permits.clone().acquire_owned() => permit,
+            };
+            self.permit = permit.ok();
+        }
+        true
+    }
+
+    fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError, image: &str) -> StartPhase {
+        match error {
+            RuntimeError::Image(reason) => {
+                measure::start("image");
+                let message = format!("pulling {image} failed: {reason}");
+                if is_node_fault(&reason) {
+                    return self.after_node_fault(assignment, "ImagePullBackOff", message);
+                }
+                StartPhase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
+            }
+            RuntimeError::Refused(reason) => {
+                measure::start("refused");
+                StartPhase::Reject(reason)
+            }
+            RuntimeError::NotFound(reason) | RuntimeError::Failed(reason) => {
+                measure::start("failed");
+                if is_node_fault(&reason) {
+                    return self.after_node_fault(assignment, "StartFailed", reason);
+                }
+                StartPhase::Wait(assignment, Obstacle::Pod("StartFailed", reason))
+            }
+            RuntimeError::PortTaken(reason) => {
+                measure::start("failed");
+                self.try_again_or_give_back(assignment, HOST_PORT_TAKEN, reason)
+            }
+            RuntimeError::Engine(reason) => {
+                let pod = &self.job.payload.id;
+                tracing::warn!(%pod, error = reason, "the engine did not answer to a start; retrying");
+                measure::start("engine");
+                // A heartbeat also pings the engine: that tells whether only this one call failed.
+                self.context.wakeups.request_heartbeat();
+                StartPhase::Wait(assignment, Obstacle::Engine)
+            }
+        }
+    }
+
+    /// The node is to get no new pods for a while, which its next heartbeat says: the schedulers know it
+    /// before the pod is given back.
+    fn after_node_fault(
+        &mut self,
+        assignment: AssignmentId,
+        reason: &'static str,
+        message: String,
+    ) -> StartPhase {
+        measure::start("node");
+        self.context.worker.engine.record_start_failure(&message);
+        self.context.wakeups.request_heartbeat();
+        self.try_again_or_give_back(assignment, reason, message)
+    }
+
+    fn try_again_or_give_back(
+        &mut self,
+        assignment: AssignmentId,
+        reason: &'static str,
+        message: String,
+    ) -> StartPhase {
+        self.node_failures += 1;
+        match self.node_failures < MAX_NODE_FAILURES {
+            true => StartPhase::Wait(assignment, Obstacle::Pod(reason, message)),
+            false => StartPhase::GiveBack(assignment, reason, message),
+        }
+    }
+
+    /// If the reply is lost the pod is pending already, or still assigned here: the claim tells which.
+    async fn give_back(
+        &mut self,
+        assignment: AssignmentId,
+        word: &'static str,
+        reason: String,
+    ) -> StartPhase {
+        let worker = &self.context.worker;
+        let Some(spec) = &self.job.spec else { return StartPhase::Done };
+        let taken = match word {
+            HOST_PORT_TAKEN => ports_named_in(&spec.host_ports(), &reason),
+            _ => HostPorts::default(),
+        };
+        let message = match word {
+            VOLUME_ELSEWHERE => reason.clone(),
+            _ => format!("{} could not start it {MAX_NODE_FAILURES} times: {reason}", worker.node),
+        };
+        tracing::warn!(node = %worker.node, pod = %self.job.payload.id, message, "returning the pod to the schedulers");
+        let pod = PodRef { id: &self.job.payload.id, assignment: &assignment };
+        let reply = self.context.session.give_back(pod, &self.job.payload.raw, &taken, word, &message).await;
+        match self.context.classify("giving a pod back", reply) {
+            ReplyClass::Reply(WriteOutcome::Done) | ReplyClass::Fenced => StartPhase::Done,
+            ReplyClass::Reply(WriteOutcome::Stale | WriteOutcome::Wanted) => StartPhase::Claim,
+            ReplyClass::Transient(_) | ReplyClass::Permanent(_) => {
+                StartPhase::Wait(assignment, Obstacle::Pod(word, reason))
+            }
+        }
+    }
+
+    async fn wait(&mut self, assignment: AssignmentId, obstacle: Obstacle) -> StartPhase {
+        self.permit = None;
+        let (reason, message, most) = match obstacle {
+            Obstacle::Pod(reason, message) => (reason, message, Duration::MAX),
+            Obstacle::Files(FilesUnavailable { reason, message }) => (reason, message, MAX_FILES_WAIT),
+            Obstacle::Engine => return after_wait(assignment, self.wait_for_engine().await),
+            Obstacle::Services(missing) => return self.wait_for_services(assignment, missing).await,
+        };
+        let wait = self.pod_backoff.next_exact().min(most);
+        let message = format!("{message}; retrying in {}", seconds(wait));
+        tracing::warn!(pod = %self.job.payload.id, reason, message, "the pod cannot be started yet");
+        if !self.report(&assignment, reason, &message).await {
+            return StartPhase::Done;
+        }
+        after_wait(assignment, self.sleep(wait).await)
+    }
+
+    /// Waits before the services are asked about again. What is missing is reported once, and not with each
+    /// look.
+    async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> StartPhase {
+        if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
+            tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");
+            if !self.report(&assignment, WAITING, &missing).await {
+                return StartPhase::Done;
+            }
+            self.reported_missing = missing;
+        }
+        after_wait(assignment, self.sleep(POLL_DEPENDENCIES).await)
+    }
+
+    /// Waits until the engine answers pings again. Returns false if Redis has to be asked first.
+    async fn wait_for_engine(&mut self) -> bool {
+        let wait = self.engine_backoff.next_exact();
+        if !self.sleep(wait).await {
+            return false;
+        }
+        while self.context.worker.engine.problem().is_some() {
+            if !self.sleep(POLL_INTERVAL).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reports why the pod does not run yet. Returns false if this session is fenced.
+    async fn report(&self, assignment: &AssignmentId, reason: &str, message: &str) -> bool {
+        let pod = PodRef { id: &self.job.payload.id, assignment };
+        let status = StatusReport { reason, message, ..StatusReport::default() };
+        let reply = self.context.session.report(pod, &status).await;
+        // The other outcomes do not matter: the start is tried again anyway. A pod that is to be stopped is
+        // `Stale` here too, and the claim after the wait tells it.
+        !matches!(self.context.classify("reporting the status of a pod", reply), ReplyClass::Fenced)
+    }
+
+    /// Returns false if it was woken because Redis has to be asked again, or because the session ends.
+    async fn sleep(&self, wait: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => true,
+            () = self.guard.recheck.notified() => false,
+            () = self.context.tasks.stopping().cancelled() => false,
+        }
+    }
+
+    async fn acknowledge(&mut self, managed: ManagedPod, containers: Vec<Container>) -> StartPhase {
+        let pod = managed.payload.id.clone();
+        let item = AckItem {
+            payload: managed.payload.clone(),
+            assignment: managed.assignment.clone(),
+            network: managed.network.clone(),
+            starting: managed.what_it_waits_for().unwrap_or_default(),
+        };
+        let Some(ack) = self.context.acks.acknowledge(item).await else { return StartPhase::Done };
+        match ack {
+            Ack::Running | Ack::Stop => self.manage(managed, containers, ack),
+            // The sweep moves its payload to the dead letters.
+            Ack::BrokenRecord => self.context.broken_records.note(&pod, UNUSABLE_FIELDS),
+            Ack::Stale => {
+                containers.into_iter().for_each(|found| remove(&self.context, found, Why::AssignedAnew))
+            }
+        }
+        StartPhase::Done
+    }
+
+    /// Looks after an acknowledged pod from now on.
+    fn manage(&self, mut managed: ManagedPod, containers: Vec<Container>, ack: Ack) {
+        measure::start("ok");
+        let (node, payload) = (&self.context.worker.node, managed.payload.clone());
+        tracing::info!(%node, pod = %payload.id, name = %payload.name, "pod started");
+        if ack == Ack::Stop {
+            managed.desired = DesiredState::Stop;
+        }
+        // Containers that depend on others are still to be started.
+        let is_complete = managed.is_reported;
+        let desired = self.context.table.insert_started(managed);
+        for container in containers.into_iter().filter(|found| found.state != ContainerState::Running) {
+            self.context.doubted.insert(payload.id.clone(), container.handle);
+        }
+        let is_doubted = self.context.doubted.contains(&payload.id);
+        if desired != DesiredState::Run || is_doubted || !is_complete {
+            self.context.wakeups.request_reconcile();
+        }
+    }
+}
+
+/// Returns what comes after a wait: the next attempt if its time is over, or else Redis is asked first.
+fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
+    if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
+}
+
+/// Returns those of the ports whose number the engine's message names; all if it names none.
+fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
+    let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
+    let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));
+    let named: Vec<&str> = ports.iter().filter(is_named).collect();
+    if named.is_empty() { ports.clone() } else { HostPorts::from_text(named.join(" ")) }
+}

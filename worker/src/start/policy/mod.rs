@@ -1,0 +1,296 @@
+//! The node's policy: what a pod may ask for, field by field. Pure.
+//!
+//! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
+//! did everything that is asked. So the worker itself checks each pod before it starts it, a service's as
+//! well as a pushed one. [`refusal`] is the whole policy for the fields that kubeleet knows;
+//! [`unknown_fields`] refuses fields of pushed payloads that would ask for more.
+
+pub(crate) mod unknown_fields;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use common::config::PodPolicy;
+use common::spec::{ContainerSpec, PodSpec};
+
+/// The verdict about one field: an error if the node refuses its value.
+type FieldVerdict = Result<(), String>;
+
+/// The field may have any value: it asks for nothing outside its container. The rule says why.
+fn any<T>(_value: &T) -> FieldVerdict {
+    Ok(())
+}
+
+/// Returns why this node does not run a pod with this specification; `None` if it does. The reason names the
+/// field and what its user or the node's operator can change.
+fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
+    let containers = pod.containers.iter().flat_map(|container| container_rules(container, policy));
+    let refused = pod_rules(pod).into_iter().chain(containers).find_map(|(field, verdict)| {
+        let why = verdict.err()?;
+        Some(format!("`{field}` is refused by the policy of this node: {why}"))
+    });
+    refused.or_else(|| invalid_value(pod))
+}
+
+/// The policy of one node. It remembers the specification that it allowed last: pods of a service come one
+/// after another, and share theirs.
+pub(crate) struct NodePolicy {
+    rules: PodPolicy,
+    /// Held, so that no other one comes to its place in memory.
+    allowed_last: Mutex<Option<Arc<PodSpec>>>,
+}
+
+impl NodePolicy {
+    pub(crate) fn new(rules: PodPolicy) -> Self {
+        Self { rules, allowed_last: Mutex::default() }
+    }
+
+    /// As the function [`refusal`].
+    pub(crate) fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
+        let mut allowed_last = self.allowed_last.lock().unwrap_or_else(PoisonError::into_inner);
+        if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
+            return None;
+        }
+        let refusal = refusal(pod, &self.rules);
+        if refusal.is_none() {
+            *allowed_last = Some(pod.clone());
+        }
+        refusal
+    }
+}
+
+/// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
+fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
+    let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
+    [
+        // Whether it ends is up to its containers.
+        ("kind", any(kind)),
+        // Each has the rules below.
+        ("containers", any(containers)),
+        // They decide when this worker stops the pod.
+        ("on_disconnect", any(on_disconnect)),
+        ("stop_grace_period", any(stop_grace_period)),
+        ("drain", any(drain)),
+    ]
+}
+
+/// The rules for the fields of a container. It names all of them, so a new one does not compile without a
+/// rule.
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 34] {
+    let ContainerSpec {
+        name,
+        image,
+        pull_policy,
+        entrypoint,
+        command,
+        environment,
+        working_dir,
+        user,
+        ports,
+        memory,
+        memory_reservation,
+        hostname,
+        logging,
+        cpus,
+        pids_limit,
+        ulimits,
+        read_only,
+        tmpfs,
+        volumes,
+        secrets,
+        configs,
+        cap_drop,
+        init,
+        stdin_open,
+        stdin_once,
+        tty,
+        stop_signal,
+        drain_signal,
+        pre_stop,
+        healthcheck,
+        readiness,
+        restart,
+        depends_on,
+        sidecar,
+    } = container;
+    [
+        // A part of the name on the engine.
+        ("name", any(name)),
+        // Any that is a reference; see `invalid_value`.
+        ("image", any(image)),
+        // A pull is one of the engine, with the credentials of the node or the cluster.
+        ("pull_policy", any(pull_policy)),
+        // They take effect inside the container. A user of the image gets no capability that another does
+        // not.
+        ("entrypoint", any(entrypoint)),
+        ("command", any(command)),
+        ("environment", any(environment)),
+        ("working_dir", any(working_dir)),
+        ("user", any(user)),
+        ("ports", policy.host.check_ports(ports)),
+        // They only limit; the scheduler keeps the sums below what the node offers.
+        ("memory", any(memory)),
+        ("memory_reservation", any(memory_reservation)),
+        ("cpus", any(cpus)),
+        // A name inside the container.
+        ("hostname", any(hostname)),
+        // Drivers that only write on the node are valid, up to a size; see `invalid_value`.
+        ("logging", any(logging)),
+        // They only limit: the largest value is what a container gets without them.
+        ("pids_limit", any(pids_limit)),
+        ("read_only", any(read_only)),
+        ("cap_drop", any(cap_drop)),
+        // Those that would take time from other pods are no valid values; locked memory counts as memory.
+        ("ulimits", any(ulimits)),
+        // Memory of the container, which is limited.
+        ("tmpfs", any(tmpfs)),
+        // Of the engine, or in memory; options of a driver are no valid value. Where a path of the host
+        // really leads is looked at when the container is created.
+        ("volumes", policy.host.check_volumes(volumes)),
+        // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
+        ("secrets", any(secrets)),
+        ("configs", any(configs)),
+        // A program of the engine, inside the container.
+        ("init", any(init)),
+        // A pipe or a terminal of the engine, for a client that may run commands there anyway.
+        ("stdin_open", any(stdin_open)),
+        ("stdin_once", any(stdin_once)),
+        ("tty", any(tty)),
+        // The worker sends it, and SIGKILL after the grace period.
+        ("stop_signal", any(stop_signal)),
+        // The worker sends it once or more before the other one.
+        ("drain_signal", any(drain_signal)),
+        // Commands run inside the container, as its user, for the grace period at most.
+        ("pre_stop", any(pre_stop)),
+        // Commands run inside the container, as its user. Requests go to the container's own address, and of
+        // the answer only the status is read.
+        ("healthcheck", any(healthcheck)),
+        ("readiness", any(readiness)),
+        // The worker restarts, with a growing wait.
+        ("restart", any(restart)),
+        // They decide when this worker starts and stops it.
+        ("depends_on", any(depends_on)),
+        ("sidecar", any(sidecar)),
+    ]
+}
+
+/// Specifications are checked when a service is stored, but anything that writes to Redis can change them.
+fn invalid_value(pod: &PodSpec) -> Option<String> {
+    let violations = pod.containers.iter().flat_map(|container| container.violations(""));
+    let mut violations = violations.chain(pod.containers_violations());
+    violations.next().map(|violation| format!("its specification is invalid: {violation}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::collections::BTreeSet;
+
+    use common::host_access::HostAccess;
+    use serde_json::Value;
+    use utoipa::PartialSchema;
+
+    use super::*;
+
+    fn pod(container: &str) -> PodSpec {
+        serde_json::from_str(&format!(r#"{{"containers":[{container}]}}"#)).unwrap()
+    }
+
+    fn allowing(addresses: &[&str]) -> PodPolicy {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let host = HostAccess { port_addresses: Some(addresses), ..HostAccess::default() };
+        PodPolicy { host, ..PodPolicy::default() }
+    }
+
+    /// Returns the names of all fields of a type, from its schema in the OpenAPI document.
+    fn fields<T: PartialSchema>() -> BTreeSet<String> {
+        let schema: Value = serde_json::to_value(T::schema()).unwrap();
+        schema["properties"].as_object().unwrap().keys().cloned().collect()
+    }
+
+    fn names(rules: &[(&str, FieldVerdict)]) -> BTreeSet<String> {
+        rules.iter().map(|(field, _)| (*field).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_field_of_a_pod_has_a_rule_and_a_line_in_the_reference() {
+        let pod = pod(r#"{"image":"a"}"#);
+        let policy = PodPolicy::default();
+        assert_eq!(names(&pod_rules(&pod)), fields::<PodSpec>());
+        assert_eq!(names(&container_rules(&pod.containers[0], &policy)), fields::<ContainerSpec>());
+        let reference = include_str!("../../../../docs/reference/pod-policy.md");
+        for field in fields::<ContainerSpec>() {
+            assert!(reference.contains(&format!("| `{field}` |")), "{field} is not in the reference");
+        }
+    }
+
+    #[test]
+    fn ports_are_published_only_where_the_operator_allows() {
+        let open = r#"{"image":"a","ports":["0.0.0.0:8080:80"]}"#;
+        let own = r#"{"image":"a","ports":["10.0.0.5:8080:80"]}"#;
+        let local = r#"{"image":"a","ports":["8080:80",443,"127.0.0.1:1:1","[::1]:2:2"]}"#;
+        let table = [
+            (open, PodPolicy::default(), None),
+            (open, allowing(&[]), Some("0.0.0.0")),
+            (open, allowing(&["10.0.0.5"]), Some("0.0.0.0")),
+            (own, allowing(&["10.0.0.5"]), None),
+            (own, allowing(&["10.0.0.6"]), Some("10.0.0.5")),
+            (local, allowing(&[]), None),
+        ];
+        for (container, policy, expected) in table {
+            let reason = refusal(&pod(container), &policy);
+            assert_eq!(reason.is_some(), expected.is_some(), "{container}: {reason:?}");
+            let Some((reason, address)) = reason.zip(expected) else { continue };
+            for part in ["`ports`", address, "KUBELEET_PORT_ADDRESSES"] {
+                assert!(reason.contains(part), "{reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_allowed_is_remembered_for_that_specification_only() {
+        let (policy, allowed) = (NodePolicy::new(allowing(&[])), Arc::new(pod(r#"{"image":"a"}"#)));
+        let refused = Arc::new(pod(r#"{"image":"a","ports":["0.0.0.0:8080:80"]}"#));
+        for _ in 0..2 {
+            assert_eq!(policy.refusal(&allowed), None);
+            assert!(policy.refusal(&refused).is_some());
+        }
+    }
+
+    #[test]
+    fn paths_of_the_host_are_mounted_only_where_the_operator_allows() {
+        let table = [
+            ("/srv/app", &["/srv"][..], true),
+            ("/srv", &["/mnt", "/srv"], true),
+            ("/srv-other", &["/srv"], false),
+            ("/etc", &["/srv"], false),
+            ("/var/run/docker.sock", &["/srv"], false),
+            ("/etc", &[], false),
+        ];
+        for (path, prefixes, is_allowed) in table {
+            let bind_prefixes = prefixes.iter().map(Into::into).collect();
+            let host = HostAccess { bind_prefixes, ..HostAccess::default() };
+            let policy = PodPolicy { host, ..PodPolicy::default() };
+            let reason =
+                refusal(&pod(&format!(r#"{{"image":"a","volumes":["{path}:/d","data:/e"]}}"#)), &policy);
+            assert_eq!(reason.is_none(), is_allowed, "{path}: {reason:?}");
+            for part in reason.iter().flat_map(|_| ["`volumes`", path, "KUBELEET_BIND_PREFIXES"]) {
+                assert!(reason.as_ref().is_some_and(|reason| reason.contains(part)), "{reason:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_specification_that_was_changed_in_redis_is_checked_again() {
+        for (container, part) in [
+            (r#"{"image":"../../containers"}"#, "/image"),
+            (r#"{"image":"a","memory":1}"#, "/memory"),
+            (r#"{"image":"a","cpus":0.001}"#, "/cpus"),
+            (r#"{"image":"a","healthcheck":{"http":{"port":80,"path":"x"}}}"#, "/healthcheck/http/path"),
+            (r#"{"image":"a","readiness":{"tcp":{"port":80},"interval":"1ms"}}"#, "/readiness/interval"),
+        ] {
+            let reason = refusal(&pod(container), &PodPolicy::default()).unwrap();
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert_eq!(refusal(&pod(r#"{"image":"a","memory":"64MiB"}"#), &PodPolicy::default()), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Asks, before a pod's containers are created, whether they may have its persistent volumes: an engine
+//! creates a volume that it does not have, and then the pod would start without its data.
+
+use common::ids::VolumeName;
+use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeVerdict};
+use engine::{RuntimeError, VolumeOwner};
+
+use crate::running::table::ManagedPod;
+use crate::session::context::SessionContext;
+use crate::session::reply_class::ReplyClass;
+use crate::start::files_unavailable::FilesUnavailable;
+
+/// Why a pod cannot have its volumes.
+#[derive(Debug)]
+pub(crate) enum VolumeObstacle {
+    /// They are not there, or it is not known where they are: the start is tried again.
+    Waits(FilesUnavailable),
+    /// The data is on another node, in a sentence: the schedulers place the pod again.
+    Elsewhere(String),
+    /// The engine failed.
+    Engine(RuntimeError),
+    /// Redis has to be asked first what to do with the pod.
+    Redis,
+    /// This session has ended.
+    Fenced,
+}
+
+/// Returns whether a pod may have its persistent volumes, and notes the epochs of those that its containers
+/// create.
+pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) -> Result<(), VolumeObstacle> {
+    let Some(service) = &managed.service else { return Ok(()) };
+    let claims = VolumeClaim::of_replica(service, &managed.spec, managed.payload.replica);
+    let claims: Vec<VolumeClaim> = claims.into_iter().filter(|claim| !claim.scope.is_shared()).collect();
+    if claims.is_empty() {
+        return Ok(());
+    }
+    let mut volumes = Vec::with_capacity(claims.len());
+    let copies = own_copies(context).await.map_err(VolumeObstacle::Engine)?;
+    for claim in claims {
+        let copy = copies.iter().find(|copy| copy.claim.name == claim.name).cloned();
+        volumes.push((claim, copy));
+    }
+    let dead_after = context.worker.config.timing.dead_after;
+    let reply = context.session.claim_volumes(&volumes, dead_after).await;
+    let verdicts = match context.classify("asking for the volumes of a pod", reply) {
+        ReplyClass::Reply(verdicts) => verdicts,
+        ReplyClass::Transient(_) => return Err(VolumeObstacle::Redis),
+        ReplyClass::Fenced => return Err(VolumeObstacle::Fenced),
+        ReplyClass::Permanent(error) => {
+            let message = format!("the records of its volumes are broken: {error}");
+            return Err(VolumeObstacle::Waits(FilesUnavailable { reason: "VolumeUnreported", message }));
+        }
+    };
+    for ((claim, _), verdict) in volumes.into_iter().zip(verdicts) {
+        match verdict {
+            VolumeVerdict::Use(None) => {}
+            VolumeVerdict::Create(epoch) | VolumeVerdict::Use(Some(epoch)) => {
+                managed.volume_epochs.insert(claim.source, epoch);
+            }
+            VolumeVerdict::Elsewhere(node) => {
+                return Err(VolumeObstacle::Elsewhere(format!(
+                    "the data of volume {} is on {node}, and not on {}",
+                    claim.name, context.worker.node
+                )));
+            }
+            verdict => return Err(VolumeObstacle::Waits(why_it_waits(context, &claim.name, verdict))),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the persistent volumes of this node and cluster that its engine has, and whether a pod has them.
+pub(crate) async fn own_copies(context: &SessionContext) -> Result<Vec<EngineCopy>, RuntimeError> {
+    let worker = &context.worker;
+    let mut own = worker.runtime.volumes(&worker.node).await?;
+    let cluster = worker.identity.cluster();
+    own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
+    let copies = own.into_iter().filter_map(|volume| match volume.owner {
+        VolumeOwner::Replica(claim) => Some(EngineCopy { claim, epoch: volume.epoch, is_mounted: false }),
+        VolumeOwner::Pod(..) => None,
+    });
+    Ok(copies.collect())
+}
+
+/// Notes which of these volumes a pod of this node has.
+pub(crate) fn note_mounted(context: &SessionContext, copies: &mut [EngineCopy]) {
+    let of_pods: Vec<_> = context.table.map_managed(|pod| {
+        let service = pod.service.clone().filter(|_| pod.handles().next().is_some())?;
+        Some((service, pod.payload.replica))
+    });
+    for copy in copies {
+        let VolumeScope::Replica(replica) = copy.claim.scope else { continue };
+        copy.is_mounted =
+            of_pods.iter().any(|(service, of)| *service == copy.claim.service && *of == replica);
+    }
+}
+
+fn why_it_waits(context: &SessionContext, name: &VolumeName, verdict: VolumeVerdict) -> FilesUnavailable {
+    let node = &context.worker.node;
+    let (reason, message) = match verdict {
+        VolumeVerdict::Lost { has_older: false } => (
+            "VolumeLost",
+            format!(
+                "the container engine of {node} does not have volume {name} any more, and its data with it: \
+                 `kubeleet volume rm {name}` begins anew on an empty volume"
+            ),
+        ),
+        VolumeVerdict::Lost { has_older: true } => (
+            "VolumeLost",
+            format!(
+                "{node} has an older copy of volume {name} than the one that is wanted: `kubeleet volume bind {name} \
+                 {node}` uses the older one"
+            ),
+        ),
+        VolumeVerdict::Conflict(nodes) => (
+            "VolumeConflict",
+            format!(
+                "volume {name} has copies on {nodes}, and which one is wanted is not known: `kubeleet volume bind {name} \
+                 NODE` chooses one"
+            ),
+        ),
+        VolumeVerdict::Former => (
+            "VolumeFormer",
+            format!(
+                "{node} has data of volume {name} that was given up: `kubeleet volume bind {name} {node}` uses it, and \
+                 `kubeleet volume rm {name} --node {node}` removes it"
+            ),
+        ),
+        VolumeVerdict::Removing => {
+            ("VolumeElsewhere", format!("volume {name} is being removed: its pod starts when it is gone"))
+        }
+        VolumeVerdict::Use(_)
+        | VolumeVerdict::Create(_)
+        | VolumeVerdict::Elsewhere(_)
+        | VolumeVerdict::Unreported => {
+            ("VolumeUnreported", format!("not all nodes have said whether they have volume {name}"))
+        }
+    };
+    FilesUnavailable { reason, message }
+}

@@ -1,0 +1,7 @@
+//! Small helpers that know nothing of the worker: logs, metrics, waits.
+
+pub(crate) mod change_log;
+pub(crate) mod measure;
+pub(crate) mod rare_log;
+pub(crate) mod text;
+pub(crate) mod timings;
