@@ -64,7 +64,7 @@ gaps:                ## measures that `stop` pods never run twice: TRIES=20 of e
 bench:               ## how fast: decisions (criterion), then whole clusters; ARGS="placement --full" for one part
 	@scripts/install build redis hosts
 	$(BUILD)
-	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-scheduler) \
+	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-placement) \
 	  --bench decide -- --quick
 	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-proxy) \
 	  --bench ingress --bench handover --bench names -- $(ARGS)

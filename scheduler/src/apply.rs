@@ -13,8 +13,8 @@ use common::payload::Payload;
 use common::pod::Refusal;
 use common::store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
+use placement::Reason;
 
-use crate::decide::Reason;
 use crate::intake::InvalidPod;
 use crate::metrics;
 

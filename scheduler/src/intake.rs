@@ -6,8 +6,7 @@ use common::payload::{InvalidPayload, Payload};
 use common::spec::PodSpec;
 use common::store::{Store, StoreError};
 use common::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
-
-use crate::decide::{
+use placement::{
     BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
 };
 

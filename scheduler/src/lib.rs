@@ -2,7 +2,7 @@
 //! failures.
 //!
 //! ```text
-//! decide/, write_witness.rs,
+//! the crate placement, write_witness.rs,
 //! cron.rs, reconcile/{plan,job}.rs           pure: decide what to do
 //! apply.rs, reconcile/apply.rs               carry it out
 //! loops/                                     one file per control loop; each names the invariant it restores
@@ -15,7 +15,6 @@
 
 mod apply;
 mod cron;
-pub mod decide;
 mod intake;
 mod loop_lease;
 mod loops;

@@ -10,8 +10,7 @@ use common::RedisMillis;
 use common::ids::NodeName;
 use common::node::Node;
 use common::store::{Assignment, Store, StoreError};
-
-use crate::decide::{ClusterSnapshot, Weights};
+use placement::{ClusterSnapshot, Weights};
 
 /// How often the list of all nodes is read; a removed node is noticed within this time.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);

@@ -20,10 +20,10 @@ use common::store::{
     AssignOutcome, Assignment, Parked, SchedulerQueue, Store, StoreError, Subscription, TAKEN_AT_ONCE,
     channel,
 };
+use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 
 use crate::SchedulerContext;
 use crate::apply::{AssignResult, Executor, unschedulable_message};
-use crate::decide::{Outcome, PlacementPolicy, PodRequest, decide};
 use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;
@@ -343,9 +343,9 @@ mod tests {
     use std::sync::Arc;
 
     use common::ids::PodId;
+    use placement::{PlacementTarget, Requirements};
 
     use super::*;
-    use crate::decide::{PlacementTarget, Requirements};
 
     #[test]
     fn the_batch_size_follows_the_backlog() {

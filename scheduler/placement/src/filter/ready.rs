@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use common::node::NodeState;
 
-use super::{EvalContext, NodeFilter, Reason};
-use crate::decide::amounts::seconds;
-use crate::decide::candidate::Candidate;
+use super::types::{EvalContext, NodeFilter, Reason};
+use crate::amounts::seconds;
+use crate::candidate::Candidate;
 
 pub(super) const READY: NodeFilter = NodeFilter {
     reason: Reason("NotReady"),

@@ -1,6 +1,6 @@
 //! A worker can run while its container engine does not: it reports the engine's problem with its heartbeat.
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const HEALTHY: NodeFilter = NodeFilter {
     reason: Reason("EngineUnhealthy"),

@@ -1,6 +1,6 @@
 //! A node whose disk is full takes no new pods: their images and logs would find no room.
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const HAS_ROOM: NodeFilter = NodeFilter {
     reason: Reason("DiskPressure"),

@@ -9,7 +9,7 @@ mod fixture;
 use common::ids::PodId;
 use common::node::Resources;
 use fixture::{NOW, node};
-use kubeleet_scheduler::decide::{
+use kubeleet_placement::{
     ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
 };
 

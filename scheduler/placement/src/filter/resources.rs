@@ -3,10 +3,10 @@
 
 use common::node::Resource;
 
-use super::{NodeFilter, Reason};
-use crate::decide::amounts::{bytes_rounded_down, bytes_rounded_up, cores};
-use crate::decide::candidate::Candidate;
-use crate::decide::requirements::Requirements;
+use super::types::{NodeFilter, Reason};
+use crate::amounts::{bytes_rounded_down, bytes_rounded_up, cores};
+use crate::candidate::Candidate;
+use crate::requirements::Requirements;
 
 pub(super) const POD_SLOTS: NodeFilter = NodeFilter {
     reason: Reason("TooManyPods"),

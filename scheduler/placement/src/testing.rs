@@ -7,16 +7,16 @@ use common::ids::{Incarnation, PodId};
 use common::node::{Node, Psi, Resources};
 use testkit::fixtures;
 
-use super::{PodRequest, Requirements};
+use crate::{PodRequest, Requirements};
 
 /// The time of all decisions in tests.
-pub(super) const NOW: RedisMillis = 1_000_000;
+pub(crate) const NOW: RedisMillis = 1_000_000;
 
 #[derive(Debug, Clone)]
-pub(super) struct NodeBuilder(Node);
+pub(crate) struct NodeBuilder(Node);
 
 /// Returns a healthy, idle node of 4 cores, 8 GiB and 110 pods.
-pub(super) fn node(name: &str) -> NodeBuilder {
+pub(crate) fn node(name: &str) -> NodeBuilder {
     let capacity =
         Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pids: 1_000, disk_bytes: 100 << 30, pods: 110 };
     NodeBuilder(Node {
@@ -30,34 +30,34 @@ pub(super) fn node(name: &str) -> NodeBuilder {
 }
 
 impl NodeBuilder {
-    pub(super) fn pods(self, used: u64, capacity: u64) -> Self {
+    pub(crate) fn pods(self, used: u64, capacity: u64) -> Self {
         self.with(|n| (n.used.pods, n.facts.capacity.pods) = (used, capacity))
     }
 
-    pub(super) fn cpu(self, used: u64, capacity: u64) -> Self {
+    pub(crate) fn cpu(self, used: u64, capacity: u64) -> Self {
         self.with(|n| (n.used.cpu_millis, n.facts.capacity.cpu_millis) = (used, capacity))
     }
 
-    pub(super) fn memory(self, used: u64, capacity: u64) -> Self {
+    pub(crate) fn memory(self, used: u64, capacity: u64) -> Self {
         self.with(|n| (n.used.memory_bytes, n.facts.capacity.memory_bytes) = (used, capacity))
     }
 
-    pub(super) fn psi(self, change: impl FnOnce(&mut Psi)) -> Self {
+    pub(crate) fn psi(self, change: impl FnOnce(&mut Psi)) -> Self {
         self.with(|n| change(n.psi.get_or_insert_default()))
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Node)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Node)) -> Self {
         change(&mut self.0);
         self
     }
 
-    pub(super) fn build(self) -> Node {
+    pub(crate) fn build(self) -> Node {
         self.0
     }
 }
 
 /// Returns a pod with this request. Without one, it needs only its image.
-pub(super) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
+pub(crate) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
     PodRequest {
         id: PodId::new(format!("pod-{id}")).unwrap(),
         requirements: Requirements {

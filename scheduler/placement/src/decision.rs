@@ -1,65 +1,16 @@
-//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness.
-//!
-//! ```text
-//! nodes ──upsert──> Snapshot ──┐
-//! pending pods ────────────────┼── decide ──> a node for each pod, or why no node can run it
-//! now, Policy ─────────────────┘
-//! ```
-//!
-//! A pod goes to the node with the lowest [load](score) among those that pass every filter; among equal
-//! loads, to the first by name. Pods are placed in the given order, each with regard to what the earlier ones
-//! have used up, so nothing is overcommitted within a batch. Between schedulers, the script that assigns pods
-//! prevents it.
-
-mod amounts;
-mod batch;
-mod candidate;
-mod explain;
-mod filter;
-mod policy;
-mod requirements;
-pub mod score;
-mod snapshot;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
+//! Decides about a batch of pods: groups them into classes and places one after the other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use common::RedisMillis;
-use common::ids::{PodId, ServiceName};
 use common::pod::Refusal;
 
-use batch::{PlacementBatch, PodClass};
-use filter::EvalContext;
-
-pub use explain::{FilterRefusal, NodeEvaluation, explain};
-pub use filter::Reason;
-pub use policy::{PlacementPolicy, Weights};
-pub use requirements::{
-    BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume, VolumePlaces,
-};
-pub use snapshot::{ClusterSnapshot, PlacementTarget};
-
-/// A pod to be placed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodRequest {
-    /// The pod.
-    pub id: PodId,
-    /// What it requires of its node.
-    pub requirements: Requirements,
-    /// The service that it belongs to; none for a pod that was pushed to a queue.
-    pub service: Option<ServiceName>,
-}
-
-impl PodRequest {
-    /// Returns what people know the pod by: its service, or its own id.
-    pub fn name(&self) -> &str {
-        self.service.as_ref().map_or(self.id.as_str(), ServiceName::as_str)
-    }
-}
+use crate::batch::{PlacementBatch, PodClass};
+use crate::filter::EvalContext;
+use crate::policy::PlacementPolicy;
+use crate::requirements::{PodRequest, Requirements};
+use crate::snapshot::{ClusterSnapshot, PlacementTarget};
 
 /// The decision about one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use common::node::{Node, Psi};
 use serde::Serialize;
 
-use super::policy::{PlacementPolicy, Weights};
+use crate::policy::{PlacementPolicy, Weights};
 
 /// A load, in thousandths of a point; see [`Weights`].
 pub type LoadScore = u64;
@@ -86,12 +86,12 @@ pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScor
 }
 
 /// Returns the load from pods: the part that changes while a batch is placed.
-pub(super) fn pod_load(used: u64, slots: u64, weights: &Weights) -> LoadScore {
+pub(crate) fn pod_load(used: u64, slots: u64, weights: &Weights) -> LoadScore {
     share_points(used, slots, weights).saturating_add(count_points(used, weights))
 }
 
 /// Returns the load from pressure: constant until the node's next heartbeat.
-pub(super) fn pressure_load(psi: &Psi, weights: &Weights) -> LoadScore {
+pub(crate) fn pressure_load(psi: &Psi, weights: &Weights) -> LoadScore {
     let points =
         pressures(psi, weights).map(|(_, percent, weight)| pressure_points(percent, weight, weights));
     points.iter().sum()
@@ -126,7 +126,7 @@ fn pressure_points(percent: f32, weight: u32, weights: &Weights) -> LoadScore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::testing::node;
+    use crate::testing::node;
 
     fn points(node: &Node, term: LoadTerm) -> LoadScore {
         explain(node, &PlacementPolicy::default(), 0).iter().find(|c| c.term == term).map_or(0, |c| c.points)

@@ -10,13 +10,12 @@ use common::node::Node;
 use common::pod::{NodeRefusal, Refusal};
 use serde::Serialize;
 
-use super::PodRequest;
-use super::candidate::Candidate;
-use super::filter::{self, EvalContext, NodeFilter, Reason};
-use super::policy::PlacementPolicy;
-use super::requirements::Requirements;
-use super::score::{self, LoadScore, TermScore};
-use super::snapshot::ClusterSnapshot;
+use crate::candidate::Candidate;
+use crate::filter::{self, EvalContext, NodeFilter, Reason};
+use crate::policy::PlacementPolicy;
+use crate::requirements::{PodRequest, Requirements};
+use crate::score::{self, LoadScore, TermScore};
+use crate::snapshot::ClusterSnapshot;
 
 /// How one node was evaluated for one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,7 +48,7 @@ pub struct FilterRefusal {
 }
 
 /// Evaluates every node for a pod. Feasible nodes come first, then the others, each by load and then by name.
-/// The first one is where [`decide`](super::decide) would place the pod if it were alone.
+/// The first one is where [`decide`](crate::decide) would place the pod if it were alone.
 pub fn explain(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -91,7 +90,7 @@ fn evaluate(
 
 /// Returns why no node can run a pod, the most frequent reason first. `current` maps a node's index and
 /// candidate to its candidate after what the batch has placed.
-pub(super) fn refusals<'a>(
+pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,
     context: &EvalContext,

@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 use common::pod::Refusal;
 
-use super::candidate::Candidate;
-use super::explain;
-use super::filter::{self, EvalContext};
-use super::policy::Weights;
-use super::requirements::Requirements;
-use super::score::LoadScore;
-use super::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
+use crate::candidate::Candidate;
+use crate::explain;
+use crate::filter::{self, EvalContext};
+use crate::policy::Weights;
+use crate::requirements::Requirements;
+use crate::score::LoadScore;
+use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
 /// The state of placing one batch.
-pub(super) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
+pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     snapshot: &'a ClusterSnapshot,
     weights: &'a Weights,
     /// See [`ClusterSnapshot::typical_pressure`].
@@ -46,8 +46,8 @@ struct PooledNode<'a> {
 }
 
 /// Pods with equal requirements.
-pub(super) struct PodClass {
-    pub(super) requirements: Requirements,
+pub(crate) struct PodClass {
+    pub(crate) requirements: Requirements,
     /// All pooled nodes up to this key have refused this class.
     refused_up_to: Option<RankKey>,
     /// Why no node can run this class. Final for the batch, because a batch frees no resources.
@@ -55,13 +55,13 @@ pub(super) struct PodClass {
 }
 
 impl PodClass {
-    pub(super) fn new(requirements: Requirements) -> Self {
+    pub(crate) fn new(requirements: Requirements) -> Self {
         Self { requirements, refused_up_to: None, unschedulable: None }
     }
 }
 
 impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
-    pub(super) fn new(
+    pub(crate) fn new(
         snapshot: &'a ClusterSnapshot,
         order: I,
         weights: &'a Weights,
@@ -80,7 +80,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
 
     /// Places the next pod of a class. Returns its node, or why no node can run it.
     /// `name` names it to pods that need the same host port.
-    pub(super) fn place(
+    pub(crate) fn place(
         &mut self,
         class: &mut PodClass,
         name: &str,

@@ -3,7 +3,7 @@
 
 use common::node::SharedVolumesState;
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const READY: NodeFilter = NodeFilter {
     reason: Reason::NO_SHARED_DIRECTORY,

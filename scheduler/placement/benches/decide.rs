@@ -1,6 +1,6 @@
 //! Measures placement without Redis: pods per second by size of the cluster and kind of batch.
 //!
-//! `cargo bench -p kubeleet-scheduler --bench decide -- --quick`
+//! `cargo bench -p kubeleet-placement --bench decide -- --quick`
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use common::ids::{Incarnation, PodId};
 use common::node::{Node, Resources};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fixture::NOW;
-use kubeleet_scheduler::decide::{
+use kubeleet_placement::{
     ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
 };
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// Formats bytes with two decimals, rounded down: "1.2 GiB".
-pub(super) fn bytes_rounded_down(bytes: u64) -> String {
+pub(crate) fn bytes_rounded_down(bytes: u64) -> String {
     format_bytes(bytes, |amount, unit| amount * 100 / unit)
 }
 
 /// Formats bytes with two decimals, rounded up.
-pub(super) fn bytes_rounded_up(bytes: u64) -> String {
+pub(crate) fn bytes_rounded_up(bytes: u64) -> String {
     format_bytes(bytes, |amount, unit| (amount * 100).div_ceil(unit))
 }
 
@@ -25,12 +25,12 @@ fn format_bytes(bytes: u64, hundredths: fn(u128, u128) -> u128) -> String {
 }
 
 /// Converts thousandths of a core to cores: 500 is 0.5.
-pub(super) fn cores(millis: u64) -> f64 {
+pub(crate) fn cores(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }
 
 /// Formats a duration in seconds: "27.3 s".
-pub(super) fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis() as f64 / 1000.0)
 }
 

@@ -1,9 +1,9 @@
 //! The data of a persistent volume is on one node. A pod that needs it waits for that node: on any other one
 //! its volume would be empty.
 
-use super::{NodeFilter, Reason};
-use crate::decide::candidate::Candidate;
-use crate::decide::requirements::{
+use super::types::{NodeFilter, Reason};
+use crate::candidate::Candidate;
+use crate::requirements::{
     BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume,
 };
 

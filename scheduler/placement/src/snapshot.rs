@@ -13,9 +13,9 @@ use common::ids::{Incarnation, NodeName};
 use common::node::{Node, Resources};
 use common::spec::HostPorts;
 
-use super::candidate::Candidate;
-use super::policy::Weights;
-use super::score::LoadScore;
+use crate::candidate::Candidate;
+use crate::policy::Weights;
+use crate::score::LoadScore;
 
 /// The node that a pod is placed on. Redis refuses the assignment if the node's worker has registered again
 /// since.
@@ -52,13 +52,13 @@ struct NodeEntry {
 
 /// The position of a node in the order: by load, then by name. The lowest key is the best node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RankKey {
-    pub(super) load: LoadScore,
+pub(crate) struct RankKey {
+    pub(crate) load: LoadScore,
     /// Ascends with the node's name and is unique in a snapshot. Comparing it is cheaper than comparing
     /// names.
-    pub(super) name_rank: u64,
+    pub(crate) name_rank: u64,
     /// Index of the node in the snapshot, or in the pool of a batch.
-    pub(super) index: u32,
+    pub(crate) index: u32,
 }
 
 /// Distance between the name ranks of neighbors, where possible: leaves gaps for nodes that join later.
@@ -155,7 +155,7 @@ impl ClusterSnapshot {
     }
 
     /// Returns the same nodes, ordered by these weights.
-    pub(super) fn ordered_by(&self, weights: Weights) -> Cow<'_, Self> {
+    pub(crate) fn ordered_by(&self, weights: Weights) -> Cow<'_, Self> {
         if self.weights == weights {
             return Cow::Borrowed(self);
         }
@@ -166,7 +166,7 @@ impl ClusterSnapshot {
 
     /// Returns what counts as the pressure of a node that reports none: the median of those that report it,
     /// or 0 if none does.
-    pub(super) fn typical_pressure(&self) -> LoadScore {
+    pub(crate) fn typical_pressure(&self) -> LoadScore {
         let count: usize = self.pressures.values().sum();
         if count == 0 || self.order_without_pressure.is_empty() {
             return 0;
@@ -177,7 +177,7 @@ impl ClusterSnapshot {
     }
 
     /// Returns the keys of all nodes, the best first.
-    pub(super) fn order(&self) -> impl Iterator<Item = RankKey> {
+    pub(crate) fn order(&self) -> impl Iterator<Item = RankKey> {
         let typical_pressure = self.typical_pressure();
         let with_typical =
             move |key: &RankKey| RankKey { load: key.load.saturating_add(typical_pressure), ..*key };
@@ -191,14 +191,14 @@ impl ClusterSnapshot {
     }
 
     /// Returns all nodes by name, each with its index and its candidate.
-    pub(super) fn by_name(&self) -> impl Iterator<Item = (u32, &Candidate, &Node)> {
+    pub(crate) fn by_name(&self) -> impl Iterator<Item = (u32, &Candidate, &Node)> {
         self.by_name
             .values()
             .map(|&at| (at, &self.entries[at as usize].candidate, &self.entries[at as usize].node))
     }
 
     /// Returns the node with this index.
-    pub(super) fn at(&self, index: u32) -> (&Candidate, &Arc<PlacementTarget>) {
+    pub(crate) fn at(&self, index: u32) -> (&Candidate, &Arc<PlacementTarget>) {
         let entry = &self.entries[index as usize];
         (&entry.candidate, &entry.target)
     }
@@ -269,7 +269,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::decide::testing::node;
+    use crate::testing::node;
 
     /// The order equals that of sorting by load and name, and all indexes are correct.
     fn assert_consistent(snapshot: &ClusterSnapshot) {

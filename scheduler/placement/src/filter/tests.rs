@@ -1,14 +1,16 @@
 //! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
 
+use std::time::Duration;
+
 use common::host_access::HostAccess;
 use common::ids::{NodeName, VolumeName};
 use common::node::{NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState};
 use common::spec::HostPorts;
 
 use super::*;
-use crate::decide::policy::Weights;
-use crate::decide::testing::{NOW, NodeBuilder, node};
-use crate::decide::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume, VolumePlaces};
+use crate::policy::Weights;
+use crate::testing::{NOW, NodeBuilder, node};
+use crate::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume, VolumePlaces};
 use common::volume::UnreportedNode;
 
 const GIB: u64 = 1 << 30;

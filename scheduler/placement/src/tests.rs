@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
+use common::pod::Refusal;
 use common::spec::HostPorts;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! A cordoned node keeps its pods and gets no new ones.
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const SCHEDULABLE: NodeFilter = NodeFilter {
     reason: Reason("Cordoned"),

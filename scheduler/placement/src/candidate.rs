@@ -9,36 +9,36 @@ use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
 use common::spec::HostPorts;
 
-use super::policy::Weights;
-use super::score::{self, LoadScore};
+use crate::policy::Weights;
+use crate::score::{self, LoadScore};
 
 /// A node that may get a pod. A batch works on copies, whose `used` grows with each pod that the batch
 /// places.
 #[derive(Debug, Clone)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     /// Shared, because a batch copies candidates.
-    pub(super) name: Arc<NodeName>,
-    pub(super) capacity: Resources,
-    pub(super) used: Resources,
+    pub(crate) name: Arc<NodeName>,
+    pub(crate) capacity: Resources,
+    pub(crate) used: Resources,
     /// The part of the load that comes from pressure; none if the node reports no pressure.
-    pub(super) pressure: Option<LoadScore>,
-    pub(super) beat: RedisMillis,
-    pub(super) state: NodeState,
-    pub(super) kind: NodeKind,
-    pub(super) cordoned: bool,
-    pub(super) engine_healthy: bool,
-    pub(super) has_disk: bool,
-    pub(super) has_shared_directory: bool,
+    pub(crate) pressure: Option<LoadScore>,
+    pub(crate) beat: RedisMillis,
+    pub(crate) state: NodeState,
+    pub(crate) kind: NodeKind,
+    pub(crate) cordoned: bool,
+    pub(crate) engine_healthy: bool,
+    pub(crate) has_disk: bool,
+    pub(crate) has_shared_directory: bool,
     /// The id of its container engine, if it has one.
-    pub(super) engine_id: Option<Arc<str>>,
+    pub(crate) engine_id: Option<Arc<str>>,
     /// What of its host pods may have, if it is known.
-    pub(super) host_access: Option<Arc<HostAccess>>,
+    pub(crate) host_access: Option<Arc<HostAccess>>,
     /// The host ports in use, each with the name of its pod. `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
 
 impl Candidate {
-    pub(super) fn new(node: &Node, weights: &Weights) -> Self {
+    pub(crate) fn new(node: &Node, weights: &Weights) -> Self {
         Self {
             name: Arc::new(node.name.clone()),
             capacity: node.facts.capacity,
@@ -58,13 +58,13 @@ impl Candidate {
     }
 
     /// Returns the first of these ports that another pod has, with the name of that pod.
-    pub(super) fn taken_port<'a>(&'a self, ports: &'a HostPorts) -> Option<(&'a str, &'a str)> {
+    pub(crate) fn taken_port<'a>(&'a self, ports: &'a HostPorts) -> Option<(&'a str, &'a str)> {
         let taken = self.host_ports.as_ref()?;
         ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))
     }
 
     /// Records that the pod `name` takes these ports.
-    pub(super) fn take_ports(&mut self, ports: &HostPorts, name: &str) {
+    pub(crate) fn take_ports(&mut self, ports: &HostPorts, name: &str) {
         if !ports.is_empty() {
             let taken = Arc::make_mut(self.host_ports.get_or_insert_default());
             taken.extend(ports.iter().map(|port| (port.to_owned(), name.to_owned())));
@@ -72,19 +72,19 @@ impl Candidate {
     }
 
     /// Returns the load of the node. `typical_pressure` counts if it reports no pressure.
-    pub(super) fn load(&self, weights: &Weights, typical_pressure: LoadScore) -> LoadScore {
+    pub(crate) fn load(&self, weights: &Weights, typical_pressure: LoadScore) -> LoadScore {
         let pods = score::pod_load(self.used.pods, self.capacity.pods, weights);
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
     }
 
     /// Returns what is free of a resource: zero, never negative, on a node whose capacity has shrunk below
     /// what it uses.
-    pub(super) fn free(&self, resource: Resource) -> u64 {
+    pub(crate) fn free(&self, resource: Resource) -> u64 {
         self.capacity.left(resource, &self.used)
     }
 
     /// Returns whether the node may have one pod more.
-    pub(super) fn has_free_slot(&self) -> bool {
+    pub(crate) fn has_free_slot(&self) -> bool {
         self.used.pods < self.capacity.pods
     }
 }

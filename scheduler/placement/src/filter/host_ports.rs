@@ -1,6 +1,6 @@
 //! A host port belongs to one pod of a node.
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const FREE: NodeFilter = NodeFilter {
     reason: Reason::HOST_PORT_TAKEN,

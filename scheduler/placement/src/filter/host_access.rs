@@ -1,7 +1,7 @@
 //! Paths and addresses of the host are for the pods that the node's operator allows. The worker decides; a
 //! node that would refuse the pod gets none. One of a version that does not tell what it allows is tried.
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const ALLOWED: NodeFilter = NodeFilter {
     reason: Reason::NOT_ALLOWED,

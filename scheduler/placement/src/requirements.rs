@@ -1,13 +1,31 @@
-//! What a pod requires of a node.
+//! A pod to be placed, and what it requires of a node.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use common::host_access::HostRequest;
-use common::ids::{NodeName, VolumeName};
+use common::ids::{NodeName, PodId, ServiceName, VolumeName};
 use common::node::Resources;
 use common::spec::{HostPorts, PodSpec};
 use common::volume::UnreportedNode;
+
+/// A pod to be placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRequest {
+    /// The pod.
+    pub id: PodId,
+    /// What it requires of its node.
+    pub requirements: Requirements,
+    /// The service that it belongs to; none for a pod that was pushed to a queue.
+    pub service: Option<ServiceName>,
+}
+
+impl PodRequest {
+    /// Returns what people know the pod by: its service, or its own id.
+    pub fn name(&self) -> &str {
+        self.service.as_ref().map_or(self.id.as_str(), ServiceName::as_str)
+    }
+}
 
 /// What a pod requires of a node: all that a filter knows of a pod. Pods with equal requirements form one
 /// class, and a node that refuses one of them refuses all.

@@ -3,7 +3,7 @@
 
 use common::node::NodeKind;
 
-use super::{NodeFilter, Reason};
+use super::types::{NodeFilter, Reason};
 
 pub(super) const IMAGE_ONLY: NodeFilter = NodeFilter {
     reason: Reason("NeedsMoreThanGuest"),

@@ -1,0 +1,75 @@
+//! The filters: each decides whether a node can run a pod and, if not, explains why.
+//!
+//! To add a filter, write `filter/<name>.rs` with one [`NodeFilter`] (its reason, its check and its
+//! explanation), and add it to [`NODE_FILTERS`] or [`POD_FILTERS`]. A filter that needs another fact takes it
+//! from the node through [`Candidate`], or from the pod through [`Requirements`].
+//!
+//! Filters change no state, so the same filter both refuses a pod and later explains the refusal.
+
+mod cordoned;
+mod disk_pressure;
+mod engine;
+mod external_worker;
+mod host_access;
+mod host_ports;
+mod ready;
+mod resources;
+mod shared_directory;
+mod types;
+mod volumes;
+
+use crate::candidate::Candidate;
+use crate::requirements::Requirements;
+
+pub use types::Reason;
+pub(crate) use types::{EvalContext, NodeFilter};
+
+/// Filters that ignore the pod: a node that fails one of them gets no pod of this batch at all.
+pub(crate) const NODE_FILTERS: &[NodeFilter] =
+    &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY, disk_pressure::HAS_ROOM];
+
+/// Filters that depend on the pod. A batch only uses up resources, so a refusal holds for the rest of the
+/// batch.
+pub(crate) const POD_FILTERS: &[NodeFilter] = &[
+    resources::POD_SLOTS,
+    resources::CPU,
+    resources::MEMORY,
+    resources::PIDS,
+    resources::DISK,
+    host_ports::FREE,
+    host_access::ALLOWED,
+    external_worker::IMAGE_ONLY,
+    volumes::DATA_IS_HERE,
+    volumes::PLACE_IS_KNOWN,
+    volumes::COPIES_AGREE,
+    volumes::NOTHING_GIVEN_UP,
+    shared_directory::READY,
+];
+
+/// Returns every filter, in the order in which reasons are listed.
+pub(crate) fn all() -> impl Iterator<Item = &'static NodeFilter> {
+    NODE_FILTERS.iter().chain(POD_FILTERS)
+}
+
+/// Returns whether the node passes all of `filters`.
+pub(crate) fn is_feasible(
+    filters: &[NodeFilter],
+    candidate: &Candidate,
+    requirements: &Requirements,
+    context: &EvalContext,
+) -> bool {
+    filters.iter().all(|filter| (filter.is_feasible)(candidate, requirements, context))
+}
+
+/// Returns every filter that refuses, not only the first: an operator who fixes one problem must see the
+/// next.
+pub(crate) fn failed<'a>(
+    candidate: &'a Candidate,
+    requirements: &'a Requirements,
+    context: &'a EvalContext,
+) -> impl Iterator<Item = &'static NodeFilter> + 'a {
+    all().filter(|filter| !(filter.is_feasible)(candidate, requirements, context))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The form of a filter: its reason, its check and its explanation.
+
+use std::fmt;
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::node::Node;
+use serde::Serialize;
+
+use crate::candidate::Candidate;
+use crate::requirements::Requirements;
+
+/// One check of a node for a pod, with the reason and the explanation of a refusal.
+pub(crate) struct NodeFilter {
+    /// No two filters have the same reason.
+    pub(crate) reason: Reason,
+    pub(crate) is_feasible: fn(&Candidate, &Requirements, &EvalContext) -> bool,
+    /// Explains a refusal in one sentence with numbers. Resources in use come from the candidate, because a
+    /// batch has already changed them; the node is there for its texts.
+    pub(crate) explain: fn(&Candidate, &Requirements, &EvalContext, &Node) -> String,
+}
+
+/// Why a node cannot run a pod: one word in CamelCase, as it is stored in Redis and shown in JSON and events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Reason(pub(super) &'static str);
+
+impl Reason {
+    /// The cluster has no nodes.
+    pub const NO_NODES: Self = Self("NoNodes");
+    /// Another pod, or another program, has a host port that the pod needs.
+    pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
+
+    /// The policy of the node refuses what the pod asks of its host.
+    pub const NOT_ALLOWED: Self = Self("NotAllowed");
+
+    /// The data of a volume of the pod is on another node, or is being removed.
+    pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
+
+    /// Several nodes have copies of a volume of the pod that contradict each other.
+    pub const VOLUME_CONFLICT: Self = Self("VolumeConflict");
+
+    /// The node has a copy of a volume of the pod that was given up.
+    pub const VOLUME_FORMER: Self = Self("VolumeFormer");
+
+    /// The node does not have the directory that nodes share, and a volume of the pod is in it.
+    pub const NO_SHARED_DIRECTORY: Self = Self("NoSharedDirectory");
+
+    /// A volume of the pod may have its data on a node that has not told which volumes it has.
+    pub const VOLUME_UNREPORTED: Self = Self("VolumeUnreported");
+
+    /// Returns the word.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a filter knows besides the node and the pod.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EvalContext {
+    /// The time of the decision.
+    pub(crate) now: RedisMillis,
+    /// The longest silence of a ready node.
+    pub(crate) dead_after: Duration,
+}

@@ -1,0 +1,38 @@
+//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness.
+//! Imports nothing but the model. Held by the properties in `src/tests.rs`, the table of filters in
+//! `src/filter/tests.rs` and the count of instructions in `examples/instructions.baseline`.
+//!
+//! ```text
+//! nodes ──upsert──> Snapshot ──┐
+//! pending pods ────────────────┼── decide ──> a node for each pod, or why no node can run it
+//! now, Policy ─────────────────┘
+//! ```
+//!
+//! A pod goes to the node with the lowest [load](score) among those that pass every filter; among equal
+//! loads, to the first by name. Pods are placed in the given order, each with regard to what the earlier ones
+//! have used up, so nothing is overcommitted within a batch. Between schedulers, the script that assigns pods
+//! prevents it.
+
+mod amounts;
+mod batch;
+mod candidate;
+mod decision;
+mod explain;
+mod filter;
+mod policy;
+mod requirements;
+pub mod score;
+mod snapshot;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use decision::{Decision, Outcome, decide};
+pub use explain::{FilterRefusal, NodeEvaluation, explain};
+pub use filter::Reason;
+pub use policy::{PlacementPolicy, Weights};
+pub use requirements::{
+    BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
+};
+pub use snapshot::{ClusterSnapshot, PlacementTarget};
