@@ -14,6 +14,7 @@
 //! memory of this process.
 
 mod apply;
+mod context;
 mod cron;
 mod intake;
 mod loop_lease;
@@ -40,6 +41,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use context::SchedulerContext;
 use loops::abandoned_volumes::AbandonedVolumeLoop;
 use loops::confirm::ConfirmLoop;
 use loops::cron::CronLoop;
@@ -124,23 +126,6 @@ pub async fn run_with_clock(
 /// Returns the silence after which a scheduler counts as dead.
 pub fn silent_after(config: &Config) -> Duration {
     LoopTimings::of(&config.timing, &config.redis).reclaim_after
-}
-
-/// What every loop needs.
-#[derive(Clone)]
-pub(crate) struct SchedulerContext {
-    pub(crate) store: Store,
-    /// Measures for how long it has been able to write.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Random for each start of the process.
-    pub(crate) id: SchedulerId,
-    pub(crate) timings: LoopTimings,
-    /// The number of pod slots of an external worker.
-    pub(crate) external_worker_pods: u64,
-    /// How long volumes stay without their service; `None` for ever.
-    pub(crate) volume_grace: Option<Duration>,
-    /// Notified when this scheduler declares a node dead.
-    pub(crate) node_died: Arc<Notify>,
 }
 
 pub(crate) async fn run_context(

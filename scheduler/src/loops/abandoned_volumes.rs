@@ -13,7 +13,7 @@ use common::ids::{ServiceName, VolumeName};
 use common::store::{RemoveVolumeOutcome, Store, StoreError};
 use common::volume::{Volume, VolumeScope, VolumeState};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
 /// Between two passes.

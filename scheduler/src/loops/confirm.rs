@@ -11,7 +11,7 @@ use common::control_loop::{Loop, Next};
 use common::ids::SchedulerId;
 use common::store::{Store, StoreError};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// How often to check; a client that was told "not yet confirmed" can wait this long.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use common::service::{Service, ServiceState};
 use common::spec::{Concurrency, Kind};
 use common::store::{Store, StoreError, Subscription, TickOutcome, channel};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};
 use crate::loop_lease::{LeaseStanding, LoopLease};
 

@@ -22,7 +22,7 @@ use common::node::Node;
 use common::store::{DeclareOutcome, ObservedCondition, SilenceProof, Store, StoreError};
 use tokio::sync::Notify;
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 use crate::metrics;
 use crate::timings::LoopTimings;
 use crate::write_witness::WriteWitness;

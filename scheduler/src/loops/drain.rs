@@ -18,7 +18,7 @@ use common::store::broken_key;
 use common::store::{DrainOutcome, NodeQueues, Store, StoreError};
 use tokio::sync::Notify;
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// The number of scripts, of a hundred pods each, before the next node gets its turn.
 const MAX_SCRIPTS_PER_NODE: usize = 1000;

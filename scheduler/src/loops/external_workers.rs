@@ -17,7 +17,7 @@ use common::node::NodeKind;
 use common::payload::Payload;
 use common::store::{ExternalBeat, ExternalSign, Store, StoreError};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// The number of keys in one page of a scan.
 const SCAN_PAGE_SIZE: usize = 1000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::control_loop::{Loop, Next};
 use common::store::{Store, StoreError};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
 /// Between two pages.

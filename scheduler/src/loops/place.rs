@@ -22,8 +22,8 @@ use common::store::{
 };
 use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 
-use crate::SchedulerContext;
 use crate::apply::{AssignResult, Executor, unschedulable_message};
+use crate::context::SchedulerContext;
 use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;

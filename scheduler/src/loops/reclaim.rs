@@ -11,7 +11,7 @@ use common::control_loop::{Loop, Next};
 use common::ids::SchedulerId;
 use common::store::{Store, StoreError};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// The number of payloads that one script returns.
 const MAX_BATCH: usize = 1000;

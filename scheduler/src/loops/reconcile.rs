@@ -23,7 +23,7 @@ use common::spec::{JobPolicy, Kind};
 use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, channel};
 use rand::seq::SliceRandom;
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 use crate::reconcile::apply::{
     STOPPED_AGAIN, carry_out, free_void, note_held, read_gone, read_slots, requeue, settle_times,
@@ -32,8 +32,9 @@ use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::lost_pods::{HeldBack, HeldReplicas, LostPods, held_replicas};
-use crate::reconcile::plan::{ReplicaSlot, SlotHolder, is_replacing, plan};
+use crate::reconcile::plan::{is_replacing, plan};
 use crate::reconcile::replacements::{Replacements, SeenService};
+use crate::reconcile::slots::{ReplicaSlot, SlotHolder};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::{preparing, unlisted};
 

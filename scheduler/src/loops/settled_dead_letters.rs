@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::control_loop::{Loop, Next};
 use common::store::{Store, StoreError};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// The number of dead letters that one step looks at.
 const PAGE_SIZE: usize = 500;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::control_loop::{Loop, Next, tick_or_hints};
 use common::store::{Store, StoreError, Subscription, Unpark, channel};
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// How often to check for pods whose backoff is over.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use common::spec::{ContainerSpec, OnChange};
 use common::store::{RestartOutcome, Store, StoreError, ValueRollout, ValueRolloutNote};
 use common::value::ValueKind;
 
-use crate::SchedulerContext;
+use crate::context::SchedulerContext;
 
 /// How often to check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -14,8 +14,9 @@ use common::store::{
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::lost_pods::GonePods;
-use super::plan::{PodStop, ReconcilePlan, ReplicaSlot, SlotHolder, StopReason};
+use super::plan::ReconcilePlan;
 use super::rollout::{RolloutStep, is_judged};
+use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason};
 
 /// The number of pods whose payloads are searched for at the same time.
 const CONCURRENT_SEARCHES: usize = 16;

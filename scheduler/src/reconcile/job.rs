@@ -17,7 +17,8 @@ use common::spec::{JobPolicy, Period};
 use common::store::{IndexResult, JobIndices};
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
-use super::plan::{self, PodStop, ReconcilePlan, ReplicaSlot, StopReason, pods};
+use super::plan::{self, ReconcilePlan};
+use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 
 /// What becomes of a job.
 #[derive(Debug, Clone, PartialEq)]

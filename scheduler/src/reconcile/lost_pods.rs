@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::ids::{NodeName, PodId, ServiceName};
 use common::node::{HeldPod, Node, NodeState};
 
-use super::plan::{ReplicaSlot, SlotHolder};
+use super::slots::{ReplicaSlot, SlotHolder};
 
 /// More replicas are not named in a sentence.
 const MAX_NAMED: usize = 5;

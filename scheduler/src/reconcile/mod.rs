@@ -12,5 +12,6 @@ pub(crate) mod preparing;
 pub(crate) mod replacements;
 mod replacing;
 pub(crate) mod rollout;
+pub(crate) mod slots;
 pub(crate) mod sums;
 pub(crate) mod unlisted;

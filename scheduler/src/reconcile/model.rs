@@ -12,8 +12,9 @@ use proptest::prelude::*;
 
 use super::lost_payload::ObservedState;
 use super::plan::testing::{at, checked, record, service};
-use super::plan::{ReconcilePlan, ReplicaSlot, SlotHolder, StopReason, is_ending, plan};
+use super::plan::{ReconcilePlan, plan};
 use super::rollout::RolloutStep;
+use super::slots::{ReplicaSlot, SlotHolder, StopReason, is_ending};
 
 /// The slots of the model; the pod of a `None` has no record.
 type Slots = BTreeMap<Slot, Option<PodRecord>>;

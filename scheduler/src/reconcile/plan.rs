@@ -10,7 +10,7 @@
 //! A new generation replaces old pods step by step, see [`super::replacing`]. Whether it goes on is judged by
 //! its new pods, see [`super::rollout`].
 
-use common::ids::{NodeName, PodId};
+use common::ids::PodId;
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
@@ -20,74 +20,7 @@ use common::store::ReplacedPod;
 use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::replacing::{self, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
-
-/// What a slot holds.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum SlotHolder {
-    Pod(Box<PodRecord>),
-    /// A pod without a record.
-    NoRecord,
-    /// A pod without a record that a node may still run: the slot stays taken.
-    Lost,
-    /// A pod whose record names another slot, which was copied here. The slot stays taken until a full pass
-    /// has looked which pod runs in its place.
-    Void,
-    /// A pod whose record is unreadable. Nothing is done until an operator repairs it.
-    Unreadable,
-}
-
-/// A slot that is taken.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ReplicaSlot {
-    pub(crate) slot: Slot,
-    pub(crate) id: PodId,
-    pub(crate) holder: SlotHolder,
-}
-
-impl ReplicaSlot {
-    /// Returns the pod in it, if its record can be read.
-    pub(crate) fn pod(&self) -> Option<&PodRecord> {
-        match &self.holder {
-            SlotHolder::Pod(pod) => Some(pod),
-            SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void | SlotHolder::Unreadable => None,
-        }
-    }
-}
-
-/// Why a pod is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopReason {
-    /// The service is being deleted.
-    ServiceDeleted,
-    /// The service has fewer replicas now.
-    ScaledDown,
-    /// A pod of a newer generation replaces it.
-    Replaced,
-    /// Its replica has another pod as good as it.
-    Surplus,
-    /// Its job has ended.
-    JobEnded,
-    /// It has failed, and its index is tried again.
-    Retried,
-    /// It was stopped before, and the request may have been lost.
-    AlreadyStopping,
-}
-
-/// A pod to stop.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PodStop {
-    pub(crate) replica: u32,
-    pub(crate) id: PodId,
-    /// The node that it was last seen on.
-    pub(crate) node: Option<NodeName>,
-    pub(crate) reason: StopReason,
-}
-
-impl PodStop {
-    pub(crate) fn new(slot: &ReplicaSlot, pod: &PodRecord, reason: StopReason) -> Self {
-        Self { replica: slot.slot.replica, id: slot.id.clone(), node: pod.node.clone(), reason }
-    }
-}
+use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
 
 /// What to do, in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -170,11 +103,6 @@ fn has_machine_ports(slots: &[ReplicaSlot], observed: &ObservedState) -> bool {
     })
 }
 
-/// Returns the pods whose records can be read.
-pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
-    slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
-}
-
 /// Returns a pod of the current generation of each desired replica that has one.
 fn new_pods<'a>(
     service: &'a Service,
@@ -242,12 +170,6 @@ pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
 }
 
-/// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
-/// with another specification: the name of one of the two was broken by hand.
-pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
-    pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
-}
-
 /// Returns the pods of earlier generations that need not be replaced.
 fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u64)> {
     let is_kept = |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
@@ -272,16 +194,6 @@ pub(super) fn stopped_again<'a>(
                 && (pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && observed.is_settled(pod)))
         })
         .map(|(slot, pod)| PodStop::new(slot, pod, StopReason::AlreadyStopping))
-}
-
-/// Returns whether the pod is being stopped, or was.
-pub(super) fn is_ending(pod: &PodRecord) -> bool {
-    matches!(pod.phase, Phase::Stopping | Phase::Stopped)
-}
-
-/// Returns whether the pod serves.
-pub(super) fn is_in_service(pod: &PodRecord) -> bool {
-    pod.is_ready() || pod.phase == Phase::Succeeded
 }
 
 /// Fixtures: services and pods.

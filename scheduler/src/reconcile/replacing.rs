@@ -16,8 +16,8 @@ use common::service::Service;
 use common::spec::{OnFailure, UpdatePolicy};
 use common::store::ReplacedPod;
 
-use super::plan::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use super::rollout::{self, RolloutVerdict, is_past_delay};
+use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
 /// How long a successor that starts first waits for room beside the pod that it replaces, in milliseconds.
@@ -197,8 +197,8 @@ mod tests {
     use common::service::{RolloutMarks, ServiceState};
     use common::spec::ServiceFields;
 
-    use super::super::plan::SlotHolder;
     use super::super::plan::testing::{record, second_slot, service, slot};
+    use super::super::slots::SlotHolder;
     use super::*;
 
     const NOW: RedisMillis = 1_000_000;

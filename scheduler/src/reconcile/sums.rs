@@ -9,7 +9,7 @@ use common::node::{Resource, Resources};
 use common::pod::PodRecord;
 use common::store::{NodeUsage, PortCorrection};
 
-use super::plan::{ReplicaSlot, SlotHolder};
+use super::slots::{ReplicaSlot, SlotHolder};
 
 /// Sums over the pods that a pass has read.
 #[derive(Debug, Default)]

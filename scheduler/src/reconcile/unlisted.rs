@@ -14,7 +14,7 @@ use common::service::Service;
 use common::store::{RestoreOutcome, Store, StoreError};
 
 use super::lost_payload::ObservedState;
-use super::plan::{ReplicaSlot, SlotHolder};
+use super::slots::{ReplicaSlot, SlotHolder};
 use super::sums::PassSums;
 
 const SURPLUS: &str = "another pod has its slot, or its service does not desire it";

@@ -1,0 +1,97 @@
+//! The slots of a service with their pods, and what every planner asks of them. Pure. [`super::plan`] says
+//! what the words mean.
+
+use common::ids::{NodeName, PodId};
+use common::lifecycle::Phase;
+use common::pod::PodRecord;
+use common::service::Service;
+use common::slot::Slot;
+
+/// What a slot holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SlotHolder {
+    Pod(Box<PodRecord>),
+    /// A pod without a record.
+    NoRecord,
+    /// A pod without a record that a node may still run: the slot stays taken.
+    Lost,
+    /// A pod whose record names another slot, which was copied here. The slot stays taken until a full pass
+    /// has looked which pod runs in its place.
+    Void,
+    /// A pod whose record is unreadable. Nothing is done until an operator repairs it.
+    Unreadable,
+}
+
+/// A slot that is taken.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ReplicaSlot {
+    pub(crate) slot: Slot,
+    pub(crate) id: PodId,
+    pub(crate) holder: SlotHolder,
+}
+
+impl ReplicaSlot {
+    /// Returns the pod in it, if its record can be read.
+    pub(crate) fn pod(&self) -> Option<&PodRecord> {
+        match &self.holder {
+            SlotHolder::Pod(pod) => Some(pod),
+            SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void | SlotHolder::Unreadable => None,
+        }
+    }
+}
+
+/// Why a pod is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// The service is being deleted.
+    ServiceDeleted,
+    /// The service has fewer replicas now.
+    ScaledDown,
+    /// A pod of a newer generation replaces it.
+    Replaced,
+    /// Its replica has another pod as good as it.
+    Surplus,
+    /// Its job has ended.
+    JobEnded,
+    /// It has failed, and its index is tried again.
+    Retried,
+    /// It was stopped before, and the request may have been lost.
+    AlreadyStopping,
+}
+
+/// A pod to stop.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PodStop {
+    pub(crate) replica: u32,
+    pub(crate) id: PodId,
+    /// The node that it was last seen on.
+    pub(crate) node: Option<NodeName>,
+    pub(crate) reason: StopReason,
+}
+
+impl PodStop {
+    pub(crate) fn new(slot: &ReplicaSlot, pod: &PodRecord, reason: StopReason) -> Self {
+        Self { replica: slot.slot.replica, id: slot.id.clone(), node: pod.node.clone(), reason }
+    }
+}
+
+/// Returns the pods whose records can be read.
+pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
+    slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
+}
+
+/// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
+/// with another specification: the name of one of the two was broken by hand.
+pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
+    pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
+}
+
+/// Returns whether the pod is being stopped, or was.
+pub(super) fn is_ending(pod: &PodRecord) -> bool {
+    matches!(pod.phase, Phase::Stopping | Phase::Stopped)
+}
+
+/// Returns whether the pod serves.
+pub(super) fn is_in_service(pod: &PodRecord) -> bool {
+    pod.is_ready() || pod.phase == Phase::Succeeded
+}
