@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};
 
-use crate::auth::is_public;
-use crate::problem::{PROBLEM_JSON, retry_advice};
+use crate::http::auth::is_public;
+use crate::http::problem::{PROBLEM_JSON, retry_advice};
 
 const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, coordinated by nothing but \
     Redis. Errors are RFC 9457 problem details; `type` is a path of this API that explains the problem. \

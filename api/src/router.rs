@@ -5,11 +5,11 @@ use axum::middleware::from_fn_with_state;
 use axum::{Extension, Router};
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::auth::require_access;
-use crate::body::MAX_BODY_SIZE;
-use crate::middleware;
+use crate::http::auth::require_access;
+use crate::http::body::MAX_BODY_SIZE;
+use crate::http::middleware;
+use crate::http::problem::ApiProblem;
 use crate::openapi::{self, RouteIndex};
-use crate::problem::ApiProblem;
 use crate::routes::routes;
 use crate::state::AppState;
 

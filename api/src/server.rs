@@ -10,7 +10,7 @@ use common::store::{LinkOptions, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::connections;
+use crate::http::connections;
 use crate::metrics;
 use crate::router::router;
 use crate::state::AppState;

@@ -14,20 +14,20 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::AccessControl;
-use crate::capacity::{Demand, Shortage};
-use crate::capacity_gate::CapacityGate;
-use crate::event_feed::EventFeed;
-use crate::forwards::Forwards;
-use crate::growth::{Growth, GrowthGate};
-use crate::pod_counts::PodCounts;
-use crate::problem::ApiProblem;
-use crate::proxy_watch::ProxyWatch;
-use crate::readiness::Readiness;
-use crate::redis_watch::RedisWatch;
-use crate::secret_keys::WorkerKeys;
-use crate::streams::OpenStreams;
-use crate::usage::UsageCache;
+use crate::admission::capacity::{Demand, Shortage};
+use crate::admission::capacity_gate::CapacityGate;
+use crate::admission::growth::{Growth, GrowthGate};
+use crate::admission::secret_keys::WorkerKeys;
+use crate::cluster::proxy_watch::ProxyWatch;
+use crate::cluster::readiness::Readiness;
+use crate::cluster::redis_watch::RedisWatch;
+use crate::cluster::usage::UsageCache;
+use crate::http::auth::AccessControl;
+use crate::http::problem::ApiProblem;
+use crate::status::pod_counts::PodCounts;
+use crate::streams::event_feed::EventFeed;
+use crate::streams::forwards::Forwards;
+use crate::streams::open_streams::OpenStreams;
 
 /// The state of every handler. Cheap to clone.
 #[derive(Clone)]

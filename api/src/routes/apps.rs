@@ -8,9 +8,9 @@ use common::store::{APP_LOCK_PERIOD, AppLockOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::body::JsonOrYaml;
-use crate::params::{InPath, Params};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::body::JsonOrYaml;
+use crate::http::params::{InPath, Params};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// The longest name of a holder that is kept, in characters.

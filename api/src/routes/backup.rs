@@ -19,12 +19,12 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::body::read_bytes;
-use crate::connections::ClientAddress;
-use crate::params::Params;
-use crate::problem::{ApiProblem, ProblemKind};
-use crate::recovery::{self, RestorePart};
-use crate::secret_keys::WorkerKeys;
+use crate::admission::secret_keys::WorkerKeys;
+use crate::cluster::recovery::{self, RestorePart};
+use crate::http::body::read_bytes;
+use crate::http::connections::ClientAddress;
+use crate::http::params::Params;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 const LINES: &str = "application/x-ndjson";

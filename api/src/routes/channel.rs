@@ -22,11 +22,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::pods;
-use crate::connections::ClientAddress;
-use crate::params::{InPath, Params};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::connections::ClientAddress;
+use crate::http::params::{InPath, Params};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::streams::StreamGuard;
+use crate::streams::open_streams::StreamGuard;
 
 /// The time within which the first message has to arrive, which says what is requested.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

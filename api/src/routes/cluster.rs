@@ -10,9 +10,9 @@ use common::store::Finding;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::params::Params;
-use crate::problem::{ApiProblem, ProblemKind};
-use crate::recovery;
+use crate::cluster::recovery;
+use crate::http::params::Params;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// Compares all keys in Redis with each other. What changes meanwhile may look wrong.

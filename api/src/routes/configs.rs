@@ -9,11 +9,11 @@ use common::ids::ValueName;
 use common::value::ValueKind;
 
 use super::values;
-use crate::body::JsonOrYaml;
-use crate::params::{InPath, Paging, Params};
-use crate::problem::ApiProblem;
+use crate::admission::users::ForceOption;
+use crate::http::body::JsonOrYaml;
+use crate::http::params::{InPath, Paging, Params};
+use crate::http::problem::ApiProblem;
 use crate::state::AppState;
-use crate::users::ForceOption;
 
 /// Creates a config: its first version.
 #[utoipa::path(post, path = "/config", tag = "config", request_body(description = "The config", content(

@@ -18,9 +18,9 @@ use utoipa::IntoParams;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 
-use crate::connections::ClientAddress;
-use crate::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::connections::ClientAddress;
+use crate::http::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// Between two comments in a quiet stream. Shorter than the idle timeouts of proxies and clients.

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::nodes;
-use crate::params::{InPath, Params};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::{InPath, Params};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// How long a node may take: an engine removes images one by one.

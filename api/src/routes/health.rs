@@ -8,11 +8,12 @@ use common::api::{Problem, ReadyView};
 use common::config::Config;
 use common::lifecycle::Phase;
 
-use crate::growth;
+use crate::admission::growth;
+use crate::cluster::overview::Overview;
+use crate::cluster::probe;
+use crate::cluster::redis_watch::RedisCondition;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QUEUES};
-use crate::overview::Overview;
-use crate::problem::{ApiProblem, ProblemKind};
-use crate::redis_watch::RedisCondition;
 use crate::routes::status;
 use crate::state::AppState;
 
@@ -45,7 +46,7 @@ pub(crate) async fn get_readiness(
         }
         ApiProblem::new(ProblemKind::RedisUnavailable, why.clone()).at("/redis", why)
     };
-    let schedulers = app.readiness.read(&app).await.map_err(unavailable)?;
+    let schedulers = probe::readiness(&app).await.map_err(unavailable)?;
     let mut warnings = Vec::new();
     if schedulers == 0 && is_trusted {
         warnings.push("scheduler: none is alive, so no pod is placed; start `kubeleet scheduler`".to_owned());

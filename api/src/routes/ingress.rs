@@ -6,8 +6,8 @@ use common::api::{CertificateView, List, RouteView};
 use common::ingress::IngressRule;
 use common::store::StoreError;
 
-use crate::params::{Paging, Params, page_size};
-use crate::problem::ApiProblem;
+use crate::http::params::{Paging, Params, page_size};
+use crate::http::problem::ApiProblem;
 use crate::state::AppState;
 
 /// Lists the routes of all services: hosts, paths and ports of nodes, and where they lead.

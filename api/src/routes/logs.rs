@@ -17,11 +17,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::pods;
-use crate::connections::ClientAddress;
-use crate::params::{InPath, Params};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::connections::ClientAddress;
+use crate::http::params::{InPath, Params};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::streams::StreamGuard;
+use crate::streams::open_streams::StreamGuard;
 
 /// The time within which a worker has to send the first chunk.
 const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,11 +17,11 @@ use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::connections::ClientAddress;
-use crate::merged_logs::{LogSelection, MergedItem, MergedLogs};
-use crate::params::{Params, SelectorText, parse_selector, string_schema};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::connections::ClientAddress;
+use crate::http::params::{Params, SelectorText, parse_selector, string_schema};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
+use crate::streams::merged_logs::{LogSelection, MergedItem, MergedLogs};
 
 /// Lines of each container that are read unless the request says otherwise.
 const DEFAULT_TAIL: u32 = 100;

@@ -11,10 +11,10 @@ use common::store::broken_key;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::params::{InPath, Paging, Params, page_of};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::{InPath, Paging, Params, page_of};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::views;
+use crate::status::views;
 
 /// Lists nodes, dead ones included.
 ///

@@ -17,10 +17,10 @@ use common::store::{StopOutcome, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::params::{InPath, Params, SelectorText, invalid_cursor, page_size, parse_selector};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::{InPath, Params, SelectorText, invalid_cursor, page_size, parse_selector};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::views;
+use crate::status::views;
 
 /// Attempts to stop a pod that moves to another node at the same time.
 const MAX_ATTEMPTS: usize = 5;

@@ -5,8 +5,8 @@ use axum::response::IntoResponse;
 use utoipa::PartialSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::params::{InPath, PathName, string_schema};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::{InPath, PathName, string_schema};
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/problems.md");
 const MARKDOWN: &str = "text/markdown; charset=utf-8";

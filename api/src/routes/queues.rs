@@ -12,11 +12,11 @@ use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema};
 
-use crate::body::read_bytes;
-use crate::params::{InPath, Params, PathName, invalid_cursor, page_size, string_schema};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::body::read_bytes;
+use crate::http::params::{InPath, Params, PathName, invalid_cursor, page_size, string_schema};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::views;
+use crate::status::views;
 
 /// Dead letters read at a time during the search for one of them.
 const CHUNK_SIZE: usize = 500;

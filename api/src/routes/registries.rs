@@ -11,13 +11,13 @@ use common::registry::{LoginVerdict, RegistryInfo, RegistryLogin, StoredLogin, c
 use common::store::PutLoginOutcome;
 use common::store::broken_key;
 
-use crate::body::JsonOrYaml;
-use crate::growth::Growth;
-use crate::login_check;
-use crate::params::{InPath, Paging, Params, page_of};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::admission::growth::Growth;
+use crate::admission::login_check;
+use crate::admission::users::{ForceOption, UsedObject, check_unused};
+use crate::http::body::JsonOrYaml;
+use crate::http::params::{InPath, Paging, Params, page_of};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
-use crate::users::{ForceOption, UsedObject, check_unused};
 
 /// Lists the registries with a login, without passwords.
 #[utoipa::path(get, path = "/registry", tag = "registry", params(Paging), responses(

@@ -1,7 +1,9 @@
 //! `/service`: what users want to run.
 
 mod change;
+mod checks;
 mod dependencies;
+mod former;
 mod history;
 mod jobs;
 mod rollout;
@@ -22,20 +24,21 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use self::change::ServiceChange;
+use self::checks::{check_capacity, check_ingress, check_name, check_new};
 use self::dependencies::check_dependencies;
 use self::selection::ServiceSelection;
 use self::stored::{
     being_deleted, exists, not_found, read, respond, respond_stored, respond_to_dry_run, revision_conflict,
     with_etag,
 };
-use crate::body::JsonOrYaml;
-use crate::capacity::Demand;
-use crate::growth::Growth;
-use crate::kind_status;
-use crate::params::{IfMatch, InPath, Params, PlacementOptions, SelectorText, query_pairs};
-use crate::patch;
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::admission::capacity::Demand;
+use crate::admission::growth::Growth;
+use crate::http::body::JsonOrYaml;
+use crate::http::params::{IfMatch, InPath, Params, PlacementOptions, SelectorText, query_pairs};
+use crate::http::patch;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
+use crate::status::kind_status;
 
 /// Services whose pods are counted at the same time.
 const MAX_CONCURRENT_COUNTS: usize = 16;
@@ -371,43 +374,4 @@ fn not_scaled(name: &ServiceName, kind: Kind) -> ApiProblem {
         _ => "has no replicas; `job.parallelism` says how many pods it has at a time",
     };
     ApiProblem::new(ProblemKind::WrongKind, format!("{name} is a {kind}: it {what}; nothing was changed"))
-}
-
-/// Refuses what does not fit the cluster, unless what fits may be started alone.
-async fn check_capacity(
-    app: &AppState,
-    demand: &Demand,
-    options: PlacementOptions,
-) -> Result<(), ApiProblem> {
-    if options.allow_partial {
-        return Ok(());
-    }
-    app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
-}
-
-/// As [`check_capacity`], for a new service. One that exists is told so, however full the cluster is.
-async fn check_new(
-    app: &AppState,
-    desired: &DesiredService,
-    options: PlacementOptions,
-) -> Result<(), ApiProblem> {
-    let checked = check_capacity(app, &Demand::of(desired, None), options).await;
-    match checked {
-        Err(problem) if app.store.service(&desired.name).await?.is_none() => Err(problem),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses rules whose certificates could not be stored.
-fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
-    let has_auto = desired.fields.ingress.iter().any(|rule| rule.auto_host().is_some());
-    if has_auto && app.config.secret_key.is_none() { Err(ApiProblem::no_secret_key()) } else { Ok(()) }
-}
-
-fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem> {
-    if input.name() == name {
-        return Ok(());
-    }
-    let detail = format!("is {}, but the path has {name}: a service cannot be renamed", input.name());
-    Err(ApiProblem::new(ProblemKind::InvalidService, format!("/name {detail}")).at("/name", detail))
 }

@@ -11,16 +11,16 @@ use common::mass_loss::{CircuitBreaker, SilentNodes};
 use common::node::{Node, NodeState};
 use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 
-use crate::differing_times;
-use crate::growth;
-use crate::overview::{self, Overview};
-use crate::pod_counts::{PodExample, UNSCHEDULABLE};
-use crate::problem::ApiProblem;
-use crate::redis_watch::RedisCondition;
+use crate::admission::growth;
+use crate::admission::secret_keys::WorkerKeys;
+use crate::cluster::differing_times;
+use crate::cluster::overview::{self, Overview};
+use crate::cluster::redis_watch::RedisCondition;
+use crate::http::problem::ApiProblem;
 use crate::routes::volumes::condition_of;
-use crate::secret_keys::WorkerKeys;
 use crate::state::AppState;
-use crate::views;
+use crate::status::pod_counts::{PodExample, UNSCHEDULABLE};
+use crate::status::views;
 
 /// A longer list would hide its first entries.
 const MAX_PROBLEMS: usize = 20;

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{nodes, pods};
-use crate::params::{InPath, Params};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::{InPath, Params};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// What to show.

@@ -12,11 +12,11 @@ use common::store::broken_key;
 use common::store::{Durability, PutValueOutcome};
 use common::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
 
-use crate::growth::Growth;
-use crate::params::{Paging, page_of};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::admission::growth::Growth;
+use crate::admission::users::{ForceOption, UsedObject, check_unused};
+use crate::http::params::{Paging, page_of};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
-use crate::users::{ForceOption, UsedObject, check_unused};
 
 /// Attempts to rotate a value that others rotate at the same time.
 const MAX_ATTEMPTS: usize = 5;

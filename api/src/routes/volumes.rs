@@ -15,9 +15,9 @@ use common::volume::{FormerCopy, Volume, VolumeClaim, VolumeScope, VolumeState};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::body::JsonOrYaml;
-use crate::params::{InPath, Paging, Params, page_of};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::body::JsonOrYaml;
+use crate::http::params::{InPath, Paging, Params, page_of};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// Lists persistent and shared volumes, also those whose service is gone.

@@ -239,7 +239,7 @@ async fn many_broken_keys_are_counted_and_few_are_named() {
         api.redis.cli::<u64>(&["SADD", "pushed", &format!("p{i}")]).await;
     }
     let status = api.get("/status").await.expect(200);
-    assert_eq!(status["broken"].as_array().unwrap().len(), crate::broken::MAX_NAMED);
+    assert_eq!(status["broken"].as_array().unwrap().len(), crate::cluster::broken::MAX_NAMED);
     assert!(status["problems"].to_string().contains("100 keys cannot be read"), "{status}");
 }
 

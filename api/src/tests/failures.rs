@@ -20,7 +20,7 @@ async fn without_redis_requests_fail_fast_with_503() {
         answer.problem(503, "redis-unavailable");
         assert_eq!(answer.header("retry-after"), "2");
     }
-    assert!(started.elapsed() < crate::problem::REQUEST_TIMEOUT, "{:?}", started.elapsed());
+    assert!(started.elapsed() < crate::http::problem::REQUEST_TIMEOUT, "{:?}", started.elapsed());
     for (method, path, advice) in [
         ("GET", "/service", "; try again"),
         ("DELETE", "/service/web", "the change may or may not have been stored; the request can be repeated"),
@@ -72,7 +72,7 @@ async fn a_handler_that_panics_or_hangs_answers_a_problem() {
     let panics = async || -> &'static str { panic!("a test of a panic") };
     let hangs = async || -> &'static str { std::future::pending().await };
     let router = axum::Router::new().route("/panics", get(panics)).route("/hangs", get(hangs));
-    let router = crate::middleware::apply(router);
+    let router = crate::http::middleware::apply(router);
     super::call(&router, "GET", "/panics", &[], "").await.problem(500, "internal");
     tokio::time::pause();
     let started = tokio::time::Instant::now();
@@ -81,7 +81,7 @@ async fn a_handler_that_panics_or_hangs_answers_a_problem() {
     let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
     let answer = super::Answer::read(response).await;
     assert_eq!(answer.problem(504, "timeout")["request_id"], "mine-1");
-    assert!(started.elapsed() >= crate::problem::REQUEST_TIMEOUT - Duration::from_secs(1));
+    assert!(started.elapsed() >= crate::http::problem::REQUEST_TIMEOUT - Duration::from_secs(1));
 }
 
 #[tokio::test]

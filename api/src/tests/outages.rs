@@ -5,7 +5,7 @@ use std::time::Duration;
 use testkit::{Redis, eventually, need_redis};
 
 use super::{Api, app, call};
-use crate::redis_watch::WriteOutage;
+use crate::cluster::redis_watch::WriteOutage;
 use crate::router::router;
 
 /// Everything that kubeleet needs, as a user of Redis.

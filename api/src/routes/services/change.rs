@@ -7,15 +7,15 @@ use common::spec::DesiredService;
 use common::store::{FormerGeneration, PutMode, PutOutcome};
 use serde_json::{Map, Value};
 
+use super::checks::{check_capacity, check_ingress, check_name};
 use super::dependencies::check_dependencies;
-use super::history::undone;
+use super::former::undone;
 use super::stored::{not_found, read, respond, respond_to_dry_run, revision_conflict};
-use super::{check_capacity, check_ingress, check_name};
-use crate::capacity::Demand;
-use crate::growth::Growth;
-use crate::params::{IfMatch, PlacementOptions};
-use crate::patch;
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::admission::capacity::Demand;
+use crate::admission::growth::Growth;
+use crate::http::params::{IfMatch, PlacementOptions};
+use crate::http::patch;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// Attempts to change a service that others change at the same time.

@@ -6,7 +6,7 @@ use common::ids::ServiceName;
 use common::json_pointer;
 use common::spec::{DependsOn, DesiredService, StartCondition, circle_with};
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// The most services that are looked at for a circle: a request must not read a whole large cluster.

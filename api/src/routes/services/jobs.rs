@@ -13,11 +13,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::stored::{being_deleted, not_found, read, respond_stored};
-use crate::growth::Growth;
-use crate::kind_status;
-use crate::params::{InPath, Params};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::admission::growth::Growth;
+use crate::http::params::{InPath, Params};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
+use crate::status::kind_status;
 
 /// Attempts to create a job of a cron that others change at the same time.
 const MAX_ATTEMPTS: usize = 20;

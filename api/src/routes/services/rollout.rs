@@ -9,10 +9,10 @@ use common::service::ServiceState;
 use common::store::{MarkOutcome, RolloutMark};
 
 use super::stored::{being_deleted, not_found, read, with_etag};
-use crate::kind_status;
-use crate::params::InPath;
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::InPath;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
+use crate::status::kind_status;
 
 /// Replaces no further pod of a service, until it is resumed or undone.
 ///

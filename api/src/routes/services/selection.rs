@@ -5,8 +5,8 @@ use common::selector::LabelSelector;
 use common::service::Service;
 use common::store::broken_key;
 
-use crate::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// Selects services by labels, app and page.

@@ -14,10 +14,10 @@ use common::spec::{DesiredService, Kind};
 use common::store::broken_key;
 use common::store::{CreateOutcome, PutOutcome, WriteReceipt};
 
-use crate::kind_status;
-use crate::pod_counts;
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, status_of};
+use crate::status::kind_status;
+use crate::status::pod_counts;
 
 /// The most pods that are counted for the response to a write.
 const MAX_COUNTED_INLINE: u64 = 4 * PODS_CREATED_INLINE as u64;

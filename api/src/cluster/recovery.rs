@@ -17,8 +17,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::problem::{ApiProblem, ProblemKind};
-use crate::secret_keys::WorkerKeys;
+use crate::admission::secret_keys::WorkerKeys;
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// Between two looks for answers.

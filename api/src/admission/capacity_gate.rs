@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use common::node::Node;
 use common::store::{Store, StoreError};
 
-use crate::capacity::{Demand, Shortage};
+use crate::admission::capacity::{Demand, Shortage};
 
 /// The age of a view that may admit,
 const MAX_AGE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Whether this process can serve, asked of Redis once for all probes that want to know it.
+//! The latest answer of Redis to the question whether this process can serve, for all probes.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,13 +6,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::overview;
-use crate::state::AppState;
-
 /// An answer of Redis is passed on for this time. Thousands of probes cost Redis ten questions a second.
 const MAX_AGE: Duration = Duration::from_millis(100);
-/// A readiness probe gets its answer within this time.
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number of live schedulers, or why Redis takes no writes.
 pub(crate) type ReadinessAnswer = Result<u64, String>;
@@ -25,13 +20,9 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Returns what Redis has answered within the last 100 ms, or asks it.
-    pub(crate) async fn read(&self, app: &AppState) -> ReadinessAnswer {
-        self.latest_or(|| ask(app)).await
-    }
-
-    /// Cancel safe: if the caller that asks leaves, the next one asks.
-    async fn latest_or<F: Future<Output = ReadinessAnswer>>(
+    /// Returns what Redis has answered within the last 100 ms, or asks it. Cancel safe: if the caller that
+    /// asks leaves, the next one asks.
+    pub(crate) async fn latest_or<F: Future<Output = ReadinessAnswer>>(
         &self,
         ask: impl FnOnce() -> F,
     ) -> ReadinessAnswer {
@@ -44,25 +35,6 @@ impl Readiness {
         let answer = ask().await;
         *latest = Some((Instant::now(), answer.clone()));
         answer
-    }
-}
-
-async fn ask(app: &AppState) -> ReadinessAnswer {
-    let probe = async {
-        if let Some(outage) = app.redis_watch.outage().await {
-            return Err(outage.text);
-        }
-        match overview::count_live_schedulers(app).await {
-            Err(error) if error.is_broken_key() => Ok(0),
-            count => count.map_err(|error| error.to_string()),
-        }
-    };
-    match tokio::time::timeout(TIMEOUT, probe).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            let why = overview::redis_master(app).err().filter(|why| !why.is_empty());
-            Err(why.unwrap_or_else(|| format!("no answer within {} s", TIMEOUT.as_secs())))
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use common::value::ValueKind;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// How many services a problem names.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::address_range::client_network;
 
-use crate::connections::ClientAddress;
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::connections::ClientAddress;
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// The streams that are open.
 #[derive(Clone)]

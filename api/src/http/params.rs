@@ -14,7 +14,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{Object, RefOr, Required, Schema, Type};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// Items on a page if the request has no limit.
 pub(crate) const DEFAULT_PAGE_SIZE: usize = 1000;

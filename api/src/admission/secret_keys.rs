@@ -10,7 +10,7 @@ use common::ids::NodeName;
 use common::node::{Node, NodeState};
 use common::secret_key::SecretKey;
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// The most names in one sentence.
 const MAX_NAMES: usize = 3;

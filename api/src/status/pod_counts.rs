@@ -16,8 +16,8 @@ use common::store::{Store, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::broken::BrokenKeys;
-use crate::kind_status;
+use super::kind_keys;
+use crate::cluster::broken::BrokenKeys;
 
 /// Records read at a time, so that a million pods are never in memory together.
 const CHUNK_SIZE: usize = 1000;
@@ -130,7 +130,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         recorded.extend(readable.iter().map(|service| service.name.clone()));
         recorded.extend(unreadable.into_iter().map(|(name, _)| name));
         for service in &readable {
-            kind_status::check(store, service, &mut broken).await?;
+            kind_keys::check(store, service, &mut broken).await?;
         }
     }
     let mut without_record = Vec::new();

@@ -1,28 +1,17 @@
-//! Metrics of this process in the Prometheus text format, and a small server for daemons that have no API.
+//! Metrics of this process in the Prometheus text format.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
-use axum::routing::get;
 use common::lifecycle::Phase;
-use common::listen::listen;
-use common::secret::Secret;
 use common::store::{CAUSES, RedisMemory};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{AccessControl, require_access};
-use crate::connections;
-use crate::middleware;
-use crate::problem::ApiProblem;
-use crate::redis_watch::RedisCondition;
+use crate::cluster::redis_watch::RedisCondition;
 
 const REQUESTS: &str = "kubeleet_http_requests_total";
 const REQUEST_SECONDS: &str = "kubeleet_http_request_duration_seconds";
@@ -55,8 +44,6 @@ const SECONDS_BUCKETS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// How often histograms are compacted.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// Connections that a daemon without an API keeps open.
-const MAX_CONNECTIONS: usize = 64;
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns the only metrics recorder of this process, and installs it on the first call. Metrics that were
@@ -258,71 +245,4 @@ pub(crate) async fn upkeep(recorder: PrometheusHandle, shutdown: CancellationTok
         }
     };
     shutdown.run_until_cancelled(compact).await;
-}
-
-/// Serves `/metrics` and `/healthz` of a daemon that has no API, with the access control of the API.
-pub struct MetricsServer {
-    listener: TcpListener,
-    address: SocketAddr,
-    router: Router,
-    recorder: PrometheusHandle,
-}
-
-impl MetricsServer {
-    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served, to
-    /// clients with either token if there is one.
-    ///
-    /// # Errors
-    /// The error of the system, e.g. that the address is in use.
-    pub async fn bind(
-        address: SocketAddr,
-        token: Option<&Secret>,
-        read_token: Option<&Secret>,
-    ) -> std::io::Result<Self> {
-        let listener = listen(address)?;
-        let address = listener.local_addr()?;
-        let recorder = recorder();
-        Ok(Self { listener, address, router: router(token, read_token, recorder.clone()), recorder })
-    }
-
-    /// Returns the address that is bound.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Serves until `shutdown`.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let Self { listener, address, router, recorder } = self;
-        tracing::info!(%address, "serving /metrics and /healthz");
-        let serve = connections::serve(listener, router, MAX_CONNECTIONS, shutdown.clone());
-        tokio::select! {
-            () = serve => {}
-            () = upkeep(recorder, shutdown) => {}
-        }
-    }
-}
-
-/// Keeps what is measured from now on, for a server that is bound later.
-pub fn keep_measurements() {
-    recorder();
-}
-
-fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
-    let access = Arc::new(AccessControl::new(token, read_token));
-    let router = Router::new()
-        .route("/metrics", get(move || async move { render(&recorder) }))
-        .route("/healthz", get(async || "ok\n"))
-        .fallback(async || ApiProblem::route_not_found())
-        .layer(from_fn_with_state(access, require_access));
-    middleware::apply(router)
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    use super::*;
-
-    /// The router of [`MetricsServer`].
-    pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
-        router(token, read_token, recorder())
-    }
 }

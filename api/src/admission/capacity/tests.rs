@@ -9,7 +9,7 @@ use testkit::fixtures;
 
 use super::amounts::memory;
 use super::*;
-use crate::problem::ApiProblem;
+use crate::http::problem::ApiProblem;
 
 const GIB: u64 = 1 << 30;
 

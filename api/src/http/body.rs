@@ -12,7 +12,7 @@ use common::document::{self, DocumentNode, Reading, Vocabulary};
 use common::spec::ServiceInput;
 use serde_json::Value;
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// The largest body that is read, in bytes.
 pub(crate) const MAX_BODY_SIZE: usize = 1024 * 1024;

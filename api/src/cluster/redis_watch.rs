@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::older_state::EventMemory;
+use crate::cluster::older_state::EventMemory;
 
 /// How often the background task looks.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use common::secret::Secret;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// Decides which requests are allowed.
 pub(crate) struct AccessControl {

@@ -4,8 +4,8 @@ use common::service::Service;
 use common::spec::{DesiredService, REPLICAS_NAMES, ServiceInput};
 use serde_json::{Map, Value};
 
-use crate::body::read_value;
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::body::read_value;
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// Returns the fields of a patch.
 ///

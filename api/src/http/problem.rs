@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn every_problem_type_is_documented() {
-        let text = include_str!("../../docs/reference/problems.md");
+        let text = include_str!("../../../docs/reference/problems.md");
         for kind in ProblemKind::ALL {
             let heading = format!("## `{}`", kind.uri());
             assert!(text.contains(&heading), "docs/reference/problems.md lacks {heading}");

@@ -11,7 +11,7 @@ use common::secret_key::SecretKey;
 use common::store::{LoginCheckRequest, Store, StoreError};
 
 use crate::state::AppState;
-use crate::views;
+use crate::status::views;
 
 /// A registry that takes longer is one that cannot be reached.
 const TIMEOUT: Duration = Duration::from_secs(8);

@@ -16,7 +16,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 use tracing::Span;
 
-use crate::problem::{ApiProblem, REQUEST_TIMEOUT, render};
+use crate::http::problem::{ApiProblem, REQUEST_TIMEOUT, render};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_LENGTH: usize = 128;

@@ -2,14 +2,13 @@
 
 use common::RedisMillis;
 use common::api::{CronStatus, IndexResultView, JobPhase, JobStatus, ServiceStatus, ServiceView, rfc3339};
-use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
 use common::spec::Kind;
-use common::store::broken_key;
 use common::store::{IndexResult, JobResults, Store, StoreError};
 
-use crate::broken::BrokenKeys;
-use crate::pod_counts;
+use super::kind_keys::{completions, runs};
+use super::pod_counts;
+use crate::cluster::broken::BrokenKeys;
 
 /// Returns a service with its status, read now.
 pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView, StoreError> {
@@ -36,35 +35,6 @@ pub(crate) async fn view_with(
     let mut view = of_parts(service, status, job_status, cron_status);
     broken.append_to(&mut view.status.message);
     Ok(view)
-}
-
-/// Adds what cannot be read of the keys that a job or a cron has beside its record.
-pub(crate) async fn check(
-    store: &Store,
-    service: &Service,
-    broken: &mut BrokenKeys,
-) -> Result<(), StoreError> {
-    match service.kind() {
-        Kind::Service => {}
-        Kind::Job => _ = completions(store, &service.name, broken).await?,
-        Kind::Cron => _ = runs(store, &service.name, broken).await?,
-    }
-    Ok(())
-}
-
-/// Returns how many indices of a job are complete; 0 if that is unreadable.
-async fn completions(store: &Store, job: &ServiceName, broken: &mut BrokenKeys) -> Result<u64, StoreError> {
-    broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
-}
-
-/// Returns the jobs of a cron; none if their list is unreadable.
-async fn runs(
-    store: &Store,
-    cron: &ServiceName,
-    broken: &mut BrokenKeys,
-) -> Result<Vec<ServiceName>, StoreError> {
-    let runs = broken.take(store.runs_of(cron).await, |error| broken_key::runs(cron, error))?;
-    Ok(runs.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Returns a service that was created just now.

@@ -6,7 +6,7 @@ use common::node::Resource;
 use common::spec::HostPorts;
 
 use super::amounts::{Rounded, amount, cores, memory};
-use crate::problem::{ApiProblem, ProblemKind, ShortageMembers};
+use crate::http::problem::{ApiProblem, ProblemKind, ShortageMembers};
 
 /// What is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

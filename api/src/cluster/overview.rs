@@ -10,11 +10,11 @@ use common::node::{Node, NodeState};
 use common::store::broken_key;
 use common::store::{ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError};
 
-use crate::broken::BrokenKeys;
-use crate::pod_counts::{PhaseCounts, Reasons};
-use crate::proxy_watch::ProxySigns;
+use crate::cluster::broken::BrokenKeys;
+use crate::cluster::proxy_watch::ProxySigns;
 use crate::state::AppState;
-use crate::views;
+use crate::status::pod_counts::{PhaseCounts, Reasons};
+use crate::status::views;
 
 /// A scheduler that has been silent for longer does not count as alive. Without work it shows a sign of life
 /// every two seconds.

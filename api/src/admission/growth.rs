@@ -12,7 +12,7 @@ use common::service::Service;
 use common::spec::DesiredService;
 use common::store::{ClusterSize, RedisMemory, Store};
 
-use crate::problem::{ApiProblem, ProblemKind};
+use crate::http::problem::{ApiProblem, ProblemKind};
 
 /// About what one pod takes in Redis when it fits no node; when it runs, half of it.
 pub(crate) const BYTES_PER_POD: u64 = 1_229;

@@ -1,0 +1,12 @@
+//! The state of the cluster as this process reads it, and what it notices over time.
+
+pub(crate) mod broken;
+pub(crate) mod differing_times;
+pub(crate) mod older_state;
+pub(crate) mod overview;
+pub(crate) mod probe;
+pub(crate) mod proxy_watch;
+pub(crate) mod readiness;
+pub(crate) mod recovery;
+pub(crate) mod redis_watch;
+pub(crate) mod usage;

@@ -1,0 +1,34 @@
+//! Whether this process can serve, asked of Redis once for all probes that want to know it.
+
+use std::time::Duration;
+
+use super::overview;
+use super::readiness::ReadinessAnswer;
+use crate::state::AppState;
+
+/// A readiness probe gets its answer within this time.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Returns what Redis has answered within the last 100 ms, or asks it.
+pub(crate) async fn readiness(app: &AppState) -> ReadinessAnswer {
+    app.readiness.latest_or(|| ask(app)).await
+}
+
+async fn ask(app: &AppState) -> ReadinessAnswer {
+    let probe = async {
+        if let Some(outage) = app.redis_watch.outage().await {
+            return Err(outage.text);
+        }
+        match overview::count_live_schedulers(app).await {
+            Err(error) if error.is_broken_key() => Ok(0),
+            count => count.map_err(|error| error.to_string()),
+        }
+    };
+    match tokio::time::timeout(TIMEOUT, probe).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let why = overview::redis_master(app).err().filter(|why| !why.is_empty());
+            Err(why.unwrap_or_else(|| format!("no answer within {} s", TIMEOUT.as_secs())))
+        }
+    }
+}

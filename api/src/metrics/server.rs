@@ -1,0 +1,89 @@
+//! A small server of metrics for daemons that have no API.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use common::listen::listen;
+use common::secret::Secret;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::recorder::{recorder, render, upkeep};
+use crate::http::auth::{AccessControl, require_access};
+use crate::http::connections;
+use crate::http::middleware;
+use crate::http::problem::ApiProblem;
+
+/// Connections that a daemon without an API keeps open.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Serves `/metrics` and `/healthz` of a daemon that has no API, with the access control of the API.
+pub struct MetricsServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    recorder: PrometheusHandle,
+}
+
+impl MetricsServer {
+    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served, to
+    /// clients with either token if there is one.
+    ///
+    /// # Errors
+    /// The error of the system, e.g. that the address is in use.
+    pub async fn bind(
+        address: SocketAddr,
+        token: Option<&Secret>,
+        read_token: Option<&Secret>,
+    ) -> std::io::Result<Self> {
+        let listener = listen(address)?;
+        let address = listener.local_addr()?;
+        let recorder = recorder();
+        Ok(Self { listener, address, router: router(token, read_token, recorder.clone()), recorder })
+    }
+
+    /// Returns the address that is bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { listener, address, router, recorder } = self;
+        tracing::info!(%address, "serving /metrics and /healthz");
+        let serve = connections::serve(listener, router, MAX_CONNECTIONS, shutdown.clone());
+        tokio::select! {
+            () = serve => {}
+            () = upkeep(recorder, shutdown) => {}
+        }
+    }
+}
+
+/// Keeps what is measured from now on, for a server that is bound later.
+pub fn keep_measurements() {
+    recorder();
+}
+
+fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
+    let access = Arc::new(AccessControl::new(token, read_token));
+    let router = Router::new()
+        .route("/metrics", get(move || async move { render(&recorder) }))
+        .route("/healthz", get(async || "ok\n"))
+        .fallback(async || ApiProblem::route_not_found())
+        .layer(from_fn_with_state(access, require_access));
+    middleware::apply(router)
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The router of [`MetricsServer`].
+    pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
+        router(token, read_token, recorder())
+    }
+}

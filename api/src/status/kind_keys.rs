@@ -1,0 +1,42 @@
+//! The keys that a job or a cron has beside its record.
+
+use common::ids::ServiceName;
+use common::service::Service;
+use common::spec::Kind;
+use common::store::broken_key;
+use common::store::{Store, StoreError};
+
+use crate::cluster::broken::BrokenKeys;
+
+/// Adds what cannot be read of the keys that a job or a cron has beside its record.
+pub(super) async fn check(
+    store: &Store,
+    service: &Service,
+    broken: &mut BrokenKeys,
+) -> Result<(), StoreError> {
+    match service.kind() {
+        Kind::Service => {}
+        Kind::Job => _ = completions(store, &service.name, broken).await?,
+        Kind::Cron => _ = runs(store, &service.name, broken).await?,
+    }
+    Ok(())
+}
+
+/// Returns how many indices of a job are complete; 0 if that is unreadable.
+pub(super) async fn completions(
+    store: &Store,
+    job: &ServiceName,
+    broken: &mut BrokenKeys,
+) -> Result<u64, StoreError> {
+    broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
+}
+
+/// Returns the jobs of a cron; none if their list is unreadable.
+pub(super) async fn runs(
+    store: &Store,
+    cron: &ServiceName,
+    broken: &mut BrokenKeys,
+) -> Result<Vec<ServiceName>, StoreError> {
+    let runs = broken.take(store.runs_of(cron).await, |error| broken_key::runs(cron, error))?;
+    Ok(runs.into_iter().map(|(name, _)| name).collect())
+}
