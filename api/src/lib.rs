@@ -3,6 +3,8 @@
 //! The process is stateless: any number of them over one Redis behave as one. `routes/` has one file per
 //! resource, `http/problem.rs` is the only mapping from errors to HTTP, `openapi` completes the document that
 //! the handlers' annotations begin.
+//!
+//! Tests: tests
 
 mod admission;
 mod cluster;

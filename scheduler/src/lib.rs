@@ -12,6 +12,8 @@
 //! payloads that a scheduler has taken stay in its in-flight list in Redis until the reclaim loop of another
 //! one returns them to the queue, and every write is a script that checks again. Nothing depends on the
 //! memory of this process.
+//!
+//! Tests: tests, reconcile::model, schedules
 
 mod apply;
 mod context;

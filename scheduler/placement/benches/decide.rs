@@ -12,13 +12,11 @@ mod fixture;
 
 use std::hint::black_box;
 
-use common::ids::{Incarnation, PodId};
-use common::node::{Node, Resources};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fixture::NOW;
-use kubeleet_placement::{
-    ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
-};
+use kubeleet_placement::{ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide};
+use model::ids::{Incarnation, PodId};
+use model::node::{Node, Resources};
 
 const PODS: usize = 30_000;
 

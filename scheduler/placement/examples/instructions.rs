@@ -6,12 +6,10 @@
 #[path = "../benches/fixture/mod.rs"]
 mod fixture;
 
-use common::ids::PodId;
-use common::node::Resources;
 use fixture::{NOW, node};
-use kubeleet_placement::{
-    ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
-};
+use kubeleet_placement::{ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide};
+use model::ids::PodId;
+use model::node::Resources;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());

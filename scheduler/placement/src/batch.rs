@@ -15,7 +15,7 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use common::pod::Refusal;
+use model::pod::Refusal;
 
 use crate::candidate::Candidate;
 use crate::explain;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::RedisMillis;
-use common::host_access::HostAccess;
-use common::ids::NodeName;
-use common::node::{Node, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
-use common::spec::HostPorts;
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::host_access::HostAccess;
+use model::node::{Node, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
+use model::spec::HostPorts;
 
 use crate::policy::Weights;
 use crate::score::{self, LoadScore};

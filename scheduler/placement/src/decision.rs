@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::RedisMillis;
-use common::pod::Refusal;
+use model::RedisMillis;
+use model::pod::Refusal;
 
 use crate::batch::{PlacementBatch, PodClass};
 use crate::filter::EvalContext;

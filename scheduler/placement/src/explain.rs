@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use common::RedisMillis;
-use common::ids::NodeName;
-use common::node::Node;
-use common::pod::{NodeRefusal, Refusal};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::Node;
+use model::pod::{NodeRefusal, Refusal};
 use serde::Serialize;
 
 use crate::candidate::Candidate;

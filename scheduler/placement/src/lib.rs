@@ -1,6 +1,5 @@
 //! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness.
-//! Imports nothing but the model. Held by the properties in `src/tests.rs`, the table of filters in
-//! `src/filter/tests.rs` and the count of instructions in `examples/instructions.baseline`.
+//! Imports nothing but the model. `make instructions` counts what a decision takes.
 //!
 //! ```text
 //! nodes ──upsert──> Snapshot ──┐
@@ -12,6 +11,8 @@
 //! loads, to the first by name. Pods are placed in the given order, each with regard to what the earlier ones
 //! have used up, so nothing is overcommitted within a batch. Between schedulers, the script that assigns pods
 //! prevents it.
+//!
+//! Tests: tests, filter::tests
 
 mod amounts;
 mod batch;

@@ -3,11 +3,11 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use common::host_access::HostRequest;
-use common::ids::{NodeName, PodId, ServiceName, VolumeName};
-use common::node::Resources;
-use common::spec::{HostPorts, PodSpec};
-use common::volume::UnreportedNode;
+use model::ids::{NodeName, PodId, ServiceName, VolumeName};
+use model::node::Resources;
+use model::node::host_access::HostRequest;
+use model::service::volume::UnreportedNode;
+use model::spec::{HostPorts, PodSpec};
 
 /// A pod to be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]

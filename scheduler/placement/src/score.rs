@@ -3,7 +3,7 @@
 //! A load is the sum of [`LoadTerm`]s, each an observation times its weight. It never decreases when a node
 //! gets a pod or its pressure rises; placing a batch depends on that.
 
-use common::node::{Node, Psi};
+use model::node::{Node, Psi};
 use serde::Serialize;
 
 use crate::policy::{PlacementPolicy, Weights};

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use common::ids::{Incarnation, NodeName};
-use common::node::{Node, Resources};
-use common::spec::HostPorts;
+use model::ids::{Incarnation, NodeName};
+use model::node::{Node, Resources};
+use model::spec::HostPorts;
 
 use crate::candidate::Candidate;
 use crate::policy::Weights;
@@ -304,7 +304,7 @@ mod tests {
                     1 => prop_assert_eq!(snapshot.commit(&name, one), known.is_some()),
                     2 => snapshot.upsert(node(name.as_str()).pods(n, 110).with(|n| n.psi = None).build()),
                     _ => {
-                        let pressure = move |psi: &mut common::node::Psi| psi.cpu_some = 10.0 * n as f32;
+                        let pressure = move |psi: &mut model::node::Psi| psi.cpu_some = 10.0 * n as f32;
                         snapshot.upsert(node(name.as_str()).pods(n, 110).psi(pressure).build());
                     }
                 }

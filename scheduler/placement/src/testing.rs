@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use common::RedisMillis;
-use common::ids::{Incarnation, PodId};
-use common::node::{Node, Psi, Resources};
+use model::RedisMillis;
+use model::ids::{Incarnation, PodId};
+use model::node::{Node, Psi, Resources};
 use testkit::fixtures;
 
 use crate::{PodRequest, Requirements};

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::NodeName;
-use common::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
-use common::pod::Refusal;
-use common::spec::HostPorts;
+use model::ids::NodeName;
+use model::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
+use model::pod::Refusal;
+use model::spec::HostPorts;
 use proptest::prelude::*;
 
 use super::testing::{NOW, node, pod};

@@ -1,7 +1,7 @@
 //! An external worker knows only name, uuid, image and replica of a pod. A pod that needs more would run
 //! there without it.
 
-use common::node::NodeKind;
+use model::node::NodeKind;
 
 use super::types::{NodeFilter, Reason};
 

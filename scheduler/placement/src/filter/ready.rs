@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use common::node::NodeState;
+use model::node::NodeState;
 
 use super::types::{EvalContext, NodeFilter, Reason};
 use crate::amounts::seconds;

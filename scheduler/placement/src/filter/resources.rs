@@ -1,7 +1,7 @@
 //! A node needs a free pod slot, and as much free of each resource as the pod requests. A pod that requests
 //! none of a resource fits even on a node where that resource is overcommitted.
 
-use common::node::Resource;
+use model::node::Resource;
 
 use super::types::{NodeFilter, Reason};
 use crate::amounts::{bytes_rounded_down, bytes_rounded_up, cores};

@@ -1,7 +1,7 @@
 //! A shared volume is in the directory that nodes share. On a node without it, or with another one, the
 //! volume would be empty.
 
-use common::node::SharedVolumesState;
+use model::node::SharedVolumesState;
 
 use super::types::{NodeFilter, Reason};
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use common::host_access::HostAccess;
-use common::ids::{NodeName, VolumeName};
-use common::node::{NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState};
-use common::spec::HostPorts;
+use model::ids::{NodeName, VolumeName};
+use model::node::host_access::HostAccess;
+use model::node::{NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState};
+use model::spec::HostPorts;
 
 use super::*;
 use crate::policy::Weights;
 use crate::testing::{NOW, NodeBuilder, node};
 use crate::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume, VolumePlaces};
-use common::volume::UnreportedNode;
+use model::service::volume::UnreportedNode;
 
 const GIB: u64 = 1 << 30;
 

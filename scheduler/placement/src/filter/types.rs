@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::node::Node;
+use model::RedisMillis;
+use model::node::Node;
 use serde::Serialize;
 
 use crate::candidate::Candidate;

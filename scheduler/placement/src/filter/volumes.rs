@@ -3,9 +3,7 @@
 
 use super::types::{NodeFilter, Reason};
 use crate::candidate::Candidate;
-use crate::requirements::{
-    BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume,
-};
+use crate::requirements::{BoundVolume, ContestedVolume, GivenUpCopy, Requirements, UnreportedVolume};
 
 pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_ELSEWHERE,
