@@ -341,7 +341,7 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
             let seed = finding.seed;
             println!("seed {seed} found it: {}", finding.violations.join("\n  "));
             note_stale_seed(&format!(
-                "write the seed down: {name}, seed {seed}, in simulator/tests/schedules.rs"
+                "write the seed down: {name}, seed {seed}, in tests/simulator/tests/schedules.rs"
             ));
             assert!(
                 is_expected(&finding),
