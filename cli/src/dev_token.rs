@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use common::secret::Secret;
 
-use crate::client::ApiUrl;
+use client::ApiUrl;
 
 /// A saved token. The file is removed when this value is dropped.
 pub(crate) struct SavedToken(PathBuf);

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use client::ClientError;
+
 /// How a command or daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -50,6 +52,34 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit.code())
     }
 }
+
+/// An error that has an exit code.
+pub(crate) trait ErrorExit {
+    /// Returns the exit code of a command that failed with this error.
+    fn exit(&self) -> Exit;
+}
+
+impl ErrorExit for ClientError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::InvalidAddress { .. } | Self::InvalidToken(_) => Exit::Usage,
+            Self::Unreachable { .. } | Self::RequestFailed { .. } => Exit::Unreachable,
+            Self::NotKubeleet { .. } => Exit::Error,
+            Self::Problem { problem, .. } => match problem.status {
+                401 | 403 => Exit::Unauthorized,
+                404 => Exit::NotFound,
+                409 if self.is_shortage() => Exit::Unschedulable,
+                409 | 412 => Exit::Conflict,
+                422 => Exit::Usage,
+                503 | 504 => Exit::Unreachable,
+                _ => Exit::Error,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod client_tests;
 
 #[cfg(test)]
 mod tests {

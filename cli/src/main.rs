@@ -2,7 +2,6 @@
 //! code.
 
 mod args;
-mod client;
 mod commands;
 mod daemon_exit;
 mod daemons;

@@ -1,6 +1,7 @@
 //! `app`: list, describe and delete what Compose files made.
 
 use clap::{Args, Subcommand};
+use client::{Client, ClientError};
 use common::ids::AppName;
 
 use super::app_lock::AppLock;
@@ -10,7 +11,6 @@ use super::context::{self, Context};
 use super::error::CommandError;
 use super::object;
 use super::service;
-use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 use crate::output::apps::{self, AppSummary};

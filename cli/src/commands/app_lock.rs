@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use client::{Client, ClientError};
 use common::api::AppLockInput;
 use common::ids::{AppName, LockId};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::error::CommandError;
-use crate::client::{Client, ClientError};
 use crate::stderr;
 
 /// Between two renewals: two may fail before the lock ends.

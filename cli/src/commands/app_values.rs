@@ -1,6 +1,7 @@
 //! The secrets and configs of an app: `apply` creates them before the services, and they go with the app.
 //! Contents are compared by the API, and never printed.
 
+use client::Client;
 use common::api::{ServiceView, ValueInput, ValueView};
 use common::ids::AppName;
 use common::service::ServiceState;
@@ -13,7 +14,6 @@ use super::desired::DesiredApp;
 use super::durability::warn_of_object;
 use super::error::CommandError;
 use super::value::users_of;
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
 

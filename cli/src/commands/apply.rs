@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
+use client::Client;
 use common::api::ServiceView;
 use common::ids::ServiceName;
 use common::service::ServiceState;
@@ -21,7 +22,6 @@ use super::error::CommandError;
 use super::service_files::FileArgs;
 use super::wait::Goal;
 use super::{effect, lost_volumes, prune, service_form};
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::humanize;
 use crate::stderr;
@@ -295,8 +295,9 @@ async fn put_over_stored(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn services_that_need_an_order_are_not_written_at_once() {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use client::{Client, LogQuery, PodFilter, PodLogQuery};
 use common::api::{PodView, ServiceView};
 use common::channel::Purpose;
 use common::lifecycle::Phase;
@@ -14,7 +15,6 @@ use super::error::CommandError;
 use super::run_to_end;
 use super::streaming::{self, ChannelStreams};
 use super::terminal::{self, RawTerminal};
-use crate::client::{Client, LogQuery, PodFilter, PodLogQuery};
 use crate::exit::Exit;
 use crate::stderr;
 

@@ -6,12 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use client::{Client, ClientError};
 use common::api::RecoveryView;
 use common::saved_state::{InvalidState, SavedEnd, SavedHeader, SavedLine};
 
 use super::context::Context;
 use super::error::CommandError;
-use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::{humanize, recovery};
 use crate::stderr;

@@ -1,10 +1,11 @@
 //! What every command needs: the client, the output and the global options.
 
+use client::Client;
+
 use super::error::CommandError;
 use super::folder_app::FolderApp;
 use super::globals::Globals;
 use super::wait::Waiter;
-use crate::client::Client;
 use crate::output::Output;
 
 /// The environment of one command.

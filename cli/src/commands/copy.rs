@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
+use client::{ChannelReceiver, ChannelSender};
 use common::channel::{Frame, Purpose, pieces};
 use tokio::sync::mpsc;
 
@@ -11,7 +12,6 @@ use super::context::Context;
 use super::error::CommandError;
 use super::tar_files;
 use super::{object, resolve};
-use crate::client::{ChannelReceiver, ChannelSender};
 use crate::exit::Exit;
 use crate::stderr;
 

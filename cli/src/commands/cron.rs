@@ -1,6 +1,7 @@
 //! `cron`: list crons, run one now, suspend and resume.
 
 use clap::{Args, Subcommand};
+use client::{Client, ClientError};
 use common::spec::Kind;
 use serde_json::json;
 
@@ -9,7 +10,6 @@ use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::wait::Goal;
 use super::{object, watch};
-use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 use crate::output::jobs::CronRow;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
+use client::Client;
 use common::document;
 use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::{ServiceInput, VolumeKind};
@@ -14,7 +15,6 @@ use super::compose_sources::ComposeSources;
 use super::error::CommandError;
 use super::service_file::{self, display_name};
 use super::service_files::{self, ComposeArgs, FileArgs};
-use crate::client::Client;
 use crate::output::humanize;
 use crate::stderr;
 

@@ -1,6 +1,7 @@
 //! `diff`: what `apply` would change, and the same for `apply --dry-run`. Writes nothing.
 
 use clap::Args;
+use client::Client;
 use common::spec::ServiceInput;
 use jiff::Timestamp;
 
@@ -10,7 +11,6 @@ use super::desired::{self, Desired};
 use super::error::CommandError;
 use super::service_files::FileArgs;
 use super::{effect, lost_volumes, service_form};
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::humanize;
 use crate::output::line_diff::line_diff;

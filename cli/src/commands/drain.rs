@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use client::PodFilter;
 use common::api::{NodeView, PodView};
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
@@ -13,7 +14,6 @@ use super::context::Context;
 use super::error::CommandError;
 use super::object;
 use super::wait::Goal;
-use crate::client::PodFilter;
 use crate::exit::Exit;
 use crate::output::{humanize, pods};
 use crate::stderr;
@@ -240,8 +240,9 @@ fn finish(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn a_pod_is_bound_to_the_node_that_has_the_volume_of_its_replica() {

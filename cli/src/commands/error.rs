@@ -1,7 +1,8 @@
 //! Why a command failed, and its exit code.
 
-use crate::client::ClientError;
-use crate::exit::Exit;
+use client::ClientError;
+
+use crate::exit::{ErrorExit, Exit};
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]

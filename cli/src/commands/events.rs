@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use client::{ClientError, EventStream, EventsFrom};
 
 use super::context::Context;
 use super::error::CommandError;
-use crate::client::{ClientError, EventStream, EventsFrom};
 use crate::exit::Exit;
 use crate::output::events::line;
 use crate::stderr;

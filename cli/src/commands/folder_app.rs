@@ -1,11 +1,11 @@
 //! The app of the Compose file of this folder: there its services are named as in the file.
 
+use client::Client;
 use common::ids::AppName;
 use tokio::sync::OnceCell;
 
 use super::desired;
 use super::error::CommandError;
-use crate::client::Client;
 use crate::stderr;
 
 /// The app of this folder, and the services that it has in the cluster.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use client::{ApiUrl, Client, ClientError};
 use common::secret::Secret;
 
 use super::error::CommandError;
 use super::values;
-use crate::client::{ApiUrl, Client, ClientError};
 use crate::dev_token;
 use crate::output::{OutputFormat, humanize};
 use crate::{help, stderr};

@@ -1,13 +1,13 @@
 //! `job`: list jobs and show their results. What else there is to do with a job is done as with any service.
 
 use clap::{Args, Subcommand};
+use client::{Client, ClientError};
 use common::spec::Kind;
 
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::wait::Goal;
 use super::{object, watch};
-use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 use crate::output::jobs::JobRow;

@@ -4,6 +4,7 @@
 use std::io::IsTerminal;
 
 use clap::Args;
+use client::{Client, LogQuery, PodFilter, PodLogQuery};
 use common::api::{PodView, ServiceView};
 use common::ids::AppName;
 use common::lifecycle::Phase;
@@ -15,7 +16,6 @@ use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
 use super::resolve;
 use super::selector_args::SelectorArgs;
-use crate::client::{Client, LogQuery, PodFilter, PodLogQuery};
 use crate::exit::Exit;
 use crate::output::log_lines::{LineStyle, shows_colors};
 use crate::output::pods;
@@ -352,8 +352,9 @@ async fn print_lines(
 
 #[cfg(test)]
 mod tests {
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn a_pod_that_has_not_started_has_no_output_and_the_reason_is_said() {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use client::Client;
 use common::api::{VolumeCondition, VolumeView};
 use common::spec::{ServiceInput, VolumeKind};
 
 use super::error::CommandError;
-use crate::client::Client;
 
 /// Fails if a service would lose sight of volumes with data. Both are in the form of the API.
 pub(super) async fn check(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
 use common::api::NodeView;
 use common::event::ObjectKind;
 use common::node::NodeState;
@@ -13,7 +14,6 @@ use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
 use super::{leave, object, recent_events, values, watch};
-use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, nodes};
 use crate::stderr;
@@ -204,8 +204,9 @@ async fn cordon(names: &[String], cordon: bool, context: &mut Context<'_>) -> Re
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn nodes_that_have_been_dead_for_long_enough_are_purged() {

@@ -2,6 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
 use common::api::{PodView, ServiceView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
@@ -13,7 +14,6 @@ use super::object::{self, ObjectName, ObjectType};
 use super::selector_args::SelectorArgs;
 use super::wait::Goal;
 use super::{logs, recent_events, resolve, watch};
-use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, pods};
 use crate::stderr;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use clap::Args;
+use client::{ChannelReceiver, ChannelSender, Client, ClientError, PING_INTERVAL};
 use common::channel::{Frame, MAX_DATA, Purpose};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,7 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 use super::context::Context;
 use super::error::CommandError;
 use super::resolve;
-use crate::client::{ChannelReceiver, ChannelSender, Client, ClientError, PING_INTERVAL};
 use crate::exit::Exit;
 use crate::stderr;
 

@@ -1,5 +1,6 @@
 //! `apply --prune`: services, secrets and configs of an app that its files do not have any more.
 
+use client::Client;
 use common::service::ServiceState;
 use common::value::ValueKind;
 
@@ -9,7 +10,6 @@ use super::context::Context;
 use super::desired::DesiredApp;
 use super::error::CommandError;
 use super::service;
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
 

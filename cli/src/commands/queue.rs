@@ -1,6 +1,7 @@
 //! `queue`: lengths and entries of queues; requeues and drops dead letters.
 
 use clap::{Args, Subcommand};
+use client::Client;
 
 use super::batch::BatchResult;
 use super::context::{self, Context};
@@ -8,7 +9,6 @@ use super::edit_dead_letter;
 use super::error::CommandError;
 use super::object;
 use super::{values, watch};
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{ListStyle, OutputFormat, queues};
 use crate::stderr;

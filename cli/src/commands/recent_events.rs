@@ -1,8 +1,8 @@
 //! The events that `describe` shows.
 
+use client::{Client, ClientError};
 use common::event::{ClusterEvent, ObjectKind};
 
-use crate::client::{Client, ClientError};
 use crate::output::events;
 
 /// Events that `describe` shows at most.

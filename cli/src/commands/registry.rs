@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use clap::{Args, Subcommand};
+use client::Client;
 use common::api::RegistryInput;
 use common::ids::RegistryHost;
 use common::registry::MAX_PASSWORD_BYTES;
@@ -13,7 +14,6 @@ use super::context::{self, Context};
 use super::durability::warn_of_object;
 use super::error::CommandError;
 use super::{object, watch};
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{ListStyle, registries};
 use crate::stderr;

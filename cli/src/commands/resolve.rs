@@ -1,6 +1,7 @@
 //! Finds the pod that a user means: a uuid, the beginning of one, `web-0`, or a service. Where any pod of a
 //! service will do, one of several is chosen, and named.
 
+use client::{Client, PodFilter};
 use common::api::PodView;
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
@@ -8,7 +9,6 @@ use common::lifecycle::Phase;
 use super::context::Context;
 use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
-use crate::client::{Client, PodFilter};
 use crate::output::pods;
 use crate::stderr;
 
@@ -140,8 +140,9 @@ fn ambiguous(text: &str, candidates: &[PodView], has_more: bool) -> CommandError
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn chooses_the_only_candidate_or_the_only_active_one() {

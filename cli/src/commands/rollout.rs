@@ -2,6 +2,7 @@
 //! change is.
 
 use clap::{Args, Subcommand};
+use client::ClientError;
 use common::api::{GenerationView, ServiceView};
 use common::image::{self, ImageContent};
 use common::spec::ServiceInput;
@@ -12,7 +13,6 @@ use super::error::CommandError;
 use super::restart::{self, RestartArgs};
 use super::wait::Goal;
 use super::{effect, object, service_form};
-use crate::client::ClientError;
 use crate::exit::Exit;
 use crate::output::line_diff::line_diff;
 use crate::output::{generations, humanize};

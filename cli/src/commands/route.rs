@@ -1,6 +1,7 @@
 //! `route`: list, and explain where a request goes.
 
 use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
 use common::api::{CertificateView, RouteView};
 use common::ids::ServiceName;
 use jiff::Timestamp;
@@ -9,7 +10,6 @@ use proxy::route::{RouteTable, host_name};
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::watch;
-use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 use crate::output::routes::{self, Explanation, RoutePod};

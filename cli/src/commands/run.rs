@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use client::Client;
 use common::api::ServiceView;
 use common::ids::{ServiceName, SpecId};
 use common::spec::{
@@ -18,8 +19,7 @@ use super::error::CommandError;
 use super::values::IngressArgument;
 use super::wait::Goal;
 use super::{env_file, run_to_end, service_name, terminal, values};
-use crate::client::Client;
-use crate::exit::Exit;
+use crate::exit::{ErrorExit, Exit};
 use crate::stderr;
 
 /// Attempts to find a free name by changing the suffix.

@@ -1,12 +1,12 @@
 //! `run --wait` of a service whose pods end by themselves: waits for that, and passes on their exit code.
 
+use client::PodFilter;
 use common::api::{PodView, ServiceView};
 use common::lifecycle::Phase;
 
 use super::context::Context;
 use super::error::CommandError;
 use super::wait::Goal;
-use crate::client::PodFilter;
 use crate::exit::Exit;
 use crate::stderr;
 
@@ -36,8 +36,9 @@ pub(super) fn exit_of(pods: &[PodView]) -> Exit {
 
 #[cfg(test)]
 mod tests {
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn the_exit_code_is_that_of_the_first_container_that_failed() {

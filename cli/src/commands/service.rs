@@ -1,6 +1,7 @@
 //! `service`: list, describe, scale, edit, restart, delete.
 
 use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
 use common::api::{PodView, ServiceView, VolumeView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
@@ -15,7 +16,6 @@ use super::scale::{self, ScaleArgs};
 use super::selector_args::SelectorArgs;
 use super::wait::Goal;
 use super::{object, recent_events, watch};
-use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, services};
 use crate::stderr;

@@ -58,8 +58,9 @@ fn line(file: &str, mistake: &Mistake) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn yaml_and_json_mean_the_same() {

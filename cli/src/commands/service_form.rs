@@ -29,8 +29,9 @@ pub(super) fn yaml(input: &ServiceInput) -> Result<String, CommandError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     fn read(yaml: &str) -> ServiceInput {
         ServiceInput::read(&common::document::yaml(yaml).0[0]).into_result().unwrap()

@@ -24,8 +24,9 @@ pub(crate) fn from_image(image: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
     use common::ids::ServiceName;
+
+    use super::*;
 
     #[test]
     fn the_name_is_the_last_segment_of_the_image() {

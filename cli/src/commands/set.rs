@@ -151,8 +151,9 @@ fn image_of(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn variables_are_set_and_removed_and_their_values_are_not_printed() {

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use bytes::BytesMut;
+use client::{ChannelReceiver, ChannelSender, ClientError, PING_INTERVAL};
 use common::channel::{Frame, MAX_DATA};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +14,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::CommandError;
 use super::terminal;
-use crate::client::{ChannelReceiver, ChannelSender, ClientError, PING_INTERVAL};
 use crate::exit::Exit;
 
 /// What is sent first: it does not wait behind input.

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, ValueEnum};
 use common::lifecycle::Phase;
+use testkit::api_fixtures as fixtures;
+use testkit::fake_api::{FakeApi, ok_json, problem, response};
 
 use super::batch::BatchResult;
 use super::*;
-use crate::client::fake_api::{FakeApi, ok_json, problem, response};
-use crate::client::fixtures;
 use crate::output::test_output::captured_output;
 
 #[derive(Debug, Parser)]

@@ -5,11 +5,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use client::ClientError;
 use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView, Usage};
 
 use super::context::Context;
 use super::error::CommandError;
-use crate::client::ClientError;
 use crate::exit::Exit;
 use crate::output::{OutputFormat, TableRow};
 use crate::stderr;

@@ -1,11 +1,11 @@
 //! Finds the object of a name without a type.
 
+use client::{ClientError, PodFilter};
 use common::value::ValueKind;
 
 use super::context::Context;
 use super::error::CommandError;
 use super::object::ObjectType;
-use crate::client::{ClientError, PodFilter};
 use crate::habits;
 
 /// The words for types, for a name that several have.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use client::Client;
 use common::api::{ServiceView, ValueInput};
 use common::ids::ValueName;
 use common::secret_key::SecretKey;
@@ -16,7 +17,6 @@ use super::context::{self, Context};
 use super::durability::warn_of_object;
 use super::error::CommandError;
 use super::{object, watch};
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{ListStyle, Output, values};
 use crate::stderr;

@@ -1,6 +1,7 @@
 //! `volume`: list, describe, choose a copy, remove.
 
 use clap::{Args, Subcommand};
+use client::Client;
 use common::api::BindVolumeInput;
 use common::ids::NodeName;
 
@@ -8,7 +9,6 @@ use super::batch::BatchResult;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::{object, watch};
-use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{ListStyle, volumes};
 

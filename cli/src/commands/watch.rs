@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use client::{Client, ClientError};
+
 use super::context::Context;
 use super::error::CommandError;
-use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::TableRow;
 use crate::output::changed_rows::ChangedRows;

@@ -112,8 +112,9 @@ pub(crate) fn describe(app: &AppSummary) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
     use super::*;
-    use crate::client::fixtures;
 
     fn service(app: &str, name: &str, running: u64) -> ServiceView {
         let mut service = fixtures::service(&format!("{app}-{name}"));

@@ -1,5 +1,6 @@
 //! Values in the form that people read: ages, amounts of memory, cores, labels.
 
+pub(crate) use client::shorten;
 pub(crate) use common::system_error;
 use std::collections::BTreeMap;
 
@@ -62,15 +63,6 @@ pub(crate) fn count(n: u64, what: &str) -> String {
 /// Returns `key=value` for each label.
 pub(crate) fn labels(labels: &BTreeMap<String, String>) -> Vec<String> {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
-}
-
-/// Returns the text on one line, cut to at most `max` characters.
-pub(crate) fn shorten(text: &str, max: usize) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match line.char_indices().nth(max) {
-        None => line,
-        Some(_) => line.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 /// Returns a message on one line, with at most `max` characters. What is left out is in its middle: engines

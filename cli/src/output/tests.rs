@@ -7,10 +7,10 @@ use common::lifecycle::Phase;
 use common::network::PublishedPort;
 use common::pod::{NodeRefusal, Refusal};
 use common::spec::Protocol;
+use testkit::api_fixtures as fixtures;
 
 use super::test_output::captured_output;
 use super::*;
-use crate::client::fixtures;
 
 /// Six minutes after midnight; the fixtures were created one minute after midnight.
 const NOW: &str = "2026-01-31T00:06:00Z";

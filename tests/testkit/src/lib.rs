@@ -7,8 +7,12 @@
 
 #[cfg(feature = "common")]
 pub mod ablation;
+#[cfg(feature = "common")]
+pub mod api_fixtures;
 pub mod child_guard;
 pub mod eventually;
+#[cfg(feature = "common")]
+pub mod fake_api;
 pub mod faulty_engine;
 #[cfg(feature = "common")]
 pub mod fixtures;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::FromArgMatches;
+use client::{Client, ClientError, PodFilter};
 use common::api::{NodeView, PodView, RegistryView, RouteView, ServiceView, VolumeView};
 use common::value::ValueKind;
 
 use super::candidates::{ListRequest, Name};
-use crate::client::{Client, ClientError, PodFilter};
 use crate::commands::globals::Globals;
 use crate::commands::object::ObjectType;
 use crate::help;

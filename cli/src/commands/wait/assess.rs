@@ -178,9 +178,10 @@ pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::client::fixtures;
     use common::api::{RolloutView, ServiceStatus};
+    use testkit::api_fixtures as fixtures;
+
+    use super::*;
 
     fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, WaitVerdict) {
         let mut service = fixtures::service("web");

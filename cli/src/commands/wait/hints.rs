@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use client::{Client, EventStream, EventsFrom};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::goal::Goal;
-use crate::client::{Client, EventStream, EventsFrom};
 
 /// Waiting works without events, so opening their stream must not delay it.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);

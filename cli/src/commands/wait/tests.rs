@@ -5,15 +5,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use client::Client;
 use common::api::ServiceStatus;
 use common::ids::PodId;
 use common::lifecycle::Phase;
+use testkit::api_fixtures as fixtures;
+use testkit::fake_api::{FakeApi, ok_json, problem};
 use tokio::time::Instant;
 
 use super::hints::Hints;
 use super::*;
-use crate::client::fake_api::{FakeApi, ok_json, problem};
-use crate::client::{Client, fixtures};
 use crate::exit::Exit;
 
 const SHORT: Duration = Duration::from_millis(300);

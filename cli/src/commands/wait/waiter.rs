@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use client::{Client, ClientError, PodFilter};
 use common::api::{RolloutState, ServiceView};
 use common::spec::ContainerSpec;
 use tokio::time::{Instant, timeout};
@@ -10,8 +11,7 @@ use super::assess::{self, Assessment, WaitVerdict};
 use super::goal::Goal;
 use super::hints::Hints;
 use super::progress::GoalProgress;
-use crate::client::{Client, ClientError, PodFilter};
-use crate::exit::Exit;
+use crate::exit::{ErrorExit, Exit};
 use crate::output::humanize;
 use crate::stderr;
 
@@ -237,9 +237,9 @@ fn next_step(service: &ServiceView, generation: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use common::api::RolloutView;
+    use testkit::api_fixtures as fixtures;
 
     use super::*;
-    use crate::client::fixtures;
 
     #[test]
     fn a_change_that_is_paused_is_resumed_and_one_that_fails_is_undone() {

@@ -4,15 +4,15 @@ use std::net::IpAddr;
 
 use reqwest::Url;
 
-use super::error::ClientError;
+use crate::error::ClientError;
 
 /// The API's base URL. Routes are appended to its path, so that the API can be behind a proxy with a prefix.
 #[derive(Debug, Clone)]
-pub(crate) struct ApiUrl(Url);
+pub struct ApiUrl(Url);
 
 impl ApiUrl {
     /// Parses `--api`: `http://host:port`, or `host:port` for short.
-    pub(crate) fn parse(text: &str) -> Result<Self, ClientError> {
+    pub fn parse(text: &str) -> Result<Self, ClientError> {
         let invalid =
             |reason: &str| ClientError::InvalidAddress { text: text.to_owned(), reason: reason.to_owned() };
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -39,7 +39,7 @@ impl ApiUrl {
     }
 
     /// Returns the URL of a route. Each segment of `path` is percent-encoded.
-    pub(crate) fn url(&self, path: &[&str], query: &[(&str, String)]) -> Url {
+    pub fn url(&self, path: &[&str], query: &[(&str, String)]) -> Url {
         let mut url = self.0.clone();
         url.path_segments_mut().expect("http addresses have paths").pop_if_empty().extend(path);
         if !query.is_empty() {
@@ -49,12 +49,12 @@ impl ApiUrl {
     }
 
     /// Returns the port.
-    pub(crate) fn port(&self) -> Option<u16> {
+    pub fn port(&self) -> Option<u16> {
         self.0.port_or_known_default()
     }
 
     /// Returns true if the API is on this machine. Proxy settings of the environment do not apply then.
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())

@@ -18,8 +18,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::error::ClientError;
-use super::http::Client;
+use crate::error::ClientError;
+use crate::http::Client;
 
 /// The API asks every few seconds whether the client is there: after a silence of this length it is gone.
 const API_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,17 +27,17 @@ const API_TIMEOUT: Duration = Duration::from_secs(60);
 type ChannelSocket = WebSocketStream<Upgraded>;
 
 /// A client that has nothing to send pings this often.
-pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(15);
+pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The sending half of a channel.
-pub(crate) struct ChannelSender {
+pub struct ChannelSender {
     client: Client,
     operation: String,
     sink: SplitSink<ChannelSocket, Message>,
 }
 
 /// The receiving half of a channel.
-pub(crate) struct ChannelReceiver {
+pub struct ChannelReceiver {
     client: Client,
     operation: String,
     stream: SplitStream<ChannelSocket>,
@@ -45,7 +45,7 @@ pub(crate) struct ChannelReceiver {
 
 impl Client {
     /// Opens a channel to a container of a pod.
-    pub(crate) async fn open_channel(
+    pub async fn open_channel(
         &self,
         pod: &str,
         container: Option<&str>,
@@ -84,12 +84,12 @@ impl ChannelSender {
     ///
     /// # Cancel safety
     /// Not cancel safe: drop the channel after a dropped call.
-    pub(crate) async fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
+    pub async fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
         self.send_message(Message::binary(frame.encode())).await
     }
 
     /// Tells the API that this client is there, also while it reads nothing: its output may be paused.
-    pub(crate) async fn ping(&mut self) -> Result<(), ClientError> {
+    pub async fn ping(&mut self) -> Result<(), ClientError> {
         self.send_message(Message::Ping(Bytes::new())).await
     }
 
@@ -104,7 +104,7 @@ impl ChannelReceiver {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> Result<Option<Frame>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<Frame>, ClientError> {
         let ended = |cause: String| self.client.stream_ended(&self.operation, cause);
         loop {
             let message = match tokio::time::timeout(API_TIMEOUT, self.stream.next()).await {

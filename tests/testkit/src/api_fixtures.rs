@@ -1,13 +1,11 @@
 //! Objects for tests, as the API sends them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use common::api::{NodeView, PodView, ServiceView};
 use common::lifecycle::Phase;
 use serde_json::json;
 
 /// A service with three running pods of nginx, created a minute after midnight.
-pub(crate) fn service(name: &str) -> ServiceView {
+pub fn service(name: &str) -> ServiceView {
     serde_json::from_value(json!({
         "name": name, "state": "active", "generation": 1, "replicas": 3, "labels": {"tier": "front"},
         "on_disconnect": "keep", "stop_grace_period": 10,
@@ -25,7 +23,7 @@ pub(crate) fn service(name: &str) -> ServiceView {
 }
 
 /// The first pod of `web`.
-pub(crate) fn pod(uuid: &str, phase: Phase) -> PodView {
+pub fn pod(uuid: &str, phase: Phase) -> PodView {
     serde_json::from_value(json!({
         "uuid": uuid, "name": "web", "phase": phase, "reason": "", "message": "", "service": "web",
         "replica": 0, "generation": 1, "image": "nginx:1.27", "node": "worker1", "assignment": "a1",
@@ -37,7 +35,7 @@ pub(crate) fn pod(uuid: &str, phase: Phase) -> PodView {
 }
 
 /// A ready node.
-pub(crate) fn node(name: &str) -> NodeView {
+pub fn node(name: &str) -> NodeView {
     serde_json::from_value(json!({
         "name": name, "kind": "kubeleet", "state": "alive", "ready": true, "cordoned": false,
         "fenceable": true, "engine_problem": null,

@@ -9,7 +9,7 @@ const MAX_EVENT_BYTES: usize = 1 << 20;
 
 /// A stream of events broke.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SseError<E> {
+pub(crate) enum SseError<E> {
     /// An event exceeded the limit.
     #[error("an event is longer than 1 MiB")]
     TooLong,
@@ -22,7 +22,7 @@ pub(super) enum SseError<E> {
 }
 
 /// Returns the `data` of each event. Comments (keep-alives) and events without data are skipped.
-pub(super) fn event_data<B, E>(
+pub(crate) fn event_data<B, E>(
     body: impl Stream<Item = Result<B, E>>,
 ) -> impl Stream<Item = Result<String, SseError<E>>>
 where

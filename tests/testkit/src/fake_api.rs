@@ -1,21 +1,19 @@
 //! A fake API for tests: a listener with scripted responses.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// An API whose responses a function computes from the whole request. Each request has its own connection.
-pub(crate) struct FakeApi {
+pub struct FakeApi {
     /// `http://127.0.0.1:<port>`.
-    pub(crate) address: String,
+    pub address: String,
     requests: mpsc::UnboundedReceiver<String>,
 }
 
 impl FakeApi {
     /// Starts an API that responds to every request with the result of `respond`.
-    pub(crate) async fn start(respond: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+    pub async fn start(respond: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (received, requests) = mpsc::unbounded_channel();
@@ -33,18 +31,18 @@ impl FakeApi {
     }
 
     /// Starts an API that sends these responses, one after the other.
-    pub(crate) async fn with_responses(responses: Vec<String>) -> Self {
+    pub async fn with_responses(responses: Vec<String>) -> Self {
         let responses = std::sync::Mutex::new(responses.into_iter());
         Self::start(move |_| responses.lock().unwrap().next().expect("a response for each request")).await
     }
 
     /// Waits for the next request and returns it.
-    pub(crate) async fn next_request(&mut self) -> String {
+    pub async fn next_request(&mut self) -> String {
         self.requests.recv().await.unwrap()
     }
 
     /// Returns method and path of each request that has arrived.
-    pub(crate) fn request_lines(&mut self) -> Vec<String> {
+    pub fn request_lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(request) = self.requests.try_recv() {
             lines.push(request.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned());
@@ -74,7 +72,7 @@ fn body_length(head: &str) -> usize {
 }
 
 /// Returns a response with this content type and body.
-pub(crate) fn response(status: &str, content_type: &str, body: &str) -> String {
+pub fn response(status: &str, content_type: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\
@@ -83,12 +81,12 @@ pub(crate) fn response(status: &str, content_type: &str, body: &str) -> String {
 }
 
 /// Returns a successful response with a JSON body.
-pub(crate) fn ok_json(body: &impl serde::Serialize) -> String {
+pub fn ok_json(body: &impl serde::Serialize) -> String {
     response("200 OK", "application/json", &serde_json::to_string(body).unwrap())
 }
 
 /// Returns a problem response with this status.
-pub(crate) fn problem(status: u16) -> String {
+pub fn problem(status: u16) -> String {
     let body = format!(
         r#"{{"type":"/problems/x","title":"Not so","status":{status},"detail":"because","request_id":"r-1",
             "errors":[{{"pointer":"/image","detail":"an image is required"}}]}}"#

@@ -8,9 +8,9 @@ use common::secret::Secret;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::endpoint::ApiUrl;
-use super::error::ClientError;
-use crate::output::humanize;
+use crate::endpoint::ApiUrl;
+use crate::error::ClientError;
+use crate::shorten::shorten;
 
 /// A process that listens accepts at once; a host that does not exist never does.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const MAX_SHOWN_BODY: usize = 200;
 
 /// A client of one API.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub struct Client {
     http: reqwest::Client,
     endpoint: ApiUrl,
     token: Option<Secret>,
@@ -34,7 +34,7 @@ impl Client {
     ///
     /// # Errors
     /// `InvalidAddress` or `InvalidToken`.
-    pub(crate) fn new(api: &str, token: Option<Secret>) -> Result<Self, ClientError> {
+    pub fn new(api: &str, token: Option<Secret>) -> Result<Self, ClientError> {
         let endpoint = ApiUrl::parse(api)?;
         if let Some(token) = &token
             && reqwest::header::HeaderValue::from_str(token.expose()).is_err()
@@ -59,22 +59,22 @@ impl Client {
     }
 
     /// Returns this client; with `allow_partial`, its writes start what fits of a service that does not fit.
-    pub(crate) fn allowing_partial(&self, allow_partial: bool) -> Self {
+    pub fn allowing_partial(&self, allow_partial: bool) -> Self {
         Self { allow_partial, ..self.clone() }
     }
 
     /// Builds a request that writes a service.
-    pub(super) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+    pub(crate) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
         self.request(method, path, self.partial_query().as_slice())
     }
 
     /// Returns the parameter for a service that may start in part.
-    pub(super) fn partial_query(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn partial_query(&self) -> Option<(&'static str, String)> {
         self.allow_partial.then(|| ("allow_partial", "true".to_owned()))
     }
 
     /// Builds a request for `path`, with the token.
-    pub(super) fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
         let request = self.http.request(method, self.endpoint.url(path, query));
         match &self.token {
             Some(token) => request.bearer_auth(token.expose()),
@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// Sends a request and returns the decoded JSON body. `operation` begins the text of every error.
-    pub(super) async fn send_for_json<T: DeserializeOwned>(
+    pub(crate) async fn send_for_json<T: DeserializeOwned>(
         &self,
         operation: &str,
         request: RequestBuilder,
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Sends a request and ignores the body of a successful response.
-    pub(super) async fn send_for_success(
+    pub(crate) async fn send_for_success(
         &self,
         operation: &str,
         request: RequestBuilder,
@@ -106,7 +106,7 @@ impl Client {
 
     /// Sends a request and returns the response once its headers are there. Any status but 2xx and 101 is
     /// an error.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         operation: &str,
         request: RequestBuilder,
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Returns the error for a response that did not arrive completely.
-    pub(super) fn request_failed(
+    pub(crate) fn request_failed(
         &self,
         operation: &str,
         error: &reqwest::Error,
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// Returns the error for a stream of responses that ended for `cause`.
-    pub(super) fn stream_ended(&self, operation: &str, cause: String) -> ClientError {
+    pub(crate) fn stream_ended(&self, operation: &str, cause: String) -> ClientError {
         ClientError::RequestFailed {
             operation: operation.to_owned(),
             address: self.endpoint.to_string(),
@@ -158,8 +158,8 @@ impl Client {
         }
     }
 
-    pub(super) fn not_kubeleet(&self, operation: &str, status: u16, body: &[u8]) -> ClientError {
-        let text = humanize::shorten(&String::from_utf8_lossy(body), MAX_SHOWN_BODY);
+    pub(crate) fn not_kubeleet(&self, operation: &str, status: u16, body: &[u8]) -> ClientError {
+        let text = shorten(&String::from_utf8_lossy(body), MAX_SHOWN_BODY);
         ClientError::NotKubeleet {
             operation: operation.to_owned(),
             address: self.endpoint.to_string(),
@@ -181,5 +181,5 @@ fn root_cause(error: &dyn Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    humanize::system_error(cause)
+    common::system_error(cause)
 }

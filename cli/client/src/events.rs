@@ -8,9 +8,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::Method;
 use tokio::time::timeout;
 
-use super::error::ClientError;
-use super::http::Client;
-use super::sse::{SseError, event_data};
+use crate::error::ClientError;
+use crate::http::Client;
+use crate::sse::{SseError, event_data};
 
 /// The API sends a keep-alive comment far more often. After this much silence the connection is dead, even if
 /// TCP has not noticed.
@@ -20,7 +20,7 @@ const OPERATION: &str = "reading events";
 
 /// Where a stream of events begins.
 #[derive(Debug, Clone)]
-pub(crate) enum EventsFrom {
+pub enum EventsFrom {
     /// With this many of the latest events.
     Tail(usize),
     /// After the event with this id.
@@ -28,14 +28,14 @@ pub(crate) enum EventsFrom {
 }
 
 /// An open stream of events.
-pub(crate) struct EventStream {
+pub struct EventStream {
     client: Client,
     data: BoxStream<'static, Result<String, SseError<ClientError>>>,
 }
 
 impl Client {
     /// Opens the stream of events.
-    pub(crate) async fn watch(&self, from: &EventsFrom) -> Result<EventStream, ClientError> {
+    pub async fn watch(&self, from: &EventsFrom) -> Result<EventStream, ClientError> {
         let request = match from {
             EventsFrom::Tail(count) => self.request(Method::GET, &["event"], &[("tail", count.to_string())]),
             EventsFrom::After(id) => self.request(Method::GET, &["event"], &[]).header("last-event-id", id),
@@ -62,7 +62,7 @@ impl EventStream {
     ///
     /// # Cancel safety
     /// No event is lost when the future is dropped.
-    pub(crate) async fn next(&mut self) -> Result<ClusterEvent, ClientError> {
+    pub async fn next(&mut self) -> Result<ClusterEvent, ClientError> {
         loop {
             let data = match self.data.try_next().await {
                 Ok(Some(data)) => data,

@@ -5,11 +5,11 @@ use common::api::LogItemView;
 use common::log_line::LineSplitter;
 use reqwest::{Method, Response};
 
-use super::error::ClientError;
-use super::http::Client;
+use crate::error::ClientError;
+use crate::http::Client;
 
 /// An open log.
-pub(crate) struct LogStream {
+pub struct LogStream {
     client: Client,
     response: Response,
     operation: String,
@@ -17,18 +17,29 @@ pub(crate) struct LogStream {
 
 /// What to read of the logs of several pods.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PodLogQuery {
-    pub(crate) pods: Vec<String>,
-    pub(crate) services: Vec<String>,
-    pub(crate) app: Option<String>,
-    pub(crate) label: Option<String>,
-    pub(crate) container: Option<String>,
-    pub(crate) tail: Option<usize>,
-    pub(crate) follow: bool,
-    pub(crate) since: Option<String>,
-    pub(crate) until: Option<String>,
-    pub(crate) grep: Option<String>,
-    pub(crate) previous: bool,
+pub struct PodLogQuery {
+    /// The pods, by uuid or name.
+    pub pods: Vec<String>,
+    /// The services whose pods are meant.
+    pub services: Vec<String>,
+    /// The app whose pods are meant.
+    pub app: Option<String>,
+    /// A label selector for services.
+    pub label: Option<String>,
+    /// The container; `None` for all.
+    pub container: Option<String>,
+    /// The number of last lines to begin with.
+    pub tail: Option<usize>,
+    /// Whether to go on with what is written after them.
+    pub follow: bool,
+    /// Only lines after this time, or of this last duration.
+    pub since: Option<String>,
+    /// Only lines before this time.
+    pub until: Option<String>,
+    /// Only lines that contain this text.
+    pub grep: Option<String>,
+    /// Whether to read the containers that ran before.
+    pub previous: bool,
 }
 
 impl PodLogQuery {
@@ -52,14 +63,14 @@ impl PodLogQuery {
 }
 
 /// Lines of several pods, as they come.
-pub(crate) struct ItemStream {
+pub struct ItemStream {
     log: LogStream,
     splitter: LineSplitter,
 }
 
 impl ItemStream {
     /// Returns the next lines and marks, or `None` at the end.
-    pub(crate) async fn next_items(&mut self) -> Result<Option<Vec<LogItemView>>, ClientError> {
+    pub async fn next_items(&mut self) -> Result<Option<Vec<LogItemView>>, ClientError> {
         let Some(bytes) = self.log.next().await? else { return Ok(None) };
         let lines = self.splitter.add(&bytes);
         Ok(Some(lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect()))
@@ -67,18 +78,18 @@ impl ItemStream {
 }
 
 /// What to read of a log.
-pub(crate) struct LogQuery {
+pub struct LogQuery {
     /// The number of last lines to begin with.
-    pub(crate) tail: usize,
+    pub tail: usize,
     /// Whether to go on with what is written after them.
-    pub(crate) follow: bool,
+    pub follow: bool,
     /// The container of a pod with several; `None` for the first one.
-    pub(crate) container: Option<String>,
+    pub container: Option<String>,
 }
 
 impl Client {
     /// Opens a pod's log.
-    pub(crate) async fn logs(&self, id: &str, wanted: &LogQuery) -> Result<LogStream, ClientError> {
+    pub async fn logs(&self, id: &str, wanted: &LogQuery) -> Result<LogStream, ClientError> {
         let operation = format!("reading the log of pod {id}");
         let mut query = vec![("tail", wanted.tail.to_string()), ("follow", wanted.follow.to_string())];
         query.extend(wanted.container.iter().map(|name| ("container", name.clone())));
@@ -90,7 +101,7 @@ impl Client {
 
 impl Client {
     /// Opens the logs of several pods, merged in order of time.
-    pub(crate) async fn lines(&self, wanted: &PodLogQuery) -> Result<ItemStream, ClientError> {
+    pub async fn lines(&self, wanted: &PodLogQuery) -> Result<ItemStream, ClientError> {
         let operation = "reading logs".to_owned();
         let request = self.request(Method::GET, &["log"], &wanted.pairs());
         let response = self.send(&operation, request).await?;
@@ -101,7 +112,7 @@ impl Client {
 
 impl LogStream {
     /// Returns the next bytes, or `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         self.response.chunk().await.map_err(|e| self.client.request_failed(&self.operation, &e, false))
     }
 }

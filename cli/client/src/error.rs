@@ -2,11 +2,9 @@
 
 use common::api::Problem;
 
-use crate::exit::Exit;
-
 /// An API call failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
+pub enum ClientError {
     /// The address given with `--api` is invalid.
     #[error("invalid API address {text:?}: {reason} (from --api or KUBELEET_API)")]
     InvalidAddress {
@@ -68,7 +66,7 @@ pub(crate) enum ClientError {
 
 impl ClientError {
     /// Returns the HTTP status if the API responded.
-    pub(crate) fn status(&self) -> Option<u16> {
+    pub fn status(&self) -> Option<u16> {
         match self {
             Self::Problem { problem, .. } => Some(problem.status),
             _ => None,
@@ -76,7 +74,7 @@ impl ClientError {
     }
 
     /// Returns true if the same call may succeed a moment later.
-    pub(crate) fn is_transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::RequestFailed { .. } => true,
             Self::Problem { problem, .. } => matches!(problem.status, 408 | 429 | 500..=599),
@@ -84,21 +82,13 @@ impl ClientError {
         }
     }
 
-    /// Returns the exit code of a command that failed with this error.
-    pub(crate) fn exit(&self) -> Exit {
+    /// Returns true if the API refused a service because it does not fit the cluster.
+    pub fn is_shortage(&self) -> bool {
         match self {
-            Self::InvalidAddress { .. } | Self::InvalidToken(_) => Exit::Usage,
-            Self::Unreachable { .. } | Self::RequestFailed { .. } => Exit::Unreachable,
-            Self::NotKubeleet { .. } => Exit::Error,
-            Self::Problem { problem, .. } => match problem.status {
-                401 | 403 => Exit::Unauthorized,
-                404 => Exit::NotFound,
-                409 if is_shortage(problem) => Exit::Unschedulable,
-                409 | 412 => Exit::Conflict,
-                422 => Exit::Usage,
-                503 | 504 => Exit::Unreachable,
-                _ => Exit::Error,
-            },
+            Self::Problem { problem, .. } => {
+                problem.kind.rsplit('/').next().is_some_and(|kind| kind.starts_with("insufficient-"))
+            }
+            _ => false,
         }
     }
 }
@@ -139,11 +129,6 @@ fn describe(operation: &str, problem: &Problem) -> String {
         _ => {}
     }
     text
-}
-
-/// Returns whether the service does not fit the cluster.
-fn is_shortage(problem: &Problem) -> bool {
-    problem.kind.rsplit('/').next().is_some_and(|kind| kind.starts_with("insufficient-"))
 }
 
 /// Returns a command to type next. The API's own advice is an HTTP request, which does not help in a

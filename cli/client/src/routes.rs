@@ -15,22 +15,22 @@ use reqwest::header::IF_MATCH;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::error::ClientError;
-use super::http::Client;
+use crate::error::ClientError;
+use crate::http::Client;
 
 /// Selects pods to list. A field without a value selects all.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PodFilter {
+pub struct PodFilter {
     /// Name of the service.
-    pub(crate) service: Option<String>,
+    pub service: Option<String>,
     /// Name of the node.
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// The phase.
-    pub(crate) phase: Option<String>,
+    pub phase: Option<String>,
     /// A label selector for the pod's service.
-    pub(crate) label: Option<String>,
+    pub label: Option<String>,
     /// The beginning of the uuid, or the whole name (`web-0`).
-    pub(crate) prefix: Option<String>,
+    pub prefix: Option<String>,
 }
 
 impl PodFilter {
@@ -58,7 +58,7 @@ struct ApiInfo {
 }
 
 /// A backup that is being read.
-pub(crate) struct BackupStream {
+pub struct BackupStream {
     client: Client,
     response: reqwest::Response,
     operation: &'static str,
@@ -69,7 +69,7 @@ impl BackupStream {
     ///
     /// # Errors
     /// If the connection breaks: the backup is then incomplete.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let chunk = self.response.chunk().await;
         let chunk = chunk.map_err(|error| self.client.request_failed(self.operation, &error, false))?;
         Ok(chunk.map(|bytes| bytes.to_vec()))
@@ -78,30 +78,30 @@ impl BackupStream {
 
 impl Client {
     /// Returns the services that a label selector selects; all without one.
-    pub(crate) async fn services(&self, selector: Option<String>) -> Result<Vec<ServiceView>, ClientError> {
+    pub async fn services(&self, selector: Option<String>) -> Result<Vec<ServiceView>, ClientError> {
         let query: Vec<_> = selector.into_iter().map(|selector| ("label", selector)).collect();
         self.all_pages("listing services", &["service"], &query).await
     }
 
     /// Returns the services of an app.
-    pub(crate) async fn services_of_app(&self, app: &str) -> Result<Vec<ServiceView>, ClientError> {
+    pub async fn services_of_app(&self, app: &str) -> Result<Vec<ServiceView>, ClientError> {
         self.all_pages("listing the services of an app", &["service"], &[("app", app.to_owned())]).await
     }
 
     /// Returns one service.
-    pub(crate) async fn service(&self, name: &str) -> Result<ServiceView, ClientError> {
+    pub async fn service(&self, name: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("reading service {name}");
         self.send_for_json(&operation, self.request(Method::GET, &["service", name], &[])).await
     }
 
     /// Creates a service. Fails with status 409 if it exists.
-    pub(crate) async fn create_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
+    pub async fn create_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
         let operation = format!("creating service {}", service.name());
         self.send_for_json(&operation, self.write_request(Method::POST, &["service"]).json(service)).await
     }
 
     /// Creates or replaces a service. Fails with status 412 if the service is not as it was read before.
-    pub(crate) async fn put_service(
+    pub async fn put_service(
         &self,
         service: &ServiceInput,
         before: Option<&ServiceView>,
@@ -117,7 +117,7 @@ impl Client {
 
     /// Asks whether a service would be stored. Writes nothing. Succeeds also if that cannot be asked,
     /// because the API is of the version before, or the token may only read.
-    pub(crate) async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
+    pub async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
         let operation = format!("checking service {}", service.name());
         let path = ["service", service.name().as_str()];
         let query: Vec<_> = dry_run().into_iter().chain(self.partial_query()).collect();
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// Asks whether a service could go back to a former generation, as for [`Client::check_service`].
-    pub(crate) async fn check_undo(&self, name: &str, to: u64) -> Result<(), ClientError> {
+    pub async fn check_undo(&self, name: &str, to: u64) -> Result<(), ClientError> {
         let [dry_run] = dry_run();
         let query = [dry_run, ("to", to.to_string())];
         let request = self.request(Method::POST, &["service", name, "undo"], &query);
@@ -134,27 +134,27 @@ impl Client {
     }
 
     /// Takes or renews the lock of an app. Fails with status 409 if another client has it.
-    pub(crate) async fn lock_app(&self, app: &AppName, input: &AppLockInput) -> Result<(), ClientError> {
+    pub async fn lock_app(&self, app: &AppName, input: &AppLockInput) -> Result<(), ClientError> {
         let request = self.request(Method::PUT, &["app", app.as_str(), "lock"], &[]).json(input);
         self.send_for_success(&format!("locking app {app}"), request).await
     }
 
     /// Releases the lock of an app.
-    pub(crate) async fn unlock_app(&self, app: &AppName, id: &LockId) -> Result<(), ClientError> {
+    pub async fn unlock_app(&self, app: &AppName, id: &LockId) -> Result<(), ClientError> {
         let query = [("id", id.to_string())];
         let request = self.request(Method::DELETE, &["app", app.as_str(), "lock"], &query);
         self.send_for_success(&format!("unlocking app {app}"), request).await
     }
 
     /// Sets the number of pods of a service.
-    pub(crate) async fn scale(&self, name: &str, replicas: u32) -> Result<ServiceView, ClientError> {
+    pub async fn scale(&self, name: &str, replicas: u32) -> Result<ServiceView, ClientError> {
         let operation = format!("scaling service {name}");
         let request = self.write_request(Method::POST, &["service", name, "scale"]);
         self.send_for_json(&operation, request.json(&ScaleInput { replicas })).await
     }
 
     /// Changes some fields of a service; `patch` is a JSON merge patch.
-    pub(crate) async fn patch_service(
+    pub async fn patch_service(
         &self,
         name: &str,
         patch: &serde_json::Value,
@@ -165,13 +165,13 @@ impl Client {
     }
 
     /// Asks for all pods of a service to be replaced.
-    pub(crate) async fn restart(&self, name: &str) -> Result<ServiceView, ClientError> {
+    pub async fn restart(&self, name: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("restarting service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, "restart"], &[])).await
     }
 
     /// Returns the current generation of a service, then its former ones, the newest first.
-    pub(crate) async fn history(&self, name: &str) -> Result<Vec<GenerationView>, ClientError> {
+    pub async fn history(&self, name: &str) -> Result<Vec<GenerationView>, ClientError> {
         let operation = format!("reading the history of service {name}");
         let request = self.request(Method::GET, &["service", name, "history"], &[]);
         let list: List<GenerationView> = self.send_for_json(&operation, request).await?;
@@ -180,7 +180,7 @@ impl Client {
 
     /// Asks for the pods of a service to get the specification of a former generation. Fails with status 412
     /// if the service is not as it was read before.
-    pub(crate) async fn undo(&self, before: &ServiceView, to: u64) -> Result<ServiceView, ClientError> {
+    pub async fn undo(&self, before: &ServiceView, to: u64) -> Result<ServiceView, ClientError> {
         let name = before.name.as_str();
         let operation = format!("undoing a change of service {name}");
         let query = [("to", to.to_string())];
@@ -189,13 +189,13 @@ impl Client {
     }
 
     /// Pauses, resumes or promotes the replacement of a service's pods: `pause`, `resume` or `promote`.
-    pub(crate) async fn mark_rollout(&self, name: &str, what: &str) -> Result<ServiceView, ClientError> {
+    pub async fn mark_rollout(&self, name: &str, what: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("{what} of the rollout of service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, what], &[])).await
     }
 
     /// Returns what has become of the indices of a job that have ended.
-    pub(crate) async fn job_results(&self, name: &str) -> Result<Vec<IndexResultView>, ClientError> {
+    pub async fn job_results(&self, name: &str) -> Result<Vec<IndexResultView>, ClientError> {
         let operation = format!("reading the results of job {name}");
         let request = self.request(Method::GET, &["service", name, "results"], &[]);
         let list: List<IndexResultView> = self.send_for_json(&operation, request).await?;
@@ -203,7 +203,7 @@ impl Client {
     }
 
     /// Creates a job of a cron now.
-    pub(crate) async fn run_cron(&self, name: &str, job: Option<&str>) -> Result<ServiceView, ClientError> {
+    pub async fn run_cron(&self, name: &str, job: Option<&str>) -> Result<ServiceView, ClientError> {
         let operation = format!("running cron {name}");
         let query: Vec<_> = job.map(|job| ("job", job.to_owned())).into_iter().collect();
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, "run"], &query)).await
@@ -211,44 +211,44 @@ impl Client {
 
     /// Asks for a service and its pods to be deleted.
     /// With `volumes`, its persistent volumes go as well.
-    pub(crate) async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {
+    pub async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {
         let operation = format!("deleting service {name}");
         let query: Vec<_> = volumes.then(|| ("volumes", "true".to_owned())).into_iter().collect();
         self.send_for_success(&operation, self.request(Method::DELETE, &["service", name], &query)).await
     }
 
     /// Returns all persistent volumes.
-    pub(crate) async fn volumes(&self) -> Result<Vec<VolumeView>, ClientError> {
+    pub async fn volumes(&self) -> Result<Vec<VolumeView>, ClientError> {
         self.all_pages("listing volumes", &["volume"], &[]).await
     }
 
     /// Returns one persistent volume.
-    pub(crate) async fn volume(&self, name: &str) -> Result<VolumeView, ClientError> {
+    pub async fn volume(&self, name: &str) -> Result<VolumeView, ClientError> {
         let operation = format!("reading volume {name}");
         self.send_for_json(&operation, self.request(Method::GET, &["volume", name], &[])).await
     }
 
     /// Asks for a persistent volume to be removed with its data.
     /// With a node, only the copy that it has goes, which is not the volume.
-    pub(crate) async fn remove_volume(&self, name: &str, node: Option<&str>) -> Result<(), ClientError> {
+    pub async fn remove_volume(&self, name: &str, node: Option<&str>) -> Result<(), ClientError> {
         let query: Vec<_> = node.map(|node| ("node", node.to_owned())).into_iter().collect();
         let request = self.request(Method::DELETE, &["volume", name], &query);
         self.send_for_success(&format!("removing volume {name}"), request).await
     }
 
     /// Makes the copy that a node has of a persistent volume the volume.
-    pub(crate) async fn bind_volume(&self, name: &str, input: &BindVolumeInput) -> Result<(), ClientError> {
+    pub async fn bind_volume(&self, name: &str, input: &BindVolumeInput) -> Result<(), ClientError> {
         let request = self.request(Method::POST, &["volume", name, "bind"], &[]).json(input);
         self.send_for_success(&format!("choosing a copy of volume {name}"), request).await
     }
 
     /// Returns all selected pods.
-    pub(crate) async fn pods(&self, filter: &PodFilter) -> Result<Vec<PodView>, ClientError> {
+    pub async fn pods(&self, filter: &PodFilter) -> Result<Vec<PodView>, ClientError> {
         self.all_pages("listing pods", &["pod"], &filter.query()).await
     }
 
     /// Returns the first `limit` selected pods, and true if there are more.
-    pub(crate) async fn some_pods(
+    pub async fn some_pods(
         &self,
         filter: &PodFilter,
         limit: usize,
@@ -261,65 +261,61 @@ impl Client {
     }
 
     /// Returns the pod with this complete uuid.
-    pub(crate) async fn pod(&self, id: &str) -> Result<PodView, ClientError> {
+    pub async fn pod(&self, id: &str) -> Result<PodView, ClientError> {
         let operation = format!("reading pod {id}");
         self.send_for_json(&operation, self.request(Method::GET, &["pod", id], &[])).await
     }
 
     /// Asks for a pod to be stopped.
-    pub(crate) async fn stop_pod(&self, id: &str) -> Result<PodView, ClientError> {
+    pub async fn stop_pod(&self, id: &str) -> Result<PodView, ClientError> {
         let operation = format!("stopping pod {id}");
         self.send_for_json(&operation, self.request(Method::DELETE, &["pod", id], &[])).await
     }
 
     /// Returns all nodes.
-    pub(crate) async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {
+    pub async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {
         self.all_pages("listing nodes", &["node"], &[]).await
     }
 
     /// Returns one node.
-    pub(crate) async fn node(&self, name: &str) -> Result<NodeView, ClientError> {
+    pub async fn node(&self, name: &str) -> Result<NodeView, ClientError> {
         let operation = format!("reading node {name}");
         self.send_for_json(&operation, self.request(Method::GET, &["node", name], &[])).await
     }
 
     /// Cordons or uncordons a node: a cordoned one gets no new pods.
-    pub(crate) async fn cordon(&self, name: &str, cordon: bool) -> Result<NodeView, ClientError> {
+    pub async fn cordon(&self, name: &str, cordon: bool) -> Result<NodeView, ClientError> {
         let action = if cordon { "cordon" } else { "uncordon" };
         let request = self.request(Method::POST, &["node", name, action], &[]);
         self.send_for_json(&format!("{action}ing node {name}"), request).await
     }
 
     /// Removes a dead node; with `is_former` only what machines of its name had before.
-    pub(crate) async fn remove_node(&self, name: &str, is_former: bool) -> Result<(), ClientError> {
+    pub async fn remove_node(&self, name: &str, is_former: bool) -> Result<(), ClientError> {
         let former: &[_] = if is_former { &[("former", "true".to_owned())] } else { &[] };
         let request = self.request(Method::DELETE, &["node", name], former);
         self.send_for_success(&format!("removing node {name}"), request).await
     }
 
     /// Returns all secrets or configs, without their contents.
-    pub(crate) async fn values(&self, kind: ValueKind) -> Result<Vec<ValueView>, ClientError> {
+    pub async fn values(&self, kind: ValueKind) -> Result<Vec<ValueView>, ClientError> {
         self.all_pages(&format!("listing {kind}s"), &[kind.as_str()], &[]).await
     }
 
     /// Returns a secret or config, without its content.
-    pub(crate) async fn value(&self, kind: ValueKind, name: &str) -> Result<ValueView, ClientError> {
+    pub async fn value(&self, kind: ValueKind, name: &str) -> Result<ValueView, ClientError> {
         let request = self.request(Method::GET, &[kind.as_str(), name], &[]);
         self.send_for_json(&format!("reading {kind} {name}"), request).await
     }
 
     /// Creates a secret or config. Fails with status 409 if it exists.
-    pub(crate) async fn create_value(
-        &self,
-        kind: ValueKind,
-        input: &ValueInput,
-    ) -> Result<ValueView, ClientError> {
+    pub async fn create_value(&self, kind: ValueKind, input: &ValueInput) -> Result<ValueView, ClientError> {
         let request = self.request(Method::POST, &[kind.as_str()], &[]).json(input);
         self.send_for_json(&format!("creating the {kind}"), request).await
     }
 
     /// Stores the next version of a secret or config.
-    pub(crate) async fn rotate_value(
+    pub async fn rotate_value(
         &self,
         kind: ValueKind,
         name: &str,
@@ -330,7 +326,7 @@ impl Client {
     }
 
     /// Returns whether the current version of a secret or config has this content.
-    pub(crate) async fn compare_value(
+    pub async fn compare_value(
         &self,
         kind: ValueKind,
         name: &str,
@@ -341,34 +337,29 @@ impl Client {
     }
 
     /// Deletes a secret or config.
-    pub(crate) async fn delete_value(
-        &self,
-        kind: ValueKind,
-        name: &str,
-        force: bool,
-    ) -> Result<(), ClientError> {
+    pub async fn delete_value(&self, kind: ValueKind, name: &str, force: bool) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &[kind.as_str(), name], &forced(force));
         self.send_for_success(&format!("deleting {kind} {name}"), request).await
     }
 
     /// Returns all logins for registries, without passwords.
-    pub(crate) async fn registries(&self) -> Result<Vec<RegistryView>, ClientError> {
+    pub async fn registries(&self) -> Result<Vec<RegistryView>, ClientError> {
         self.all_pages("listing registries", &["registry"], &[]).await
     }
 
     /// Returns what is reached from outside the cluster.
-    pub(crate) async fn routes(&self) -> Result<Vec<RouteView>, ClientError> {
+    pub async fn routes(&self) -> Result<Vec<RouteView>, ClientError> {
         self.all_pages("listing routes", &["route"], &[]).await
     }
 
     /// Returns the login for a registry, without the password.
-    pub(crate) async fn registry(&self, host: &RegistryHost) -> Result<RegistryView, ClientError> {
+    pub async fn registry(&self, host: &RegistryHost) -> Result<RegistryView, ClientError> {
         let request = self.request(Method::GET, &["registry", host.as_str()], &[]);
         self.send_for_json(&format!("reading the login for {host}"), request).await
     }
 
     /// Stores the login for a registry.
-    pub(crate) async fn put_registry(
+    pub async fn put_registry(
         &self,
         host: &RegistryHost,
         input: &RegistryInput,
@@ -378,40 +369,36 @@ impl Client {
     }
 
     /// Deletes the login for a registry.
-    pub(crate) async fn delete_registry(&self, host: &RegistryHost, force: bool) -> Result<(), ClientError> {
+    pub async fn delete_registry(&self, host: &RegistryHost, force: bool) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &["registry", host.as_str()], &forced(force));
         self.send_for_success(&format!("deleting the login for {host}"), request).await
     }
 
     /// Returns the lengths of all queues.
-    pub(crate) async fn queues(&self) -> Result<QueuesView, ClientError> {
+    pub async fn queues(&self) -> Result<QueuesView, ClientError> {
         self.send_for_json("listing queues", self.request(Method::GET, &["queue"], &[])).await
     }
 
     /// Returns the first `limit` entries of a queue, the next one to be taken first.
-    pub(crate) async fn queue(&self, key: &str, limit: usize) -> Result<QueueView, ClientError> {
+    pub async fn queue(&self, key: &str, limit: usize) -> Result<QueueView, ClientError> {
         let operation = format!("reading queue {key}");
         let query = [("limit", limit.to_string())];
         self.send_for_json(&operation, self.request(Method::GET, &["queue", key], &query)).await
     }
 
     /// Returns the newest `limit` dead letters.
-    pub(crate) async fn dead_letters(&self, limit: usize) -> Result<List<DeadLetterView>, ClientError> {
+    pub async fn dead_letters(&self, limit: usize) -> Result<List<DeadLetterView>, ClientError> {
         let query = [("limit", limit.to_string())];
         self.send_for_json("reading dead letters", self.request(Method::GET, &["queue", "dq"], &query)).await
     }
 
     /// Returns all dead letters.
-    pub(crate) async fn all_dead_letters(&self) -> Result<Vec<DeadLetterView>, ClientError> {
+    pub async fn all_dead_letters(&self) -> Result<Vec<DeadLetterView>, ClientError> {
         self.all_pages("reading dead letters", &["queue", "dq"], &[]).await
     }
 
     /// Moves a dead letter back to its queue; with `edited`, these bytes in the place of its payload.
-    pub(crate) async fn requeue_dead_letter(
-        &self,
-        id: &str,
-        edited: Option<Vec<u8>>,
-    ) -> Result<(), ClientError> {
+    pub async fn requeue_dead_letter(&self, id: &str, edited: Option<Vec<u8>>) -> Result<(), ClientError> {
         let mut request = self.request(Method::POST, &["queue", "dq", id, "requeue"], &[]);
         if let Some(edited) = edited {
             request = request.header("content-type", "application/octet-stream").body(edited);
@@ -420,13 +407,13 @@ impl Client {
     }
 
     /// Deletes a dead letter.
-    pub(crate) async fn delete_dead_letter(&self, id: &str) -> Result<(), ClientError> {
+    pub async fn delete_dead_letter(&self, id: &str) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &["queue", "dq", id], &[]);
         self.send_for_success(&format!("deleting dead letter {id}"), request).await
     }
 
     /// Returns the latest `count` events, oldest first.
-    pub(crate) async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, ClientError> {
+    pub async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, ClientError> {
         let query = [("follow", "false".to_owned()), ("tail", count.to_string())];
         let request = self.request(Method::GET, &["event"], &query).header("accept", "application/json");
         let list: List<ClusterEvent> = self.send_for_json("reading events", request).await?;
@@ -434,36 +421,32 @@ impl Client {
     }
 
     /// Returns the version of the API.
-    pub(crate) async fn api_version(&self) -> Result<String, ClientError> {
+    pub async fn api_version(&self) -> Result<String, ClientError> {
         let request = self.request(Method::GET, &["openapi.json"], &[]);
         let document: ApiDocument = self.send_for_json("reading the version of the API", request).await?;
         Ok(document.info.version)
     }
 
     /// Returns what could go from the disk of a node; unless `dry_run`, it goes.
-    pub(crate) async fn collect_garbage(
-        &self,
-        node: &str,
-        dry_run: bool,
-    ) -> Result<GarbageView, ClientError> {
+    pub async fn collect_garbage(&self, node: &str, dry_run: bool) -> Result<GarbageView, ClientError> {
         let operation = format!("collecting garbage on node {node}");
         let query = [("dry_run", dry_run.to_string())];
         self.send_for_json(&operation, self.request(Method::POST, &["node", node, "gc"], &query)).await
     }
 
     /// Returns what nodes use, and with `pods` what pods use.
-    pub(crate) async fn usage(&self, pods: bool) -> Result<ClusterUsageView, ClientError> {
+    pub async fn usage(&self, pods: bool) -> Result<ClusterUsageView, ClientError> {
         let request = self.request(Method::GET, &["stats"], &[("pods", pods.to_string())]);
         self.send_for_json("reading what is used", request).await
     }
 
     /// Returns the state of the cluster.
-    pub(crate) async fn status(&self) -> Result<StatusView, ClientError> {
+    pub async fn status(&self) -> Result<StatusView, ClientError> {
         self.send_for_json("reading the cluster's status", self.request(Method::GET, &["status"], &[])).await
     }
 
     /// Returns what is wrong in Redis. With `repair`, repairs what can be repaired.
-    pub(crate) async fn check_cluster(&self, repair: bool) -> Result<Vec<FindingView>, ClientError> {
+    pub async fn check_cluster(&self, repair: bool) -> Result<Vec<FindingView>, ClientError> {
         let (method, path, operation) = match repair {
             true => (Method::POST, "repair", "repairing the cluster"),
             false => (Method::GET, "check", "checking the cluster"),
@@ -473,7 +456,7 @@ impl Client {
     }
 
     /// Returns what Redis has lost and the workers have saved. With `apply`, writes it.
-    pub(crate) async fn recover_cluster(
+    pub async fn recover_cluster(
         &self,
         apply: bool,
         wait_seconds: u64,
@@ -489,14 +472,14 @@ impl Client {
     }
 
     /// Opens a backup as a stream of bytes.
-    pub(crate) async fn backup(&self) -> Result<BackupStream, ClientError> {
+    pub async fn backup(&self) -> Result<BackupStream, ClientError> {
         let operation = "reading the backup";
         let response = self.send(operation, self.request(Method::GET, &["cluster", "backup"], &[])).await?;
         Ok(BackupStream { client: self.clone(), response, operation })
     }
 
     /// Returns what of a part of a backup is missing. With `apply`, writes it.
-    pub(crate) async fn restore(
+    pub async fn restore(
         &self,
         part: &str,
         apply: bool,
