@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::api::metrics::MetricsServer;
 use ::proxy::Start;
@@ -14,15 +14,12 @@ use ::worker::{LivenessPipe, NodeProblems};
 use anyhow::Context;
 use common::config::{Config, MetricsListen, RuntimeKind, Serves};
 use common::store::{LinkOptions, Severity, Store};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{ProxyOptions, WorkerOptions};
+use crate::daemon_options::{ProxyOptions, WorkerOptions};
 use crate::settings::SettingFlags;
+use crate::signal::cancel_on_signal;
 use crate::take_over;
-
-/// Signals within this time count as one: `timeout` and a terminal may each send one.
-const REPEATED_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
 
 /// How long to ask Redis about itself. A daemon starts without Redis as well.
 const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -217,31 +214,6 @@ fn metrics_address(config: &Config, default_port: u16) -> Option<SocketAddr> {
         MetricsListen::Default => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, default_port))),
         MetricsListen::Address { ip, port, .. } => Some((ip, port.unwrap_or(default_port)).into()),
     }
-}
-
-/// Cancels `shutdown` at the first SIGTERM or SIGINT. A second one ends the process at once.
-pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::spawn(async move {
-        let mut first: Option<Instant> = None;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            match first {
-                None => {
-                    tracing::info!("shutting down; send the signal again to stop at once");
-                    first = Some(Instant::now());
-                    shutdown.cancel();
-                }
-                Some(first) if first.elapsed() > REPEATED_SIGNAL_WINDOW => std::process::exit(130),
-                Some(_) => {}
-            }
-        }
-    });
-    Ok(())
 }
 
 #[cfg(test)]

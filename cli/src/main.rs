@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod daemon_exit;
+mod daemon_options;
 mod daemons;
 mod dev;
 mod dev_token;
@@ -20,6 +21,7 @@ mod sample_app;
 mod sample_image;
 mod sandbox;
 mod settings;
+mod signal;
 mod stderr;
 mod take_over;
 
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
     }
     let matches = habits::parse(std::env::args_os().collect()).unwrap_or_else(|refusal| refusal.exit());
     let Cli { command, mut globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    globals.prefer_flags(&matches).unwrap_or_else(|error| error.exit());
+    globals.prefer_flags(&matches, help::command_line).unwrap_or_else(|error| error.exit());
     let token = globals.token_settings();
     let result = match command {
         CliCommand::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),

@@ -14,9 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::daemons::cancel_on_signal;
 use crate::healthcheck::check_proxy;
 use crate::settings::SettingFlags;
+use crate::signal::cancel_on_signal;
 
 /// Between two looks with `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(30);

@@ -3,9 +3,9 @@
 use client::Client;
 
 use super::error::CommandError;
-use super::folder_app::FolderApp;
 use super::globals::Globals;
 use super::wait::Waiter;
+use crate::commands::apps::folder_app::FolderApp;
 use crate::output::Output;
 
 /// The environment of one command.

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args};
+use clap::{ArgMatches, Args, Command};
 use client::{ApiUrl, Client, ClientError};
 use common::secret::Secret;
 
 use super::error::CommandError;
-use super::values;
+use super::flag_values;
 use crate::dev_token;
 use crate::output::{OutputFormat, humanize};
-use crate::{help, stderr};
+use crate::stderr;
 
 /// The address of an API on this machine.
 const DEFAULT_API: &str = "http://127.0.0.1:7070";
@@ -49,19 +49,24 @@ pub(crate) struct Globals {
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: OutputFormat,
     /// Time limit of what waits: 90s, 2m, or a number of seconds.
-    #[arg(long, global = true, value_name = "TIME", default_value = "2m", value_parser = values::duration)]
+    #[arg(long, global = true, value_name = "TIME", default_value = "2m", value_parser = flag_values::duration)]
     pub(crate) timeout: Duration,
 }
 
 impl Globals {
-    /// Forgets a token of the environment if a flag names a token file.
+    /// Forgets a token of the environment if a flag names a token file. `command_line` is the definition of the
+    /// command line, for an error.
     ///
     /// # Errors
     /// Both are flags.
-    pub(crate) fn prefer_flags(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+    pub(crate) fn prefer_flags(
+        &mut self,
+        matches: &ArgMatches,
+        command_line: impl FnOnce() -> Command,
+    ) -> Result<(), clap::Error> {
         let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
         match (is_flag("token"), is_flag("token_file")) {
-            (true, true) => Err(help::command_line().error(
+            (true, true) => Err(command_line().error(
                 ErrorKind::ArgumentConflict,
                 "--token and --token-file exclude each other: give one of them",
             )),
@@ -124,6 +129,7 @@ mod tests {
     use clap::builder::Resettable;
 
     use super::*;
+    use crate::help;
 
     /// Reads a line; `variable` has the value that KUBELEET_TOKEN has.
     fn globals(line: &str, variable: Option<&'static str>) -> Result<Globals, clap::Error> {
@@ -133,7 +139,7 @@ mod tests {
         });
         let matches = command.try_get_matches_from(line.split(' '))?;
         let mut globals = Globals::from_arg_matches(&matches)?;
-        globals.prefer_flags(&matches)?;
+        globals.prefer_flags(&matches, help::command_line)?;
         Ok(globals)
     }
 

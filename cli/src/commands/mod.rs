@@ -1,79 +1,24 @@
 //! The user commands. Each subject has its own file with its arguments; this file lists the commands and runs
 //! them.
 
-mod app;
-mod app_lock;
-mod app_values;
-mod apply;
-mod attach;
-mod attached;
-mod backup;
+mod apps;
 mod batch;
 mod cluster;
-mod complete;
-mod compose_sources;
-mod container_args;
+mod containers;
 mod context;
-mod copy;
-mod cron;
-mod desired;
-mod diff;
-mod drain;
-mod durability;
-mod edit;
-mod edit_dead_letter;
+mod durability_warning;
 mod editor;
-mod effect;
-mod env_file;
 mod error;
-mod events;
-mod exec;
-mod explain;
-mod folder_app;
-mod gc;
+mod flag_values;
 mod globals;
-mod jobs;
-mod leave;
-mod logs;
-mod lost_volumes;
-mod node;
-mod object;
-mod operations;
-mod pod;
-mod port_forward;
-mod prune;
-mod queue;
-mod recent_events;
-mod registry;
-mod resolve;
-mod restart;
-mod rollout;
-mod route;
-mod run;
-mod run_to_end;
-mod scale;
+mod objects;
 mod selector_args;
-mod service;
-mod service_file;
-mod service_files;
-mod service_form;
-mod service_name;
-mod set;
+mod services;
 mod shell;
-mod status;
-mod streaming;
-mod tar_files;
-mod terminal;
 #[cfg(test)]
 mod tests;
-mod top;
-mod untyped;
-mod value;
-mod values;
-mod version;
-mod volume;
 mod wait;
-mod watch;
+mod watch_list;
 
 use std::process::ExitCode;
 
@@ -83,12 +28,20 @@ use common::value::ValueKind;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::stderr;
-pub(crate) use complete::answer as answer_shell;
+use apps::folder_app::FolderApp;
+use apps::{apply, diff};
+use cluster::{backup, check_and_recover, drain, events, gc, status, top, version};
+use containers::{attach, copy, exec, logs, port_forward, run};
 use context::Context;
 use error::CommandError;
-use folder_app::FolderApp;
 pub(crate) use globals::Globals;
-use node::NodeCommand;
+use objects::node::NodeCommand;
+use objects::{
+    app, cron, job, node, operation_first, pod, queue, registry, route, secret_and_config, volume,
+};
+use services::{rollout, scale, service, set};
+pub(crate) use shell::complete::answer as answer_shell;
+use shell::{completions_and_man, explain};
 
 /// A command that calls the API, or describes the command line itself.
 #[derive(Debug, Subcommand)]
@@ -104,7 +57,7 @@ pub(crate) enum UserCommand {
     Service(service::ServiceArgs),
     /// List jobs, and show what has become of their indices.
     #[command(visible_alias = "jobs")]
-    Job(jobs::JobArgs),
+    Job(job::JobArgs),
     /// List crons, run one now, suspend and resume.
     #[command(visible_alias = "crons")]
     Cron(cron::CronArgs),
@@ -125,10 +78,10 @@ pub(crate) enum UserCommand {
     Route(route::RouteArgs),
     /// Create, rotate, list and remove secrets: encrypted values that containers get as files.
     #[command(visible_alias = "secrets")]
-    Secret(value::SecretArgs),
+    Secret(secret_and_config::SecretArgs),
     /// Create, rotate, list and remove configs: values that containers get as files.
     #[command(visible_alias = "configs")]
-    Config(value::ConfigArgs),
+    Config(secret_and_config::ConfigArgs),
     /// Log in to registries of images, list logins, log out.
     #[command(visible_alias = "registries")]
     Registry(registry::RegistryArgs),
@@ -136,17 +89,17 @@ pub(crate) enum UserCommand {
     #[command(visible_alias = "queues")]
     Queue(queue::QueueArgs),
     /// List objects of a type, or show one.
-    Get(operations::GetArgs),
+    Get(operation_first::GetArgs),
     /// Show one object in detail.
-    Describe(operations::DescribeArgs),
+    Describe(operation_first::DescribeArgs),
     /// Delete services, stop pods, remove dead nodes, drop dead letters.
-    Delete(operations::DeleteArgs),
+    Delete(operation_first::DeleteArgs),
     /// Change the number of pods of services.
     Scale(scale::ScaleArgs),
     /// Change a service in an editor.
-    Edit(operations::EditArgs),
+    Edit(operation_first::EditArgs),
     /// Replace the pods of services, step by step.
-    Restart(operations::RestartArgs),
+    Restart(operation_first::RestartArgs),
     /// Show what a service was before, undo a change, follow one.
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
@@ -161,7 +114,7 @@ pub(crate) enum UserCommand {
     Drain(drain::DrainArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
-    Cluster(cluster::ClusterCommand),
+    Cluster(check_and_recover::ClusterCommand),
     /// Write services, pods and assignments to a file.
     Backup(backup::BackupArgs),
     /// Write again from a backup what Redis has lost; what it has stays.
@@ -195,9 +148,9 @@ pub(crate) enum UserCommand {
     Schema,
     /// Print the script that completes commands and names of objects in a shell.
     #[command(visible_alias = "completion")]
-    Completions(shell::CompletionArgs),
+    Completions(completions_and_man::CompletionArgs),
     /// Write man pages to a directory, or print the main page.
-    Man(shell::ManArgs),
+    Man(completions_and_man::ManArgs),
 }
 
 /// Runs a command and reports its error. `command_line` is the definition that man pages describe.
@@ -223,15 +176,15 @@ async fn dispatch(
 ) -> Result<Exit, CommandError> {
     // These need no cluster, and work with invalid global options.
     let command = match command {
-        UserCommand::Completions(args) => return shell::completions(&args, output),
-        UserCommand::Man(args) => return shell::manual(&args, command_line, output),
+        UserCommand::Completions(args) => return completions_and_man::completions(&args, output),
+        UserCommand::Man(args) => return completions_and_man::manual(&args, command_line, output),
         UserCommand::Explain(args) => return explain::run(&args, output),
         UserCommand::Schema => return explain::schema(output),
         UserCommand::Secret(args) => match args.command()? {
-            value::SecretCommand::Key => return value::print_key(output),
-            value::SecretCommand::Value(command) => {
+            secret_and_config::SecretCommand::Key => return secret_and_config::print_key(output),
+            secret_and_config::SecretCommand::Value(command) => {
                 let mut context = Context { client: globals.client()?, output, globals, folder };
-                return value::run(ValueKind::Secret, command, &mut context).await;
+                return secret_and_config::run(ValueKind::Secret, command, &mut context).await;
             }
         },
         other => other,
@@ -242,28 +195,30 @@ async fn dispatch(
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
         UserCommand::Diff(args) => diff::run(&args, &mut context).await,
         UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
-        UserCommand::Job(args) => jobs::run(args.command()?, &mut context).await,
+        UserCommand::Job(args) => job::run(args.command()?, &mut context).await,
         UserCommand::Cron(args) => cron::run(args.command()?, &mut context).await,
         UserCommand::App(args) => app::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
         UserCommand::Volume(args) => volume::run(args.command()?, &mut context).await,
-        UserCommand::Config(args) => value::run(ValueKind::Config, args.command()?, &mut context).await,
+        UserCommand::Config(args) => {
+            secret_and_config::run(ValueKind::Config, args.command()?, &mut context).await
+        }
         UserCommand::Route(args) => route::run(args.command()?, &mut context).await,
         UserCommand::Registry(args) => registry::run(args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
-        UserCommand::Get(args) => operations::get(args, &mut context).await,
-        UserCommand::Describe(args) => operations::describe(args, &mut context).await,
-        UserCommand::Delete(args) => operations::delete(args, &mut context).await,
+        UserCommand::Get(args) => operation_first::get(args, &mut context).await,
+        UserCommand::Describe(args) => operation_first::describe(args, &mut context).await,
+        UserCommand::Delete(args) => operation_first::delete(args, &mut context).await,
         UserCommand::Scale(args) => scale::run(&args, &mut context).await,
-        UserCommand::Edit(args) => operations::edit(args, &mut context).await,
-        UserCommand::Restart(args) => operations::restart(args, &mut context).await,
+        UserCommand::Edit(args) => operation_first::edit(args, &mut context).await,
+        UserCommand::Restart(args) => operation_first::restart(args, &mut context).await,
         UserCommand::Rollout(command) => rollout::run(command, &mut context).await,
         UserCommand::Set(command) => set::run(command, &mut context).await,
         UserCommand::Cordon(nodes) => node::run(NodeCommand::Cordon(nodes), &mut context).await,
         UserCommand::Drain(args) => drain::run(&args, &mut context).await,
         UserCommand::Uncordon(nodes) => node::run(NodeCommand::Uncordon(nodes), &mut context).await,
-        UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
+        UserCommand::Cluster(command) => check_and_recover::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
         UserCommand::Ps(args) => pod::ps(args, &mut context).await,

@@ -12,8 +12,9 @@ use common::lifecycle::Phase;
 use testkit::api_fixtures as fixtures;
 use testkit::fake_api::{FakeApi, ok_json, problem, response};
 
-use super::batch::BatchResult;
 use super::*;
+use crate::commands::batch::BatchResult;
+use crate::commands::shell::complete;
 use crate::output::test_output::captured_output;
 
 #[derive(Debug, Parser)]

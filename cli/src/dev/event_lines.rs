@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::output::events;
+use crate::output::objects::events;
 use crate::stderr;
 
 /// Between two looks for new events.

@@ -31,8 +31,8 @@ use engine::Engine;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::daemons::cancel_on_signal;
 use crate::settings::SettingFlags;
+use crate::signal::cancel_on_signal;
 use crate::stderr;
 use banner::ClientSettings;
 use credentials::DevCredentials;

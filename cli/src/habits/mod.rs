@@ -5,6 +5,7 @@
 //! to type. What no row knows is refused as usual, without suggestions that merely look alike. A line that
 //! can be parsed is never looked up.
 
+mod habit;
 mod line;
 mod options;
 mod words;
@@ -15,22 +16,14 @@ use std::io::IsTerminal;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use self::habit::Habit;
+pub(crate) use self::habit::NO_NAMESPACES;
 use self::line::TypedLine;
-pub(crate) use self::options::NO_NAMESPACES;
 use crate::exit::Exit;
 use crate::{help, stderr};
 
 /// Each round replaces one word or option.
 const MAX_ROUNDS: usize = 12;
-
-/// What a row of a table says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Habit {
-    /// The line with the words of this program.
-    Line(Vec<String>),
-    /// What to type instead.
-    Advice(String),
-}
 
 /// Why a line is refused.
 #[derive(Debug)]

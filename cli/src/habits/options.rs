@@ -1,6 +1,6 @@
 //! Options of other programs.
 
-use super::Habit;
+use super::habit::{Habit, NO_NAMESPACES};
 use super::line::TypedLine;
 use crate::help;
 
@@ -17,9 +17,6 @@ enum OptionHabit {
 
 /// The options of some commands.
 type OptionRow = (&'static [&'static str], &'static [&'static str], OptionHabit);
-
-pub(crate) const NO_NAMESPACES: &str = "there are no namespaces: leave that out. The names of an app's services begin with \
-                             the name of the app, and labels select: `kubeleet get svc -l team=a`";
 
 /// The commands, the options, and what becomes of these. Without a command it holds for all.
 const TABLE: &[OptionRow] = &[

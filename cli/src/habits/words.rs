@@ -3,7 +3,7 @@
 use clap::Command;
 use common::ids::ServiceName;
 
-use super::Habit;
+use super::habit::Habit;
 use super::line::TypedLine;
 
 /// Reads what follows a command. Returns the words of this program, or what to type instead.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::TableRow;
+use super::table_row::TableRow;
 
 /// The last state of each row.
 pub(crate) struct ChangedRows<T> {

@@ -7,8 +7,10 @@ use common::lifecycle::Phase;
 use common::network::PublishedPort;
 use common::pod::{NodeRefusal, Refusal};
 use common::spec::Protocol;
+use jiff::Timestamp;
 use testkit::api_fixtures as fixtures;
 
+use super::objects::*;
 use super::test_output::captured_output;
 use super::*;
 

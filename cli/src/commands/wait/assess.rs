@@ -7,9 +7,9 @@ use common::service::ServiceState;
 use common::spec::Kind;
 
 use crate::output::humanize;
-use crate::output::jobs::job_line;
-use crate::output::pods::reason_suffix;
-use crate::output::services::{pod_counts, rollout_line};
+use crate::output::objects::jobs::job_line;
+use crate::output::objects::pods::reason_suffix;
+use crate::output::objects::services::{pod_counts, rollout_line};
 
 /// How far a goal is.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,5 +10,5 @@ mod progress;
 mod tests;
 mod waiter;
 
-pub(super) use goal::Goal;
-pub(super) use waiter::Waiter;
+pub(crate) use goal::Goal;
+pub(crate) use waiter::Waiter;

@@ -1,0 +1,178 @@
+//! The secrets and configs of an app: `apply` creates them before the services, and they go with the app.
+//! Contents are compared by the API, and never printed.
+
+use client::Client;
+use common::api::{ServiceView, ValueInput, ValueView};
+use common::ids::AppName;
+use common::service::ServiceState;
+use common::value::ValueKind;
+use compose::AppValue;
+
+use super::desired_state::DesiredApp;
+use crate::commands::batch::BatchResult;
+use crate::commands::context::Context;
+use crate::commands::durability_warning::warn_of_object;
+use crate::commands::error::CommandError;
+use crate::commands::objects::secret_and_config::users_of;
+use crate::exit::Exit;
+use crate::stderr;
+
+/// What becomes of a secret or config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueChange {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl ValueChange {
+    /// Returns the word that `apply` prints.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// Returns the name of a secret or config with its type.
+pub(crate) fn title(kind: ValueKind, name: &str) -> String {
+    format!("{kind}/{name}")
+}
+
+/// Returns what `apply` would do with a secret or config of the app.
+pub(crate) async fn compare(
+    client: &Client,
+    app: &AppName,
+    value: &AppValue,
+) -> Result<ValueChange, CommandError> {
+    let AppValue { kind, name, content } = value;
+    let stored = match client.value(*kind, name.as_str()).await {
+        Ok(stored) => stored,
+        Err(error) if error.status() == Some(404) => return Ok(ValueChange::Created),
+        Err(error) => return Err(error.into()),
+    };
+    if stored.app.as_ref() != Some(app) {
+        let owner = stored.app.map_or_else(|| "no app".to_owned(), |owner| format!("app {owner}"));
+        return Err(CommandError::Other(format!(
+            "{kind} {name} exists and belongs to {owner}: give it another `name:`, or write `external: true` to use it"
+        )));
+    }
+    let compared = client.compare_value(*kind, name.as_str(), &ValueInput::new(None, content)).await?;
+    Ok(if compared.same { ValueChange::Unchanged } else { ValueChange::Configured })
+}
+
+/// Creates those that are missing and stores those that differ. Returns the ones with a new version. Nothing
+/// else is to be applied if the batch failed: services would wait for what is missing.
+pub(crate) async fn apply<'a>(
+    values: &'a [AppValue],
+    app: &AppName,
+    batch: &mut BatchResult,
+    context: &mut Context<'_>,
+) -> Result<Vec<&'a AppValue>, CommandError> {
+    let mut changed = Vec::new();
+    for value in values {
+        let Some(change) = batch.accept(put(&context.client, app, value).await)? else { continue };
+        let title = title(value.kind, value.name.as_str());
+        context.output.print_named_result(&title, &format!("{title} {}", change.word()), change.word())?;
+        if change == ValueChange::Configured {
+            changed.push(value);
+        }
+    }
+    Ok(changed)
+}
+
+async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<ValueChange, CommandError> {
+    let AppValue { kind, name, content } = value;
+    let change = compare(client, app, value).await?;
+    let input = |name| ValueInput::new(name, content).of_app(app.clone());
+    let stored = match change {
+        ValueChange::Created => client.create_value(*kind, &input(Some(name.clone()))).await?,
+        ValueChange::Configured => client.rotate_value(*kind, name.as_str(), &input(None)).await?,
+        ValueChange::Unchanged => return Ok(change),
+    };
+    warn_of_object(kind, &stored.name, stored.durability.as_ref());
+    Ok(change)
+}
+
+/// Says which services that did not change themselves get the new versions.
+pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
+    let mut users: Vec<String> =
+        changed.iter().flat_map(|value| users_of(value.kind, value.name.as_str(), unchanged)).collect();
+    users.sort();
+    users.dedup();
+    if !users.is_empty() {
+        stderr::note(&format!(
+            "what has changed is used by {}: pods with `restart: always` are replaced step by step, unless \
+             `on_change` says otherwise; `kubeleet restart SERVICE` replaces the others",
+            users.join(", ")
+        ));
+    }
+}
+
+/// Returns the secrets and configs that belong to an app.
+pub(crate) async fn of_app(client: &Client, app: &str) -> Result<Vec<(ValueKind, ValueView)>, CommandError> {
+    let mut found = Vec::new();
+    for kind in [ValueKind::Secret, ValueKind::Config] {
+        match client.values(kind).await {
+            Ok(values) => found.extend(values.into_iter().map(|value| (kind, value))),
+            // An API of the version before has none.
+            Err(error) if error.status() == Some(404) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found.retain(|(_, value)| value.app.as_ref().is_some_and(|owner| owner.as_str() == app));
+    Ok(found)
+}
+
+/// Returns the names of those that belong to the app and that its files would not make.
+pub(crate) async fn surplus(
+    client: &Client,
+    app: &DesiredApp,
+) -> Result<Vec<(ValueKind, String)>, CommandError> {
+    let mut found = of_app(client, app.name.as_str()).await?;
+    found.retain(|(kind, value)| !app.all_values.contains(&(*kind, value.name.clone())));
+    Ok(found.into_iter().map(|(kind, value)| (kind, value.name.to_string())).collect())
+}
+
+/// Deletes secrets and configs.
+pub(crate) async fn remove(
+    values: Vec<(ValueKind, String)>,
+    batch: &mut BatchResult,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    for (kind, name) in values {
+        let result = context.client.delete_value(kind, &name, false).await.map_err(CommandError::from);
+        if batch.accept(result)?.is_some() {
+            let title = title(kind, &name);
+            context.output.print_named_result(&title, &format!("{title} removed"), "removed")?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes what belongs to an app whose services are being deleted, except what a service that stays uses:
+/// one of another profile. After a failure all of them stay.
+pub(crate) async fn remove_all(
+    app: &str,
+    batch: &mut BatchResult,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    if batch.exit() != Exit::Ok {
+        return Ok(());
+    }
+    let Some(unused) = batch.accept(unused(&context.client, app).await)? else { return Ok(()) };
+    remove(unused, batch, context).await
+}
+
+async fn unused(client: &Client, app: &str) -> Result<Vec<(ValueKind, String)>, CommandError> {
+    let found = of_app(client, app).await?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut services = client.services_of_app(app).await?;
+    services.retain(|service| service.state == ServiceState::Active);
+    let names = found.into_iter().map(|(kind, value)| (kind, value.name.to_string()));
+    Ok(names.filter(|(kind, name)| users_of(*kind, name, &services).is_empty()).collect())
+}

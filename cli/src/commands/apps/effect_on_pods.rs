@@ -1,0 +1,81 @@
+//! What a change of a service does to its pods. Pure.
+
+use std::collections::BTreeSet;
+
+use common::spec::ServiceInput;
+use serde_json::{Map, Value};
+
+use crate::output::humanize;
+
+/// Returns how many pods are replaced, and the fields because of which: `3 pods are replaced: image, user`.
+/// One that only the former service has is `ingress (removed)`. A number of replicas has both values, and
+/// `scaled` is added to it, which says when it was set by hand.
+pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Option<&str>) -> String {
+    let kept = fields(after);
+    let changed = changed_fields(before, after).into_iter();
+    let changed = changed.map(|name| match name.as_str() {
+        "replicas" => {
+            let by_hand = scaled.map(|ago| format!(" (scaled by hand {ago} ago)")).unwrap_or_default();
+            format!("replicas {} → {}{by_hand}", before.replicas, after.replicas)
+        }
+        _ if kept.contains_key(&name) => name,
+        _ => format!("{name} (removed)"),
+    });
+    let changed = changed.collect::<Vec<_>>().join(", ");
+    match before.pod != after.pod {
+        true => {
+            let replaced = before.replicas.min(after.replicas);
+            let is = if replaced == 1 { "is" } else { "are" };
+            format!("{} {is} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
+        }
+        false => format!("no pod is replaced: {changed}"),
+    }
+}
+
+/// Returns the names of the fields in which two services differ, as a file has them.
+pub(crate) fn changed_fields(before: &ServiceInput, after: &ServiceInput) -> Vec<String> {
+    let (before, after) = (fields(before), fields(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
+}
+
+fn fields(input: &ServiceInput) -> Map<String, Value> {
+    match serde_json::to_value(input) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_change_says_what_it_replaces_and_why() {
+        let read = |yaml: &str| {
+            let text = format!("name: web\n{yaml}");
+            ServiceInput::read(&common::document::yaml(&text).0[0]).into_result().unwrap()
+        };
+        for (before, after, expected) in [
+            ("image: a\nreplicas: 3", "image: b\nreplicas: 3", "3 pods are replaced: image"),
+            (
+                "image: a\nreplicas: 1\nlabels: {x: y}",
+                "image: a\nuser: app\nreplicas: 3",
+                "1 pod is replaced: labels (removed), replicas 1 → 3, user",
+            ),
+            ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas 3 → 5"),
+            ("image: a", "image: a\nupdate: {order: start-first}", "no pod is replaced: update"),
+            (
+                "image: a\ningress: [{host: web.example, port: 80}]",
+                "image: a\nuser: app",
+                "1 pod is replaced: ingress (removed), user",
+            ),
+        ] {
+            assert_eq!(of_change(&read(before), &read(after), None), expected);
+        }
+        let (six, four) = (read("image: a\nreplicas: 6"), read("image: a\nreplicas: 4"));
+        let expected = "no pod is replaced: replicas 6 → 4 (scaled by hand 3h ago)";
+        assert_eq!(of_change(&six, &four, Some("3h")), expected);
+    }
+}

@@ -1,0 +1,60 @@
+//! The app of the Compose file of this folder: there its services are named as in the file.
+
+use client::Client;
+use common::ids::AppName;
+use tokio::sync::OnceCell;
+
+use super::desired_state;
+use crate::commands::error::CommandError;
+use crate::stderr;
+
+/// The app of this folder, and the services that it has in the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct FolderApp {
+    /// `None` in a folder without a Compose file.
+    name: Option<AppName>,
+    /// The whole names of its services, with the short ones.
+    services: OnceCell<Vec<(String, String)>>,
+}
+
+impl FolderApp {
+    /// Reads the name of the app of the current directory.
+    pub(crate) fn of_this_directory() -> Self {
+        Self { name: desired_state::app_of_this_folder(), services: OnceCell::new() }
+    }
+
+    /// Returns the name of the app.
+    ///
+    /// # Errors
+    /// `Usage` if there is no Compose file.
+    pub(crate) fn name(&self) -> Result<&AppName, CommandError> {
+        self.name.as_ref().ok_or_else(|| {
+            CommandError::Usage(
+                "name the app: this folder has no Compose file; `kubeleet app` lists apps".to_owned(),
+            )
+        })
+    }
+
+    /// Returns the whole name of the service that the Compose file calls so, if the app has it in the
+    /// cluster.
+    pub(crate) async fn service(&self, client: &Client, short: &str) -> Result<Option<String>, CommandError> {
+        let Some(app) = &self.name else { return Ok(None) };
+        let read = async || {
+            let services = client.services_of_app(app.as_str()).await?;
+            let pair =
+                |name: &common::ids::ServiceName| Some((app.short_name(name)?.to_owned(), name.to_string()));
+            Ok::<_, CommandError>(services.iter().filter_map(|service| pair(&service.name)).collect())
+        };
+        let services: &Vec<(String, String)> = self.services.get_or_try_init(read).await?;
+        let found = services.iter().find(|(own, _)| own == short).map(|(_, whole)| whole.clone());
+        if let Some(whole) = &found {
+            stderr::note(&format!("{short} is {whole} here: app {app} of this folder's Compose file"));
+        }
+        Ok(found)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: AppName::new(name).ok(), services: OnceCell::new() }
+    }
+}

@@ -1,0 +1,55 @@
+//! Stops `apply` before a service loses sight of a volume with data: a volume that is renamed, left out or of
+//! another kind is an empty one, and the service would begin anew.
+
+use std::collections::BTreeSet;
+
+use client::Client;
+use common::api::{VolumeCondition, VolumeView};
+use common::spec::{ServiceInput, VolumeKind};
+
+use crate::commands::error::CommandError;
+
+/// Fails if a service would lose sight of volumes with data. Both are in the form of the API.
+pub(crate) async fn check(
+    client: &Client,
+    stored: &ServiceInput,
+    after: &ServiceInput,
+) -> Result<(), CommandError> {
+    let kept = kept_sources(after);
+    let left_out: BTreeSet<String> =
+        kept_sources(stored).difference(&kept).map(|(_, source)| source.clone()).collect();
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    let volumes = client.volumes().await?;
+    let has_data = |volume: &&VolumeView| {
+        volume.service == *stored.name()
+            && left_out.contains(&volume.source)
+            && !matches!(volume.condition, VolumeCondition::Former | VolumeCondition::Lost)
+    };
+    let lost: Vec<String> = volumes.iter().filter(has_data).map(told).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!(
+        "service/{}: it would not have these volumes any more, which have data: {}. It was not changed. Name the volumes \
+         as before and with their kind, or apply with --leave-volumes: the data stays, and `kubeleet volume ls` lists it",
+        stored.name(),
+        lost.join(", ")
+    )))
+}
+
+/// Returns the sources of the volumes that outlive a pod, and whether they are shared.
+fn kept_sources(input: &ServiceInput) -> BTreeSet<(bool, String)> {
+    let volumes = input.pod.containers.iter().flat_map(|container| &container.volumes);
+    let kept = volumes.filter(|volume| matches!(volume.kind, VolumeKind::Persistent | VolumeKind::Shared));
+    let sources = kept.filter_map(|volume| Some((volume.kind == VolumeKind::Shared, volume.source.clone()?)));
+    sources.collect()
+}
+
+fn told(volume: &VolumeView) -> String {
+    match &volume.node {
+        Some(node) => format!("{} on {node}", volume.name),
+        None => volume.name.to_string(),
+    }
+}

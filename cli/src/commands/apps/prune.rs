@@ -1,0 +1,83 @@
+//! `apply --prune`: services, secrets and configs of an app that its files do not have any more.
+
+use client::Client;
+use common::service::ServiceState;
+use common::value::ValueKind;
+
+use super::app_values;
+use super::desired_state::DesiredApp;
+use crate::commands::batch::BatchResult;
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::commands::services::service;
+use crate::exit::Exit;
+use crate::stderr;
+
+/// Deletes what of the app its files do not have, or says that it is there. After a failure
+/// nothing is deleted: what replaces them may be missing.
+pub(crate) async fn run(
+    app: &DesiredApp,
+    prune: bool,
+    batch: &mut BatchResult,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    let surplus = surplus(app, &context.client).await?;
+    let values = app_values::surplus(&context.client, app).await?;
+    if !prune || batch.exit() != Exit::Ok {
+        note(app, surplus, &values);
+        return Ok(());
+    }
+    for service in surplus {
+        let deleted = service::delete_listed(&service, false, &context.client).await;
+        if batch.accept(deleted)? == Some(true) {
+            let name = format!("service/{service}");
+            let result = "is being deleted: the files do not have it";
+            context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+        }
+    }
+    if batch.exit() == Exit::Ok {
+        app_values::remove(values, batch, context).await?;
+    }
+    Ok(())
+}
+
+/// Prints what [`run`] would delete.
+pub(crate) async fn dry_run(
+    app: &DesiredApp,
+    prune: bool,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    let surplus = surplus(app, &context.client).await?;
+    let values = app_values::surplus(&context.client, app).await?;
+    if !prune {
+        note(app, surplus, &values);
+        return Ok(());
+    }
+    let services = surplus.into_iter().map(|service| format!("service/{service}"));
+    for name in services.chain(values.iter().map(|(kind, name)| app_values::title(*kind, name))) {
+        let result = "deleted (dry run)";
+        context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+    }
+    Ok(())
+}
+
+/// Returns the services of the app that its files do not have.
+async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
+    let stored = client.services_of_app(app.name.as_str()).await?;
+    // An API of an earlier version refuses the question; one that ignored it would answer with other
+    // services.
+    let of_app = stored
+        .into_iter()
+        .filter(|service| service.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active);
+    let names = of_app.map(|service| service.name.to_string());
+    Ok(names.filter(|name| !app.all_names.contains(name)).collect())
+}
+
+fn note(app: &DesiredApp, surplus: Vec<String>, values: &[(ValueKind, String)]) {
+    let values = values.iter().map(|(kind, name)| app_values::title(*kind, name));
+    let surplus: Vec<String> = surplus.into_iter().chain(values).collect();
+    if !surplus.is_empty() {
+        let (name, names) = (&app.name, surplus.join(", "));
+        stderr::note(&format!("note: app {name} also has {names}, not in these files; --prune deletes them"));
+    }
+}

@@ -1,0 +1,52 @@
+//! The desired state of a service in one form, whether it comes from a file or from the API: what `edit`
+//! shows and `diff` compares.
+
+use common::api::ServiceView;
+use common::spec::{ServiceInput, Violation};
+
+use crate::commands::error::CommandError;
+
+/// Returns the desired state that the API has stored.
+pub(crate) fn stored(service: &ServiceView) -> ServiceInput {
+    ServiceInput::from(service.desired())
+}
+
+/// Returns the desired state as the API would store it.
+///
+/// # Errors
+/// The invalid values.
+pub(crate) fn normal(input: &ServiceInput) -> Result<ServiceInput, Vec<Violation>> {
+    input.clone().normalize().map(ServiceInput::from)
+}
+
+/// Returns the form as YAML.
+pub(crate) fn yaml(input: &ServiceInput) -> Result<String, CommandError> {
+    serde_saphyr::to_string(input).map_err(|error| {
+        CommandError::Other(format!("cannot write service {} as YAML: {error}", input.name()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
+    use super::*;
+
+    fn read(yaml: &str) -> ServiceInput {
+        ServiceInput::read(&common::document::yaml(yaml).0[0]).into_result().unwrap()
+    }
+
+    #[test]
+    fn a_file_and_the_stored_service_have_the_same_form() {
+        let view = fixtures::service("web");
+        let file = "name: web\nreplica: 3\nlabels: {tier: front}\nimage: nginx:1.27\nmemory: 64m\n\
+                    environment: [PASSWORD=hunter2]\nports: ['8080:80']\n";
+        let input = read(file);
+        assert_eq!(normal(&input).unwrap(), stored(&view));
+        let text = yaml(&stored(&view)).unwrap();
+        let again = read(&text);
+        assert_eq!(normal(&again).unwrap(), stored(&view), "{text}");
+        assert!(text.starts_with("name: web\nreplicas: 3\n"), "{text}");
+    }
+}

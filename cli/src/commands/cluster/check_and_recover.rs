@@ -1,0 +1,71 @@
+//! `cluster`: checks and repairs the state in Redis, and recovers what Redis has lost.
+
+use clap::{Args, Subcommand};
+
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::commands::flag_values;
+use crate::exit::Exit;
+use crate::output::objects::recovery;
+use crate::stderr;
+
+/// Subcommands of `cluster`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Compare all keys in Redis with each other; exits with 1 if something is wrong.
+    Check(CheckArgs),
+    /// Write again what Redis has lost, from what the workers have saved; no container is restarted.
+    Recover(RecoverArgs),
+}
+
+/// Arguments of `cluster check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Repair what can be repaired.
+    #[arg(long)]
+    repair: bool,
+}
+
+/// Arguments of `cluster recover`.
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// Write what is missing. Without it nothing is changed.
+    #[arg(long)]
+    yes: bool,
+    /// How long to wait for the workers, at most 20s.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = flag_values::wait_seconds)]
+    wait: u64,
+    /// Id of the cluster, if workers of several clusters use this Redis.
+    #[arg(long, value_name = "ID")]
+    cluster: Option<String>,
+    /// Also recover services that were deleted after they were saved.
+    #[arg(long)]
+    deleted: bool,
+}
+
+/// Runs a subcommand.
+pub(crate) async fn run(command: ClusterCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        ClusterCommand::Check(args) => check(&args, context).await,
+        ClusterCommand::Recover(args) => recover(&args, context).await,
+    }
+}
+
+async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let (wait, cluster) = (args.wait, args.cluster.as_deref());
+    let view = context.client.recover_cluster(args.yes, wait, cluster, args.deleted).await?;
+    context.output.print_document(&view, || recovery::describe(&view))?;
+    if !view.applied && recovery::has_work(&view) {
+        let deleted = if args.deleted { " --deleted" } else { "" };
+        stderr::note(&format!("nothing was changed; `kubeleet cluster recover --yes{deleted}` does this"));
+    }
+    Ok(Exit::Ok)
+}
+
+async fn check(args: &CheckArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let repair = args.repair;
+    let findings = context.client.check_cluster(repair).await?;
+    context.output.print_list(&findings, "nothing is wrong")?;
+    let is_clean = findings.iter().all(|finding| finding.repaired);
+    Ok(if is_clean { Exit::Ok } else { Exit::Error })
+}

@@ -1,0 +1,51 @@
+//! `gc`: removes what is not needed any more from the disks of nodes, or shows what would go.
+
+use clap::Args;
+use common::node::NodeState;
+use common::usage::GarbageView;
+
+use crate::commands::batch::BatchResult;
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::commands::objects::object_name;
+use crate::exit::Exit;
+use crate::stderr;
+
+/// Arguments of `gc`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Images go that a node's worker has used, not in the last ten minutes, that no pod there uses, \
+                        and to which no service can be undone. Workers do this by themselves when a disk is filling \
+                        up, after the logs of removed containers."
+)]
+pub(crate) struct GcArgs {
+    /// Nodes; without a name all that are alive.
+    #[arg(value_name = "NODE", value_parser = object_name::node)]
+    nodes: Vec<String>,
+    /// Only show what would go.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Asks the nodes, one after the other. One that does not answer does not keep the others.
+pub(crate) async fn run(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let nodes = match args.nodes.is_empty() {
+        false => args.nodes.clone(),
+        true => {
+            let nodes = context.client.nodes().await?.into_iter();
+            nodes.filter(|node| node.state == NodeState::Alive).map(|node| node.name.to_string()).collect()
+        }
+    };
+    let (mut batch, mut rows) = (BatchResult::new(), Vec::new());
+    for node in &nodes {
+        let asked = context.client.collect_garbage(node, args.dry_run).await.map_err(CommandError::from);
+        rows.extend(batch.accept(asked)?);
+    }
+    context.output.print_list(&rows, "no nodes")?;
+    let count = |of: fn(&GarbageView) -> usize| rows.iter().map(of).sum::<usize>();
+    match args.dry_run {
+        true => stderr::note(&format!("{} images would be removed", count(|row| row.images.len()))),
+        false => stderr::note(&format!("{} images removed", count(|row| row.removed.len()))),
+    }
+    Ok(batch.exit())
+}

@@ -1,0 +1,90 @@
+//! `node leave` and `node return`: what the unit `kubeleet-handover` runs when a machine shuts down, and when
+//! it is back.
+//!
+//! A marker file tells whether it was `leave` that cordoned the node: an operator's own cordon outlives a
+//! restart of the machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use common::api::NodeView;
+
+use super::drain;
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::commands::objects::object_name;
+use crate::exit::Exit;
+use crate::settings;
+use crate::stderr;
+
+/// Arguments of `node leave` and `node return`.
+#[derive(Debug, Args)]
+pub(crate) struct LeaveArgs {
+    /// Name of the node [default: the host name]
+    #[arg(value_name = "NODE", env = "KUBELEET_NODE", value_parser = object_name::node)]
+    node: Option<String>,
+    /// File that tells `return` that the node is to be uncordoned.
+    #[arg(long, value_name = "FILE")]
+    marker: PathBuf,
+}
+
+impl LeaveArgs {
+    fn node(&self) -> String {
+        self.node.clone().unwrap_or_else(settings::host_name)
+    }
+}
+
+/// Cordons the node and replaces its pods by pods on other nodes, if there are any that could take them.
+pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let (name, nodes) = (args.node(), context.client.nodes().await?);
+    let Some(node) = nodes.iter().find(|node| node.name.as_str() == name) else {
+        stderr::note(&format!("the cluster has no node {name}: nothing to hand over"));
+        return Ok(Exit::Ok);
+    };
+    if !nodes.iter().any(|other| other.name != node.name && takes_pods(other)) {
+        stderr::note("no other node takes pods: those of this one end with the machine, and start with it");
+        return Ok(Exit::Ok);
+    }
+    if !node.cordoned {
+        // Before the cordon: a node that was marked and not cordoned comes to no harm.
+        write_marker(&args.marker)?;
+        let node = context.client.cordon(&name, true).await?;
+        context.output.print_result(&node, "cordoned")?;
+    }
+    let stuck = drain::replace_all(&name, context).await?;
+    if stuck.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    let names: Vec<&str> = stuck.iter().map(|service| service.as_str()).collect();
+    stderr::note(&format!(
+        "no replacement was ready within --timeout for {}: its pods here end with the machine. A pod with a \
+         persistent volume waits for this node",
+        names.join(", ")
+    ));
+    Ok(Exit::TimedOut)
+}
+
+/// Uncordons the node, if [`leave`] has cordoned it.
+pub(crate) async fn come_back(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if !args.marker.exists() {
+        return Ok(Exit::Ok);
+    }
+    let node = context.client.cordon(&args.node(), false).await?;
+    context.output.print_result(&node, "uncordoned")?;
+    std::fs::remove_file(&args.marker).map_err(|error| unusable(&args.marker, "removed", &error))?;
+    Ok(Exit::Ok)
+}
+
+fn takes_pods(node: &NodeView) -> bool {
+    node.ready && !node.cordoned
+}
+
+fn write_marker(marker: &Path) -> Result<(), CommandError> {
+    std::fs::write(marker, "cordoned by `kubeleet node leave`\n")
+        .map_err(|error| unusable(marker, "written", &error))
+}
+
+fn unusable(marker: &Path, what: &str, error: &io::Error) -> CommandError {
+    CommandError::Other(format!("the marker {} cannot be {what}: {error}", marker.display()))
+}

@@ -1,0 +1,26 @@
+//! `status`: the state of the cluster on one screen.
+
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::exit::Exit;
+use crate::output::objects::status::describe;
+
+/// Arguments of `status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Exit with 1 if there are problems: for cron jobs and monitoring.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Prints the state of the cluster. Its problems are not failures of the command, unless they were asked for;
+/// while Redis takes no writes the cluster stands still, and that always is one.
+pub(crate) async fn run(context: &mut Context<'_>, args: &StatusArgs) -> Result<Exit, CommandError> {
+    let status = context.client.status().await?;
+    context.output.print_document(&status, || describe(&status))?;
+    Ok(match (status.redis.connected && status.redis.writable, args.check && !status.problems.is_empty()) {
+        (false, _) => Exit::Unreachable,
+        (true, true) => Exit::Error,
+        (true, false) => Exit::Ok,
+    })
+}

@@ -1,0 +1,33 @@
+//! `version`: the versions of this command and of the API.
+
+use serde::Serialize;
+
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::exit::Exit;
+use crate::stderr;
+
+/// The version of this command.
+const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Serialize)]
+struct Versions {
+    client: &'static str,
+    /// None if the API does not answer.
+    api: Option<String>,
+}
+
+/// Prints the versions. An API that does not answer is not an error.
+pub(crate) async fn run(context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let api = context.client.api_version().await;
+    let reason = api.as_ref().err().map(ToString::to_string);
+    let versions = Versions { client: CLIENT_VERSION, api: api.ok() };
+    context.output.print_document(&versions, || {
+        let api = versions.api.as_deref().unwrap_or("unknown");
+        format!("Client:  {CLIENT_VERSION}\nAPI:     {api}")
+    })?;
+    if let Some(reason) = reason {
+        stderr::note(&reason);
+    }
+    Ok(Exit::Ok)
+}

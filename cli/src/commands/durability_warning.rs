@@ -1,0 +1,21 @@
+//! The warning after a write that is not replicated yet.
+
+use std::fmt::Display;
+
+use common::api::{DurabilityState, DurabilityView, ServiceView};
+
+use crate::output::objects::status::durability_text;
+use crate::stderr;
+
+/// Warns if the replicas of Redis have not confirmed a write yet. The write is stored, so this is not a
+/// failure.
+pub(super) fn warn_if_unconfirmed(service: &ServiceView) {
+    warn_of_object("service", &service.name, service.durability.as_ref());
+}
+
+/// As [`warn_if_unconfirmed`] for any object.
+pub(super) fn warn_of_object(kind: impl Display, name: impl Display, durability: Option<&DurabilityView>) {
+    if let Some(durability) = durability.filter(|one| one.state == DurabilityState::Unconfirmed) {
+        stderr::warning(&format!("{kind} {name}: {}", durability_text(durability)));
+    }
+}

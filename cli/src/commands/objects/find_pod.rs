@@ -1,0 +1,176 @@
+//! Finds the pod that a user means: a uuid, the beginning of one, `web-0`, or a service. Where any pod of a
+//! service will do, one of several is chosen, and named.
+
+use client::{Client, PodFilter};
+use common::api::PodView;
+use common::ids::ServiceName;
+use common::lifecycle::Phase;
+
+use super::object_name::{self, ObjectName, ObjectType};
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::output::objects::pods;
+use crate::stderr;
+
+/// Candidates that are read and, if the name is ambiguous, shown.
+const MAX_CANDIDATES: usize = 20;
+
+/// Returns the pod that `text` names, with its details.
+///
+/// # Errors
+/// `NotFound` if no pod matches, `Usage` if several do.
+pub(crate) async fn pod(client: &Client, text: &str) -> Result<PodView, CommandError> {
+    match client.pod(text).await {
+        Ok(pod) => return Ok(pod),
+        Err(error) if error.status() == Some(404) => {}
+        // Not a valid uuid, but perhaps the beginning of one, or a name.
+        Err(error) if matches!(error.status(), Some(400 | 422)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let by_prefix = PodFilter { prefix: Some(text.to_owned()), ..PodFilter::default() };
+    let mut found = client.some_pods(&by_prefix, MAX_CANDIDATES).await?;
+    if found.0.is_empty() && ServiceName::new(text).is_ok() {
+        found = pods_of(client, text).await?;
+    }
+    let (candidates, has_more) = found;
+    if candidates.is_empty() {
+        return Err(no_pod(client, text).await);
+    }
+    let id = choose(text, candidates, has_more)?.uuid;
+    // Entries of a list do not have the refusals.
+    Ok(client.pod(id.as_str()).await?)
+}
+
+/// Returns a pod for `exec`, `cp` and the like: the one that `text` names, or one of the service that it
+/// names. Of several pods of a service one that is ready is chosen, and named on standard error.
+///
+/// # Errors
+/// As for [`pod`]; and if the service has no pod that runs.
+pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> Result<PodView, CommandError> {
+    let client = &context.client;
+    let ObjectName { object_type, name } = object_name::split(text);
+    let service = match object_type {
+        Some(of) if of.is_service() => name.clone(),
+        Some(ObjectType::Pod) => return pod(client, &name).await,
+        Some(other) => {
+            let of = other.as_str();
+            return Err(CommandError::Usage(format!(
+                "this is a {of}, but the command needs a pod or a service"
+            )));
+        }
+        None => match context.folder.service(client, &name).await? {
+            Some(service) => service,
+            // A service may have the name of another one's pod, `web-0`: the pod is meant.
+            None => match pod(client, &name).await {
+                Err(CommandError::Usage(_)) if client.service(&name).await.is_ok() => name.clone(),
+                other => return other,
+            },
+        },
+    };
+    if object_type.is_some() {
+        client.service(&service).await?;
+    }
+    let (pods, _) = pods_of(client, &service).await?;
+    let (chosen, count) = any_of(&pods).ok_or_else(|| {
+        CommandError::NotFound(format!(
+            "no pod of {service} runs: `kubeleet describe service {service}` says why"
+        ))
+    })?;
+    if count > 1 {
+        let pod = pods::indexed_name(chosen);
+        stderr::note(&format!("{service} has {count} pods: this is {pod}"));
+    }
+    Ok(client.pod(chosen.uuid.as_str()).await?)
+}
+
+async fn pods_of(client: &Client, service: &str) -> Result<(Vec<PodView>, bool), CommandError> {
+    let filter = PodFilter { service: Some(service.to_owned()), ..PodFilter::default() };
+    Ok(client.some_pods(&filter, MAX_CANDIDATES).await?)
+}
+
+/// Returns the first ready pod, else the first that runs, else one that has not ended; and how many have not.
+fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
+    let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
+    let rank = |pod: &&PodView| (pod.ready_since.is_none(), pod.phase != Phase::Running, pod.replica);
+    let count = pods.iter().filter(is_active).count();
+    pods.iter().filter(is_active).min_by_key(rank).map(|pod| (pod, count))
+}
+
+/// Says that there is no such pod, and which service of an app may be meant.
+async fn no_pod(client: &Client, text: &str) -> CommandError {
+    let services = client.services(None).await.unwrap_or_default();
+    let is_short = |name: &ServiceName, app: &common::ids::AppName| app.short_name(name) == Some(text);
+    let similar: Vec<String> = services
+        .iter()
+        .filter(|service| service.app.as_ref().is_some_and(|app| is_short(&service.name, app)))
+        .map(|service| service.name.to_string())
+        .collect();
+    CommandError::NotFound(match similar.is_empty() {
+        true => format!(
+            "there is no pod {text:?}: give a uuid, the beginning of one, or a name such as web-0; \
+             `kubeleet pod ls` lists them"
+        ),
+        false => format!("there is no pod {text:?}; did you mean {}?", similar.join(" or ")),
+    })
+}
+
+/// Returns the only candidate, or the only active one: while a pod is replaced, the old and the new one share
+/// a name.
+fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> Result<PodView, CommandError> {
+    let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
+    let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();
+    let all: Vec<&PodView> = candidates.iter().collect();
+    match [all, active].into_iter().find(|pods| pods.len() == 1).as_deref() {
+        Some([only]) if !has_more => Ok((*only).clone()),
+        _ => Err(ambiguous(text, &candidates, has_more)),
+    }
+}
+
+fn ambiguous(text: &str, candidates: &[PodView], has_more: bool) -> CommandError {
+    let mut message = format!("{text:?} matches several pods; choose one:");
+    for pod in candidates {
+        message.push_str(&format!("\n  {}  {}", pod.uuid, pods::line(pod)));
+    }
+    if has_more {
+        message.push_str("\n  …");
+    }
+    CommandError::Usage(message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::api_fixtures as fixtures;
+
+    use super::*;
+
+    #[test]
+    fn chooses_the_only_candidate_or_the_only_active_one() {
+        let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aaaa2222", Phase::Stopping));
+        assert_eq!(choose("aaaa", vec![b.clone()], false).unwrap(), b);
+        assert_eq!(choose("aaaa", vec![b.clone(), a.clone()], false).unwrap(), a);
+        let many = choose("aaaa", vec![a.clone(), a.clone(), b], false).unwrap_err().to_string();
+        assert!(many.contains("several pods") && many.contains("aaaa2222"), "{many}");
+        assert!(choose("aaaa", vec![a], true).unwrap_err().to_string().contains('…'));
+    }
+
+    #[test]
+    fn of_a_service_a_ready_pod_is_taken_and_none_that_has_ended() {
+        let pod = |id: &str, phase, replica, is_ready: bool| PodView {
+            replica,
+            ready_since: is_ready.then(|| "2026-01-31T00:00:00Z".to_owned()),
+            ..fixtures::pod(id, phase)
+        };
+        let pods = [
+            pod("gone", Phase::Failed, 0, true),
+            pod("going", Phase::Stopping, 0, true),
+            pod("starting", Phase::Running, 1, false),
+            pod("second", Phase::Running, 3, true),
+            pod("first", Phase::Running, 2, true),
+        ];
+        let chosen = |pods: &[PodView]| any_of(pods).map(|(pod, count)| (pod.uuid.to_string(), count));
+        assert_eq!(chosen(&pods), Some(("first".to_owned(), 3)));
+        assert_eq!(chosen(&pods[..3]), Some(("starting".to_owned(), 1)));
+        assert_eq!(chosen(&pods[..2]), None);
+    }
+}

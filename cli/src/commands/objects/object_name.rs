@@ -1,0 +1,274 @@
+//! The words for types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
+
+use common::spec::Kind;
+
+/// A type of object that has names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ObjectType {
+    Service,
+    /// A service of this kind, as is a cron.
+    Job,
+    Cron,
+    App,
+    Pod,
+    Node,
+    Queue,
+    DeadLetter,
+    Secret,
+    Config,
+    Volume,
+    Registry,
+    Route,
+}
+
+/// An object as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectName {
+    /// The type, unless the user leaves it open.
+    pub(crate) object_type: Option<ObjectType>,
+    /// The name without the type.
+    pub(crate) name: String,
+}
+
+impl ObjectName {
+    /// Returns a name without a type.
+    pub(crate) fn untyped(name: &str) -> Self {
+        Self { object_type: None, name: name.to_owned() }
+    }
+}
+
+impl ObjectType {
+    /// Returns the type that a word names: singular, plural or short.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        match word {
+            "svc" | "service" | "services" => Some(Self::Service),
+            // What kubectl has for services that run: the same here.
+            "deploy" | "deployment" | "deployments" | "sts" | "statefulset" | "statefulsets" => {
+                Some(Self::Service)
+            }
+            "job" | "jobs" => Some(Self::Job),
+            "cron" | "crons" | "cj" | "cronjob" | "cronjobs" => Some(Self::Cron),
+            "app" | "apps" => Some(Self::App),
+            "po" | "pod" | "pods" => Some(Self::Pod),
+            "no" | "node" | "nodes" => Some(Self::Node),
+            "queue" | "queues" => Some(Self::Queue),
+            "letter" | "letters" => Some(Self::DeadLetter),
+            "secret" | "secrets" => Some(Self::Secret),
+            "config" | "configs" | "cm" | "configmap" | "configmaps" => Some(Self::Config),
+            "registry" | "registries" => Some(Self::Registry),
+            "route" | "routes" | "ing" | "ingress" | "ingresses" => Some(Self::Route),
+            "vol" | "volume" | "volumes" | "pvc" | "persistentvolumeclaim" => Some(Self::Volume),
+            _ => None,
+        }
+    }
+
+    /// Returns whether its objects are services, which all commands for services take.
+    pub(crate) fn is_service(self) -> bool {
+        self.service_kind().is_some() || self == Self::Service
+    }
+
+    /// Returns the kind of service that it means; none if it means any, or none.
+    pub(crate) fn service_kind(self) -> Option<Kind> {
+        match self {
+            Self::Job => Some(Kind::Job),
+            Self::Cron => Some(Kind::Cron),
+            _ => None,
+        }
+    }
+
+    /// Returns the word for the type in `-o name`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Job => "job",
+            Self::Cron => "cron",
+            Self::App => "app",
+            Self::Pod => "pod",
+            Self::Node => "node",
+            Self::Queue => "queue",
+            Self::DeadLetter => "letter",
+            Self::Secret => "secret",
+            Self::Config => "config",
+            Self::Volume => "volume",
+            Self::Registry => "registry",
+            Self::Route => "route",
+        }
+    }
+}
+
+/// Splits `TYPE/NAME`. A text that does not begin with a type is a name, because the uuid of a pushed pod may
+/// contain a slash.
+pub(crate) fn split(text: &str) -> ObjectName {
+    let typed = text.split_once('/').and_then(|(word, name)| Some((ObjectType::parse(word)?, name)));
+    match typed {
+        Some((object_type, name)) => ObjectName { object_type: Some(object_type), name: name.to_owned() },
+        None => ObjectName::untyped(text),
+    }
+}
+
+/// Reads `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. Of a single word that is a type, returns no names.
+///
+/// # Errors
+/// The contradiction, if a name has another type than the first word.
+pub(crate) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
+    let first = words.first().and_then(|word| ObjectType::parse(word));
+    let (Some(first), rest) = (first, words.get(1..).unwrap_or_default()) else {
+        return Ok((None, words.iter().map(|word| split(word)).collect()));
+    };
+    let named = rest.iter().map(|word| {
+        let object = split(word);
+        match object.object_type {
+            Some(other) if other != first => {
+                Err(format!("{word:?} is not a {}: leave out the word {:?}", first.as_str(), words[0]))
+            }
+            _ => Ok(ObjectName { object_type: Some(first), name: object.name }),
+        }
+    });
+    Ok((Some(first), named.collect::<Result<_, _>>()?))
+}
+
+/// Reads the name of an object of a known type, with or without the type before it.
+fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
+    match split(text) {
+        ObjectName { object_type: Some(other), name } if other.is_service() && expected.is_service() => {
+            Ok(name)
+        }
+        ObjectName { object_type: Some(other), .. } if other != expected => {
+            Err(format!("this is a {}, but the command needs a {}", other.as_str(), expected.as_str()))
+        }
+        ObjectName { name, .. } => Ok(name),
+    }
+}
+
+/// Reads the names of services: `web db`, `service web db` or `service/web service/db`. A single word that is
+/// a type is a name, too.
+///
+/// # Errors
+/// The first name that has another type.
+pub(crate) fn services(words: &[String]) -> Result<Vec<String>, String> {
+    let (_, objects) = parse_words(words)?;
+    if objects.is_empty() {
+        return Ok(words.to_vec());
+    }
+    let names = objects.into_iter().map(|ObjectName { object_type, name }| match object_type {
+        None => without_unknown_type(name),
+        Some(of) if of.is_service() => Ok(name),
+        Some(other) => Err(format!("{name} is a {}, but the command needs a service", other.as_str())),
+    });
+    names.collect()
+}
+
+/// Reads the name of a service: `web` or `service/web`.
+pub(crate) fn service(text: &str) -> Result<String, String> {
+    without_unknown_type(name_of(ObjectType::Service, text)?)
+}
+
+/// No service has a `/` in its name: what stands before it is no type.
+fn without_unknown_type(name: String) -> Result<String, String> {
+    match name.split_once('/') {
+        Some((word, name)) => Err(format!("there is no type {word}; did you mean service/{name}?")),
+        None => Ok(name),
+    }
+}
+
+/// Reads the name of an app: `shop` or `app/shop`.
+pub(crate) fn app(text: &str) -> Result<String, String> {
+    name_of(ObjectType::App, text)
+}
+
+/// Reads the name of a pod: `web-0` or `pod/web-0`.
+pub(crate) fn pod(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Pod, text)
+}
+
+/// Reads the name of a node: `worker1` or `node/worker1`.
+pub(crate) fn node(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Node, text)
+}
+
+/// Reads the name of a secret or config: `db_password`, `secret/db_password` or `config/app.conf`.
+pub(crate) fn value(text: &str) -> Result<String, String> {
+    match split(text) {
+        ObjectName { object_type: None | Some(ObjectType::Secret | ObjectType::Config), name } => Ok(name),
+        ObjectName { object_type: Some(other), .. } => {
+            Err(format!("this is a {}, but the command needs a secret or config", other.as_str()))
+        }
+    }
+}
+
+/// Reads the address of a registry: `registry.example:5000` or `registry/registry.example:5000`.
+pub(crate) fn registry(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Registry, text)
+}
+
+/// Reads the name of a persistent volume: `web_data_0` or `volume/web_data_0`.
+pub(crate) fn volume(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Volume, text)
+}
+
+/// Reads the key of a queue: `sq` or `queue/sq`.
+pub(crate) fn queue(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Queue, text)
+}
+
+/// Reads the id of a dead letter, with or without its type.
+pub(crate) fn dead_letter(text: &str) -> Result<String, String> {
+    name_of(ObjectType::DeadLetter, text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parsed(line: &str) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse_words(&words)
+    }
+
+    fn object(object_type: Option<ObjectType>, name: &str) -> ObjectName {
+        ObjectName { object_type, name: name.to_owned() }
+    }
+
+    #[test]
+    fn types_are_words_or_prefixes_of_names() {
+        use ObjectType::{App, Config, DeadLetter, Node, Pod, Queue, Secret, Service, Volume};
+        for (line, object_type, name) in [
+            ("svc web", Some(Service), "web"),
+            ("services service/web", Some(Service), "web"),
+            ("svc/web", Some(Service), "web"),
+            ("app shop", Some(App), "shop"),
+            ("po web-0", Some(Pod), "web-0"),
+            ("pods pod/web-0", Some(Pod), "web-0"),
+            ("no/worker1", Some(Node), "worker1"),
+            ("queue pq:worker1", Some(Queue), "pq:worker1"),
+            ("letter/0123", Some(DeadLetter), "0123"),
+            ("secret db_password", Some(Secret), "db_password"),
+            ("configs/app.conf", Some(Config), "app.conf"),
+            ("vol/web_data_0", Some(Volume), "web_data_0"),
+            ("job sums", Some(ObjectType::Job), "sums"),
+            ("cronjobs/nightly", Some(ObjectType::Cron), "nightly"),
+            ("web", None, "web"),
+            ("a/b", None, "a/b"),
+        ] {
+            assert_eq!(parsed(line).unwrap().1, [object(object_type, name)], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_type_alone_has_no_names() {
+        assert_eq!(parsed("svc").unwrap(), (Some(ObjectType::Service), vec![]));
+        assert_eq!(parsed("").unwrap(), (None, vec![]));
+        assert_eq!(parsed("pod a b").unwrap().1.len(), 2);
+    }
+
+    #[test]
+    fn a_name_of_another_type_is_refused() {
+        assert!(parsed("svc pod/web-0").unwrap_err().contains("not a service"));
+        assert_eq!(pod("pod/web-0").unwrap(), "web-0");
+        assert!(pod("svc/web").unwrap_err().contains("needs a pod"));
+        assert!(service("daemonset/y").unwrap_err().contains("did you mean service/y"));
+        assert_eq!(service("deployment/y").unwrap(), "y");
+        assert_eq!(service("job/sums").unwrap(), "sums", "a job is a service");
+    }
+}

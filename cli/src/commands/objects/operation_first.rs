@@ -1,0 +1,452 @@
+//! Commands that begin with the operation, as kubectl's do: `get TYPE`, `describe TYPE NAME`, `delete
+//! TYPE/NAME`. Each is a command of the type (`service ls`, `pod describe`) under another name.
+
+use clap::Args;
+use common::spec::Kind;
+use common::value::ValueKind;
+
+use super::app::{self, AppCommand};
+use super::cron::{self, CronCommand};
+use super::job::{self, JobCommand};
+use super::name_without_type;
+use super::node::{self, NodeCommand};
+use super::object_name::{self, ObjectName, ObjectType};
+use super::pod::{self, PodCommand};
+use super::queue::{self, QueueCommand};
+use super::registry::{self, RegistryCommand};
+use super::route::{self, RouteCommand};
+use super::secret_and_config::{self, ValueCommand};
+use super::volume::{self, VolumeCommand};
+use crate::commands::apps::app_lock::AppLock;
+use crate::commands::apps::app_values;
+use crate::commands::apps::desired_state;
+use crate::commands::apps::file_args::ComposeArgs;
+use crate::commands::batch::BatchResult;
+use crate::commands::cluster::events::{self, EventArgs};
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::commands::selector_args::SelectorArgs;
+use crate::commands::services::edit::EditArgs as ServiceEditArgs;
+use crate::commands::services::restart::RestartArgs as ServiceRestartArgs;
+use crate::commands::services::service::{self, ServiceCommand};
+use crate::exit::Exit;
+use crate::output::{ListStyle, OutputFormat};
+
+/// Arguments of `get`.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Type of object, with a name to show only that one: services, jobs, crons, apps, pods, nodes, volumes,
+    /// secrets, configs, registries, routes, queues. Several types are joined by commas; `all` stands for
+    /// services, pods and volumes.
+    #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
+    #[command(flatten)]
+    style: ListStyle,
+}
+
+/// Arguments of `describe`.
+#[derive(Debug, Args)]
+pub(crate) struct DescribeArgs {
+    /// Type and name, for example `service web` or `pod/web-0`; a name alone where one object has it.
+    #[arg(value_name = "TYPE NAME", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+}
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "Services are deleted with their pods. A deleted pod of a service is replaced.")]
+pub(crate) struct DeleteArgs {
+    /// Type and names, for example `service web db` or `pod/web-0 node/worker3`.
+    #[arg(value_name = "TYPE NAME", required_unless_present = "files")]
+    objects: Vec<String>,
+    /// Delete the services of a file or directory, as for `apply`; repeatable.
+    #[arg(long = "file", short, value_name = "FILE", conflicts_with_all = ["objects", "label"])]
+    files: Vec<String>,
+    #[command(flatten)]
+    compose: ComposeArgs,
+    #[command(flatten)]
+    selector: SelectorArgs,
+    /// Wait until the services and pods are gone.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Arguments of `edit`.
+#[derive(Debug, Args)]
+#[command(after_help = "The editor is that of VISUAL or EDITOR; without both, vi.")]
+pub(crate) struct EditArgs {
+    /// The service: `web`, `service web` or `service/web`.
+    #[arg(value_name = "SERVICE", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+}
+
+/// Arguments of `restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// The services: `web`, `service web` or `service/web`; or an app, `app/shop`.
+    #[arg(value_name = "SERVICE", required = true)]
+    objects: Vec<String>,
+    /// Wait until all pods are replaced.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// `get`: the list of a type, or one object.
+pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if let [words] = &*args.object
+        && let Some(types) = several_types(words)
+    {
+        return list_several(types, &args, context).await;
+    }
+    if matches!(args.object.iter().map(String::as_str).collect::<Vec<_>>()[..], ["event" | "events" | "ev"]) {
+        return events::run(&EventArgs::of(args.style.watch), context).await;
+    }
+    match object_name::parse_words(&args.object).map_err(CommandError::Usage)? {
+        (Some(object_type), names) if names.is_empty() => list(object_type, args, context).await,
+        _ if args.style.watch || !args.selector.is_empty() => {
+            Err(CommandError::Usage("--label and --watch are for lists: leave out the name".to_owned()))
+        }
+        (_, names) => describe_one(names, context).await,
+    }
+}
+
+/// Reads `pods,svc` and `all`. Returns `None` of any other word.
+fn several_types(words: &str) -> Option<Vec<ObjectType>> {
+    match words {
+        "all" => Some(vec![ObjectType::Service, ObjectType::Pod, ObjectType::Volume]),
+        words if words.contains(',') => words.split(',').map(ObjectType::parse).collect(),
+        _ => None,
+    }
+}
+
+/// Prints the lists of several types, with an empty line between them.
+async fn list_several(
+    types: Vec<ObjectType>,
+    args: &GetArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let GetArgs { selector, style, .. } = args;
+    let is_document = matches!(context.output.format, OutputFormat::Json | OutputFormat::Yaml);
+    if style.watch || is_document {
+        let detail = "-w, -o json and -o yaml are for one type: kubeleet get pods -o json";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    let has_titles = !style.quiet && context.output.format != OutputFormat::Name;
+    for (index, object_type) in types.into_iter().enumerate() {
+        if index > 0 && has_titles {
+            context.output.print_bytes(b"\n")?;
+        }
+        let args = GetArgs { object: Vec::new(), selector: selector.clone(), style: *style };
+        list(object_type, args, context).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn list(
+    object_type: ObjectType,
+    args: GetArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let GetArgs { selector, style, .. } = args;
+    let has_labels = matches!(object_type, ObjectType::Service | ObjectType::Pod | ObjectType::Node);
+    if !selector.is_empty() && !has_labels {
+        let detail = "only services, pods and nodes have labels";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    match object_type {
+        ObjectType::Service => {
+            service::run(ServiceCommand::Ls(service::ListArgs { selector, style }), context).await
+        }
+        ObjectType::Job => {
+            let args = job::ListArgs { style, ..job::ListArgs::default() };
+            job::run(JobCommand::Ls(args), context).await
+        }
+        ObjectType::Cron => cron::run(CronCommand::Ls(cron::ListArgs { style }), context).await,
+        ObjectType::App => app::run(AppCommand::Ls(app::ListArgs { style }), context).await,
+        ObjectType::Pod => {
+            let args = pod::ListArgs { selector, style, ..pod::ListArgs::default() };
+            pod::run(PodCommand::Ls(args), context).await
+        }
+        ObjectType::Node => node::run(NodeCommand::Ls(node::ListArgs { selector, style }), context).await,
+        ObjectType::Secret => {
+            secret_and_config::run(
+                ValueKind::Secret,
+                ValueCommand::Ls(secret_and_config::ListArgs { style }),
+                context,
+            )
+            .await
+        }
+        ObjectType::Config => {
+            secret_and_config::run(
+                ValueKind::Config,
+                ValueCommand::Ls(secret_and_config::ListArgs { style }),
+                context,
+            )
+            .await
+        }
+        ObjectType::Volume => volume::run(VolumeCommand::Ls(volume::ListArgs { style }), context).await,
+        ObjectType::Registry => {
+            registry::run(RegistryCommand::Ls(registry::ListArgs { style }), context).await
+        }
+        ObjectType::Route => route::run(RouteCommand::Ls(route::ListArgs { style }), context).await,
+        ObjectType::Queue => {
+            let args = queue::ListArgs { style, ..queue::ListArgs::default() };
+            queue::run(QueueCommand::Ls(args), context).await
+        }
+        ObjectType::DeadLetter => {
+            context.output.list_style = style;
+            queue::run(QueueCommand::peek("dq"), context).await
+        }
+    }
+}
+
+/// `describe`: everything about one object.
+pub(crate) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let (_, names) = object_name::parse_words(&args.object).map_err(CommandError::Usage)?;
+    describe_one(names, context).await
+}
+
+async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let [ObjectName { object_type, name }] =
+        <[_; 1]>::try_from(names).map_err(|_| CommandError::Usage("give one name".to_owned()))?;
+    let (object_type, name) = match object_type {
+        Some(object_type) => (object_type, name),
+        None => name_without_type::find(&name, context).await?,
+    };
+    check_kind(object_type, &[&name], context).await?;
+    match object_type {
+        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
+            service::run(ServiceCommand::Describe { service: name }, context).await
+        }
+        ObjectType::App => app::run(AppCommand::Describe { app: name }, context).await,
+        ObjectType::Pod => pod::run(PodCommand::Describe { pod: name }, context).await,
+        ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
+        ObjectType::Secret => {
+            secret_and_config::run(ValueKind::Secret, ValueCommand::Describe { name }, context).await
+        }
+        ObjectType::Config => {
+            secret_and_config::run(ValueKind::Config, ValueCommand::Describe { name }, context).await
+        }
+        ObjectType::Volume => volume::run(VolumeCommand::Describe { name }, context).await,
+        ObjectType::Registry => registry::run(RegistryCommand::Describe { host: name }, context).await,
+        ObjectType::Route => route::run(RouteCommand::Explain { url: name }, context).await,
+        ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
+        ObjectType::DeadLetter => Err(CommandError::Usage(
+            "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
+        )),
+    }
+}
+
+/// Checks that services are of the kind that the type means.
+async fn check_kind(
+    object_type: ObjectType,
+    names: &[impl AsRef<str>],
+    context: &Context<'_>,
+) -> Result<(), CommandError> {
+    let Some(kind) = object_type.service_kind() else { return Ok(()) };
+    for name in names.iter().map(AsRef::as_ref) {
+        let found = context.client.service(name).await?.kind;
+        if found != kind {
+            return Err(CommandError::NotFound(format!(
+                "there is no {kind} {name}: it is a {found}, as in `kubeleet describe {found}/{name}`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// `delete`: each type by its own command, in the order in which the types are named.
+pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if !args.files.is_empty() {
+        let desired = desired_state::read_files(&args.files, &args.compose, None).await?;
+        // What depends on others goes first.
+        let services = desired.services.iter().rev();
+        let names = match desired.app {
+            Some(_) => services.map(|service| service.name().to_string()).collect(),
+            None => services.rev().map(|service| service.name().to_string()).collect(),
+        };
+        let Some(app) = desired.app else {
+            return delete_all(ObjectType::Service, names, args.wait, context).await;
+        };
+        let lock = AppLock::take(&context.client, &app.name, context.globals.timeout).await?;
+        let deleted = delete_app(app.name.as_str(), names, args.wait, context).await;
+        lock.release().await;
+        return deleted;
+    }
+    if args.compose.is_set() || args.compose.strict {
+        let detail = "--profile, --env-file, --project-name and --strict need -f";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    if !args.selector.is_empty() {
+        return delete_selected(args, context).await;
+    }
+    let mut batch = BatchResult::new();
+    for (object_type, names) in by_type(&args.objects, context).await? {
+        let result = delete_all(object_type, names, args.wait, context).await;
+        if let Some(exit) = batch.accept(result)? {
+            batch.record(exit);
+        }
+    }
+    Ok(batch.exit())
+}
+
+/// Deletes the services of an app and what belongs to it.
+async fn delete_app(
+    app: &str,
+    services: Vec<String>,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let mut batch = BatchResult::new();
+    batch.record(delete_all(ObjectType::Service, services, wait, context).await?);
+    app_values::remove_all(app, &mut batch, context).await?;
+    Ok(batch.exit())
+}
+
+async fn delete_all(
+    object_type: ObjectType,
+    names: Vec<String>,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    check_kind(object_type, &names, context).await?;
+    match object_type {
+        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
+            service::run(ServiceCommand::remove(names, SelectorArgs::default(), wait), context).await
+        }
+        ObjectType::App => app::run(AppCommand::remove(names, wait), context).await,
+        ObjectType::Pod => pod::run(PodCommand::stop(names, SelectorArgs::default(), wait), context).await,
+        ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
+        ObjectType::Secret => {
+            secret_and_config::run(ValueKind::Secret, ValueCommand::Rm { names, force: false }, context).await
+        }
+        ObjectType::Config => {
+            secret_and_config::run(ValueKind::Config, ValueCommand::Rm { names, force: false }, context).await
+        }
+        ObjectType::Volume => volume::run(VolumeCommand::Rm { names, node: None }, context).await,
+        ObjectType::Registry => {
+            registry::run(RegistryCommand::Logout { hosts: names, force: false }, context).await
+        }
+        ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
+        ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
+        ObjectType::Route => Err(CommandError::Usage(
+            "a route cannot be deleted: take it out of the `ingress` of its service".to_owned(),
+        )),
+    }
+}
+
+/// `delete TYPE -l SELECTOR`
+async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let DeleteArgs { selector, wait, .. } = args;
+    match object_name::parse_words(&args.objects).map_err(CommandError::Usage)? {
+        (Some(ObjectType::Service), names) if names.is_empty() => {
+            service::run(ServiceCommand::remove(Vec::new(), selector, wait), context).await
+        }
+        (Some(ObjectType::Pod), names) if names.is_empty() => {
+            pod::run(PodCommand::stop(Vec::new(), selector, wait), context).await
+        }
+        _ => Err(CommandError::Usage(
+            "with --label give a type and no names: kubeleet delete service -l app=shop".to_owned(),
+        )),
+    }
+}
+
+/// Groups names by type.
+async fn by_type(
+    words: &[String],
+    context: &Context<'_>,
+) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
+    let (_, mut objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
+    for open in objects.iter_mut().filter(|object| object.object_type.is_none()) {
+        let (of, name) = name_without_type::find(&open.name, context).await?;
+        // A service can be applied again; anything else is not deleted by its name alone.
+        if of != ObjectType::Service {
+            let of = of.as_str();
+            let detail =
+                format!("{name} is a {of}: to delete it, write its type, `kubeleet delete {of}/{name}`");
+            return Err(CommandError::Usage(detail));
+        }
+        *open = ObjectName { object_type: Some(of), name };
+    }
+    grouped(objects)
+}
+
+fn grouped(objects: Vec<ObjectName>) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
+    if objects.is_empty() {
+        return Err(CommandError::Usage("give at least one name".to_owned()));
+    }
+    let mut groups: Vec<(ObjectType, Vec<String>)> = Vec::new();
+    for ObjectName { object_type, name } in objects {
+        let Some(object_type) = object_type else { continue };
+        match groups.iter_mut().find(|(of, _)| *of == object_type) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((object_type, vec![name])),
+        }
+    }
+    Ok(groups)
+}
+
+/// `edit`: one service in an editor.
+pub(crate) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match object_name::services(&args.object).map_err(CommandError::Usage)?.as_slice() {
+        [service] => {
+            let args = ServiceEditArgs { service: service.clone() };
+            service::run(ServiceCommand::Edit(args), context).await
+        }
+        _ => Err(CommandError::Usage("give one service: kubeleet edit web".to_owned())),
+    }
+}
+
+/// `restart`: the pods of services, step by step.
+pub(crate) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let services = services_to_restart(&args.objects, context).await?;
+    let args = ServiceRestartArgs { services, wait: args.wait };
+    service::run(ServiceCommand::Restart(args), context).await
+}
+
+/// Returns the names of the services: of an app all of them that are no jobs.
+async fn services_to_restart(words: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+    let (first, objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
+    let is_app = |object: &&ObjectName| object.object_type == Some(ObjectType::App);
+    if first.is_some() && objects.is_empty() || !objects.iter().any(|object| is_app(&object)) {
+        return object_name::services(words).map_err(CommandError::Usage);
+    }
+    let mut services = Vec::new();
+    for object in &objects {
+        if !is_app(&object) {
+            services.push(object.name.clone());
+            continue;
+        }
+        let of_app = context.client.services_of_app(&object.name).await?;
+        if of_app.is_empty() {
+            return Err(CommandError::NotFound(format!("there is no app {}", object.name)));
+        }
+        let runs_on = of_app.into_iter().filter(|service| service.kind == Kind::Service);
+        services.extend(runs_on.map(|service| service.name.to_string()));
+    }
+    Ok(services)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn names_are_grouped_by_type() {
+        let parsed = |line: &str| object_name::parse_words(&words(line)).map_err(CommandError::Usage);
+        let groups = parsed("svc/a pod/x svc/b").and_then(|(_, objects)| grouped(objects)).unwrap();
+        let expected = [(ObjectType::Service, words("a b")), (ObjectType::Pod, words("x"))];
+        assert_eq!(groups, expected);
+        assert!(parsed("svc").and_then(|(_, objects)| grouped(objects)).is_err());
+        let types = Some(vec![ObjectType::Pod, ObjectType::Service]);
+        assert_eq!(several_types("pods,svc"), types);
+        assert_eq!((several_types("pods"), several_types("pods,x")), (None, None));
+    }
+}

@@ -1,0 +1,266 @@
+//! `pod`: list, describe, stop.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
+use common::api::{PodView, ServiceView};
+use common::event::ObjectKind;
+use common::lifecycle::Phase;
+
+use super::find_pod;
+use super::object_name::{self, ObjectName, ObjectType};
+use super::recent_events;
+use crate::commands::batch::BatchResult;
+use crate::commands::containers::logs;
+use crate::commands::context::{self, Context};
+use crate::commands::error::CommandError;
+use crate::commands::selector_args::SelectorArgs;
+use crate::commands::wait::Goal;
+use crate::commands::watch_list;
+use crate::exit::Exit;
+use crate::output::ListStyle;
+use crate::output::objects::pods;
+use crate::stderr;
+
+/// Arguments of `pod`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct PodArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<PodCommand>,
+}
+
+impl PodArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(crate) fn command(self) -> Result<PodCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, PodCommand::Ls)
+    }
+}
+
+/// Subcommands of `pod`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PodCommand {
+    /// List pods.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show one pod in detail, and why it does not run.
+    #[command(visible_aliases = ["show", "get"])]
+    Describe {
+        /// Uuid, the beginning of one, or a name such as web-0.
+        #[arg(value_name = "POD", value_parser = object_name::pod)]
+        pod: String,
+    },
+    /// Print a pod's output.
+    #[command(visible_alias = "log")]
+    Logs(logs::LogArgs),
+    /// Stop pods. Services replace their stopped pods with new ones.
+    #[command(visible_aliases = ["rm", "delete"])]
+    Stop(StopArgs),
+}
+
+/// Arguments of `pod ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    /// Only pods of this service.
+    #[arg(long, short, value_name = "SERVICE", value_parser = object_name::service)]
+    pub(crate) service: Option<String>,
+    /// Only pods on this node.
+    #[arg(long, value_name = "NODE", value_parser = object_name::node)]
+    pub(crate) node: Option<String>,
+    /// Only pods in this phase.
+    #[arg(
+        long,
+        value_name = "PHASE",
+        value_parser = PossibleValuesParser::new(Phase::ALL.map(Phase::as_str))
+    )]
+    pub(crate) phase: Option<String>,
+    #[command(flatten)]
+    pub(crate) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(crate) style: ListStyle,
+}
+
+impl ListArgs {
+    fn filter(&self) -> PodFilter {
+        PodFilter {
+            service: self.service.clone(),
+            node: self.node.clone(),
+            phase: self.phase.clone(),
+            label: self.selector.text(),
+            prefix: None,
+        }
+    }
+}
+
+/// Arguments of `ps`.
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Only pods of these services and apps.
+    #[arg(value_name = "SERVICE")]
+    names: Vec<String>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// Arguments of `pod stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Uuids, beginnings of uuids, or names such as web-0.
+    #[arg(
+        value_name = "POD",
+        required_unless_present = "label",
+        conflicts_with = "label",
+        value_parser = object_name::pod
+    )]
+    pods: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
+    /// Wait until they are gone.
+    #[arg(long)]
+    wait: bool,
+}
+
+impl PodCommand {
+    /// Returns `stop`.
+    pub(crate) fn stop(pods: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
+        Self::Stop(StopArgs { pods, selector, wait })
+    }
+}
+
+/// Runs a subcommand.
+pub(crate) async fn run(command: PodCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        PodCommand::Ls(args) => list(&args, context).await,
+        PodCommand::Describe { pod } => describe(&pod, context).await,
+        PodCommand::Logs(args) => logs::run(&args, context).await,
+        PodCommand::Stop(args) => stop(&args, context).await,
+    }
+}
+
+/// `ps`: the list of pods, also of services and apps that are named.
+pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let PsArgs { names, mut list } = args;
+    if names.is_empty() {
+        return self::list(&list, context).await;
+    }
+    let services = services_of(&names, context).await?;
+    if let [only] = &*services
+        && list.service.is_none()
+    {
+        list.service = Some(only.clone());
+        return self::list(&list, context).await;
+    }
+    if list.service.is_some() || list.style.watch {
+        let detail = "--service and --watch take one service: leave out the other names";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    let filter = |service: &String| PodFilter { service: Some(service.clone()), ..list.filter() };
+    let mut pods = Vec::new();
+    for service in &services {
+        pods.extend(context.client.pods(&filter(service)).await?);
+    }
+    context.output.list_style = list.style;
+    context.output.print_list(&pods, "no pods")?;
+    Ok(Exit::Ok)
+}
+
+/// Returns the names of services, in the place of apps those of their services.
+async fn services_of(names: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+    let mut services = Vec::new();
+    for word in names {
+        let ObjectName { object_type, name } = object_name::split(word);
+        let is_app = object_type == Some(ObjectType::App);
+        if object_type.is_some_and(|of| !of.is_service()) && !is_app {
+            return Err(CommandError::Usage(format!("{word} is no service or app")));
+        }
+        let service = context.service_name(&name).await?;
+        match context.client.service(&service).await {
+            Ok(service) if !is_app => services.push(service.name.to_string()),
+            Err(error) if !is_app && !matches!(error.status(), Some(400 | 404 | 422)) => {
+                return Err(error.into());
+            }
+            _ => {
+                let of_app = context.client.services_of_app(&name).await?;
+                if of_app.is_empty() {
+                    return Err(CommandError::NotFound(format!("there is no service or app {name}")));
+                }
+                services.extend(of_app.into_iter().map(|service| service.name.to_string()));
+            }
+        }
+    }
+    Ok(services)
+}
+
+/// `pod ls`.
+pub(crate) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut filter = args.filter();
+    if let Some(service) = &args.service {
+        filter.service = Some(context.service_name(service).await?);
+    }
+    context.output.list_style = args.style;
+    if args.style.watch {
+        return watch_list::run(async |client: &Client| client.pods(&filter).await, context).await;
+    }
+    let pods = context.client.pods(&filter).await?;
+    context.output.print_list(&pods, "no pods")?;
+    Ok(Exit::Ok)
+}
+
+async fn describe(text: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let pod = find_pod::pod(&context.client, text).await?;
+    let service = match &pod.service {
+        Some(name) => service_of(&context.client, name.as_str(), pod.generation).await?,
+        None => None,
+    };
+    let events = recent_events::about(&context.client, ObjectKind::Pod, pod.uuid.as_str()).await?;
+    let now = context.output.now();
+    context.output.print_object(&pod, || pods::describe(&pod, service.as_ref(), &events, now))?;
+    Ok(Exit::Ok)
+}
+
+/// Returns the service if it is of this generation. The specification of another one does not describe the
+/// pod.
+async fn service_of(
+    client: &Client,
+    name: &str,
+    generation: u64,
+) -> Result<Option<ServiceView>, CommandError> {
+    match client.service(name).await {
+        Ok(service) => Ok(Some(service).filter(|service| service.generation == generation)),
+        Err(error) if error.status() == Some(404) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = BatchResult::new();
+    let mut goals = Vec::new();
+    for text in &selected_pods(args, &context.client).await? {
+        let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
+        context.output.print_result(&pod, "is being stopped")?;
+        let name = pods::indexed_name(&pod);
+        goals.push(Goal::PodGone { id: pod.uuid, name });
+    }
+    if args.wait {
+        batch.record(context.waiter().wait_for_all(goals).await);
+    }
+    Ok(batch.exit())
+}
+
+/// Returns the given pods, or the uuids of those with the given labels.
+async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, CommandError> {
+    let Some(label) = args.selector.text() else { return Ok(args.pods.clone()) };
+    let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;
+    let active = pods.into_iter().filter(|pod| !pod.phase.is_terminal());
+    let uuids: Vec<String> = active.map(|pod| pod.uuid.to_string()).collect();
+    if uuids.is_empty() {
+        stderr::note("no pods with these labels");
+    }
+    Ok(uuids)
+}
+
+async fn stop_one(client: &Client, text: &str) -> Result<PodView, CommandError> {
+    let pod = find_pod::pod(client, text).await?;
+    Ok(client.stop_pod(pod.uuid.as_str()).await?)
+}

@@ -1,0 +1,21 @@
+//! The events that `describe` shows.
+
+use client::{Client, ClientError};
+use common::event::{ClusterEvent, ObjectKind};
+
+use crate::output::objects::events;
+
+/// Events that `describe` shows at most.
+const MAX_SHOWN: usize = 10;
+/// Latest events of the cluster that are searched for them.
+const MAX_SEARCHED: usize = 1000;
+
+/// Returns the latest events about one object, oldest first.
+pub(crate) async fn about(
+    client: &Client,
+    kind: ObjectKind,
+    object: &str,
+) -> Result<Vec<ClusterEvent>, ClientError> {
+    let latest = client.last_events(MAX_SEARCHED).await?;
+    Ok(events::about(latest, kind, object, MAX_SHOWN))
+}

@@ -1,0 +1,156 @@
+//! `route`: list, and explain where a request goes.
+
+use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
+use common::api::{CertificateView, RouteView};
+use common::ids::ServiceName;
+use jiff::Timestamp;
+use proxy::route::{RouteTable, host_name};
+
+use crate::commands::context::{self, Context};
+use crate::commands::error::CommandError;
+use crate::commands::watch_list;
+use crate::exit::Exit;
+use crate::output::ListStyle;
+use crate::output::objects::routes::{self, Explanation, RoutePod};
+
+/// Arguments of `route`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct RouteArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<RouteCommand>,
+}
+
+impl RouteArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(crate) fn command(self) -> Result<RouteCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, RouteCommand::Ls)
+    }
+}
+
+/// Subcommands of `route`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouteCommand {
+    /// List the hosts, paths and ports that lead to services.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show which service and which of its pods get a request, and why not the others.
+    #[command(visible_alias = "describe")]
+    Explain {
+        /// The address of the request, http://web.example/api, or of the connection, tcp:5432.
+        url: String,
+    },
+}
+
+/// Arguments of `route ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) style: ListStyle,
+}
+
+/// Runs a subcommand.
+pub(crate) async fn run(command: RouteCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        RouteCommand::Ls(args) => list(&args, context).await,
+        RouteCommand::Explain { url } => explain(url, context).await,
+    }
+}
+
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    context.output.list_style = args.style;
+    if args.style.watch {
+        let read = async |client: &Client| client.routes().await;
+        return watch_list::run(read, context).await;
+    }
+    let rows = context.client.routes().await?;
+    context.output.print_list(&rows, "no routes; `ingress: [{host: …, port: …}]` of a service makes them")?;
+    Ok(Exit::Ok)
+}
+
+async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let target = RouteTarget::parse(&url).map_err(CommandError::Usage)?;
+    let known = context.client.routes().await?;
+    let certificate = target.certificate(&known);
+    let Some((service, port)) = target.service(known) else {
+        let detail = format!("no route matches {url}: `kubeleet route ls` lists them");
+        return Err(CommandError::Other(detail));
+    };
+    let filter = PodFilter { service: Some(service.to_string()), ..PodFilter::default() };
+    let pods = context.client.pods(&filter).await?.iter().map(RoutePod::of).collect();
+    let explanation = Explanation { url, service, port, certificate, pods };
+    let now = Timestamp::now();
+    context.output.print_object(&explanation, || routes::describe(&explanation, now))?;
+    Ok(Exit::Ok)
+}
+
+/// What a request or connection is for.
+#[derive(Debug, PartialEq, Eq)]
+enum RouteTarget {
+    Http { host: String, path: String },
+    Tcp(u16),
+}
+
+impl RouteTarget {
+    fn parse(url: &str) -> Result<Self, String> {
+        if let Some(port) = url.strip_prefix("tcp://:").or_else(|| url.strip_prefix("tcp:")) {
+            let port = port.parse();
+            return port.map(Self::Tcp).map_err(|_| format!("{url:?} has no port: write tcp:5432"));
+        }
+        let address = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
+        let address = address.split(['?', '#']).next().unwrap_or_default();
+        let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
+        let path = if path.is_empty() { "/" } else { path };
+        Ok(Self::Http { host: host.to_owned(), path: path.to_owned() })
+    }
+
+    /// Returns the certificate of the host, if that is ordered.
+    fn certificate(&self, routes: &[RouteView]) -> Option<CertificateView> {
+        let Self::Http { host, .. } = self else { return None };
+        let name = host_name(host);
+        routes.iter().find(|route| route.rule.auto_host() == Some(&*name))?.certificate.clone()
+    }
+
+    /// Returns the service, and the port of its pods.
+    fn service(&self, routes: Vec<RouteView>) -> Option<(ServiceName, u16)> {
+        let table = RouteTable::new(routes.into_iter().map(|route| (route.service, route.rule)).collect());
+        match self {
+            Self::Http { host, path } => {
+                table.http(host, path).map(|route| (route.service.clone(), route.port))
+            }
+            Self::Tcp(port) => table.tcp().get(port).map(|route| (route.service.clone(), route.port)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::ingress::IngressRule;
+
+    use super::*;
+
+    #[test]
+    fn an_address_leads_to_the_service_of_its_route() {
+        let routes = [("web.example/", "web 80"), ("web.example/api", "api 81"), ("tcp:5432", "db 5433")];
+        let routes = routes.map(|(route, target)| {
+            let (service, rule) = IngressRule::parse(route, target).unwrap();
+            RouteView { route: route.to_owned(), service, rule, certificate: None }
+        });
+        for (url, expected) in [
+            ("http://web.example", Some(("web", 80))),
+            ("https://web.example:8443/api/x?y", Some(("api", 81))),
+            ("web.example/apix", Some(("web", 80))),
+            ("other.example", None),
+            ("tcp:5432", Some(("db", 5433))),
+            ("tcp://:5432", Some(("db", 5433))),
+            ("tcp:1", None),
+        ] {
+            let found = RouteTarget::parse(url).unwrap().service(routes.to_vec());
+            let found = found.as_ref().map(|(service, port)| (service.as_str(), *port));
+            assert_eq!(found, expected, "{url}");
+        }
+        assert!(RouteTarget::parse("tcp:x").is_err());
+    }
+}

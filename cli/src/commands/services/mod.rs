@@ -1,0 +1,8 @@
+//! What there is to do with a service: list, describe, scale, edit, restart, delete, set, roll out.
+
+pub(crate) mod edit;
+pub(crate) mod restart;
+pub(crate) mod rollout;
+pub(crate) mod scale;
+pub(crate) mod service;
+pub(crate) mod set;

@@ -1,0 +1,58 @@
+//! `service restart`: has all pods of services replaced, as `kubectl rollout restart` does. The schedulers do
+//! it step by step, also after this command has ended.
+
+use clap::Args;
+use common::api::ServiceView;
+
+use crate::commands::batch::BatchResult;
+use crate::commands::context::Context;
+use crate::commands::durability_warning::warn_if_unconfirmed;
+use crate::commands::error::CommandError;
+use crate::commands::objects::object_name;
+use crate::commands::wait::Goal;
+use crate::exit::Exit;
+
+/// Arguments of `service restart`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The pods are replaced step by step, as after a change: at most a quarter of them at a time, \
+                        and the next ones once the new ones are ready. `service ls -w` shows it."
+)]
+pub(crate) struct RestartArgs {
+    /// Names of the services.
+    #[arg(value_name = "SERVICE", required = true, value_parser = object_name::service)]
+    pub(crate) services: Vec<String>,
+    /// Wait until all pods are replaced.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// Restarts services.
+pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = BatchResult::new();
+    let mut goals = Vec::new();
+    for typed in &args.services {
+        let name = &context.service_name(typed).await?;
+        let Some(service) = batch.accept(restart(name, context).await)? else { continue };
+        warn_if_unconfirmed(&service);
+        context.output.print_result(&service, "restarted")?;
+        goals.push(Goal::Ready { service: name.clone(), generation: service.generation });
+    }
+    if args.wait {
+        batch.record(context.waiter().wait_for_all(goals).await);
+    }
+    Ok(batch.exit())
+}
+
+async fn restart(name: &str, context: &Context<'_>) -> Result<ServiceView, CommandError> {
+    match context.client.restart(name).await {
+        Err(error) if error.status() == Some(404) => {
+            // An API of an earlier version answers the same for a service that it has.
+            context.client.service(name).await?;
+            let detail =
+                format!("service {name} was not restarted: the API is too old, it must be upgraded first");
+            Err(CommandError::Other(detail))
+        }
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,276 @@
+//! `service`: list, describe, scale, edit, restart, delete.
+
+use clap::{Args, Subcommand};
+use client::{Client, PodFilter};
+use common::api::{PodView, ServiceView, VolumeView};
+use common::event::ObjectKind;
+use common::lifecycle::Phase;
+use common::node::NodeInfo;
+
+use super::edit::{self, EditArgs};
+use super::restart::{self, RestartArgs};
+use super::scale::{self, ScaleArgs};
+use crate::commands::batch::BatchResult;
+use crate::commands::context::{self, Context};
+use crate::commands::error::CommandError;
+use crate::commands::objects::object_name;
+use crate::commands::objects::recent_events;
+use crate::commands::selector_args::SelectorArgs;
+use crate::commands::wait::Goal;
+use crate::commands::watch_list;
+use crate::exit::Exit;
+use crate::output::ListStyle;
+use crate::output::objects::services;
+use crate::stderr;
+
+/// Unhealthy pods that `describe` shows at most.
+const MAX_UNHEALTHY_SHOWN: usize = 10;
+/// Pods of each phase that are searched for them.
+const MAX_UNHEALTHY_SEARCHED: usize = 1000;
+
+/// Arguments of `service`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct ServiceArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<ServiceCommand>,
+}
+
+impl ServiceArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(crate) fn command(self) -> Result<ServiceCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, ServiceCommand::Ls)
+    }
+}
+
+/// Printed instead of an empty selection.
+const NONE_SELECTED: &str = "no services with these labels";
+
+/// Subcommands of `service`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// List services.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show one service in detail.
+    #[command(visible_aliases = ["show", "get"])]
+    Describe {
+        /// Name of the service.
+        #[arg(value_name = "SERVICE", value_parser = object_name::service)]
+        service: String,
+    },
+    /// Change the number of pods of services.
+    Scale(ScaleArgs),
+    /// Change a service in an editor.
+    Edit(EditArgs),
+    /// Replace the pods of services, step by step.
+    Restart(RestartArgs),
+    /// Delete services and stop their pods.
+    #[command(visible_alias = "delete")]
+    Rm(RemoveArgs),
+}
+
+/// Arguments of `service ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(crate) style: ListStyle,
+}
+
+/// Arguments of `service rm`.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// Names of the services.
+    #[arg(
+        value_name = "SERVICE",
+        required_unless_present = "label",
+        conflicts_with = "label",
+        value_parser = object_name::service
+    )]
+    services: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
+    /// Remove their persistent volumes as well, with the data; requires --yes.
+    #[arg(long, requires = "yes")]
+    volumes: bool,
+    /// Confirms --volumes.
+    #[arg(long)]
+    yes: bool,
+    /// Wait until their last pods are gone.
+    #[arg(long)]
+    wait: bool,
+}
+
+impl ServiceCommand {
+    /// Returns `rm`.
+    pub(crate) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
+        Self::Rm(RemoveArgs { services, selector, volumes: false, yes: false, wait })
+    }
+}
+
+/// Runs a subcommand.
+pub(crate) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        ServiceCommand::Ls(args) => list(&args, context).await,
+        ServiceCommand::Describe { service } => describe(&service, context).await,
+        ServiceCommand::Scale(args) => scale::run(&args, context).await,
+        ServiceCommand::Edit(args) => edit::run(&args, context).await,
+        ServiceCommand::Restart(args) => restart::run(&args, context).await,
+        ServiceCommand::Rm(args) => remove(&args, context).await,
+    }
+}
+
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    context.output.list_style = args.style;
+    if args.style.watch {
+        let read = async |client: &Client| client.services(args.selector.text()).await;
+        return watch_list::run(read, context).await;
+    }
+    let services = context.client.services(args.selector.text()).await?;
+    let hint = match args.selector.is_empty() {
+        true => "no services; `kubeleet run nginx` starts one",
+        false => NONE_SELECTED,
+    };
+    context.output.print_list(&services, hint)?;
+    Ok(Exit::Ok)
+}
+
+async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let name = &context.service_name(name).await?;
+    let service = context.client.service(name).await?;
+    let unhealthy = unhealthy_pods(&service, context).await?;
+    // A line of the description is not worth an error.
+    let with_machine_ports = has_machine_ports(&service, context).await.unwrap_or(false);
+    let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
+    let now = context.output.now();
+    context.output.print_object(&service, || {
+        services::describe(&service, with_machine_ports, &unhealthy, &events, now)
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// Returns whether a pod of the service is on a node where pods have the ports of the machine.
+async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Result<bool, CommandError> {
+    let mut nodes = context.client.nodes().await?;
+    nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));
+    if nodes.is_empty() {
+        return Ok(false);
+    }
+    let filter = PodFilter { service: Some(service.name.to_string()), ..PodFilter::default() };
+    let (pods, _) = context.client.some_pods(&filter, MAX_UNHEALTHY_SEARCHED).await?;
+    let is_there = |pod: &PodView| nodes.iter().any(|node| Some(&node.name) == pod.node.as_ref());
+    Ok(pods.iter().any(is_there))
+}
+
+/// Returns some pods of the service that failed or report a problem. Searches a bounded number in each phase.
+async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
+    let status = &service.status;
+    let has_problem = !status.message.is_empty();
+    let phases = [
+        (Phase::Failed, status.failed > 0),
+        (Phase::Pending, has_problem && status.pending > 0),
+        (Phase::Assigned, has_problem && status.assigned > 0),
+        (Phase::Running, has_problem && status.running > 0),
+    ];
+    let mut unhealthy = Vec::new();
+    for (phase, _) in phases.into_iter().filter(|(_, is_searched)| *is_searched) {
+        let phase = Some(phase.to_string());
+        let filter = PodFilter { service: Some(service.name.to_string()), phase, ..PodFilter::default() };
+        let (pods, _) = context.client.some_pods(&filter, MAX_UNHEALTHY_SEARCHED).await?;
+        unhealthy.extend(pods.into_iter().filter(|pod| !pod.reason.is_empty() || pod.phase == Phase::Failed));
+        if unhealthy.len() >= MAX_UNHEALTHY_SHOWN {
+            break;
+        }
+    }
+    unhealthy.truncate(MAX_UNHEALTHY_SHOWN);
+    Ok(unhealthy)
+}
+
+async fn selected_services(args: &RemoveArgs, context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+    let Some(selector) = args.selector.text() else {
+        let mut names = Vec::new();
+        for name in &args.services {
+            names.push(context.service_name(name).await?);
+        }
+        return Ok(names);
+    };
+    let services = context.client.services(Some(selector)).await?;
+    if services.is_empty() {
+        stderr::note(NONE_SELECTED);
+    }
+    Ok(services.into_iter().map(|service| service.name.to_string()).collect())
+}
+
+async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let services = selected_services(args, context).await?;
+    let are_listed = args.selector.text().is_some();
+    delete(&services, are_listed, args.volumes, args.wait, context).await
+}
+
+/// Deletes services, which come from a list or were named by the user.
+pub(crate) async fn delete(
+    services: &[String],
+    are_listed: bool,
+    volumes: bool,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let mut batch = BatchResult::new();
+    let mut goals = Vec::new();
+    for service in services {
+        let deleted = match are_listed {
+            true => delete_listed(service, volumes, &context.client).await,
+            false => context
+                .client
+                .delete_service(service, volumes)
+                .await
+                .map(|()| true)
+                .map_err(CommandError::from),
+        };
+        if batch.accept(deleted)? == Some(true) {
+            let name = format!("service/{service}");
+            let result = "is being deleted";
+            context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+            goals.push(Goal::ServiceGone { service: service.clone() });
+        }
+    }
+    if !volumes && !goals.is_empty() {
+        note_volumes(&goals, &context.client).await;
+    }
+    if wait {
+        batch.record(context.waiter().wait_for_all(goals).await);
+    }
+    Ok(batch.exit())
+}
+
+/// Names the volumes that stay with their data when services are deleted.
+async fn note_volumes(deleted: &[Goal], client: &Client) {
+    // Without an answer there is nothing to name: the services are deleted all the same.
+    let volumes = client.volumes().await.unwrap_or_default();
+    let is_left = |volume: &&VolumeView| {
+        deleted
+            .iter()
+            .any(|goal| matches!(goal, Goal::ServiceGone { service } if volume.service.as_str() == service))
+    };
+    let names: Vec<String> = volumes.iter().filter(is_left).map(|volume| volume.name.to_string()).collect();
+    if !names.is_empty() {
+        let names = names.join(" ");
+        stderr::note(&format!("volumes stay, with their data; to remove them: kubeleet volume rm {names}"));
+    }
+}
+
+/// Deletes a service that was in a list. Returns false if it is gone meanwhile: that is what was wanted.
+pub(crate) async fn delete_listed(
+    service: &str,
+    volumes: bool,
+    client: &Client,
+) -> Result<bool, CommandError> {
+    match client.delete_service(service, volumes).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.status() == Some(404) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,133 @@
+//! Decides which objects are candidates for a word, and which of their names fit. Pure.
+
+use clap_complete::engine::CompletionCandidate;
+
+use crate::commands::objects::object_name::ObjectType;
+
+/// The words for types that are offered where a type is expected.
+const TYPES: [ObjectType; 13] = [
+    ObjectType::Service,
+    ObjectType::Job,
+    ObjectType::Cron,
+    ObjectType::App,
+    ObjectType::Pod,
+    ObjectType::Node,
+    ObjectType::Volume,
+    ObjectType::Secret,
+    ObjectType::Config,
+    ObjectType::Registry,
+    ObjectType::Route,
+    ObjectType::Queue,
+    ObjectType::DeadLetter,
+];
+
+/// What the values of an argument are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CompletionKind {
+    /// Names of objects of this type.
+    Names(ObjectType),
+    /// A type, then names; or `TYPE/NAME`.
+    TypeAndNames,
+    /// A label selector.
+    Selector,
+}
+
+impl CompletionKind {
+    /// Returns what an argument with this value name takes, if the API knows candidates. `command` is the
+    /// type that its command is about: secrets and configs share their subcommands.
+    pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
+        match value_name {
+            "NAME" => {
+                command.filter(|of| matches!(of, ObjectType::Secret | ObjectType::Config)).map(Self::Names)
+            }
+            "SERVICE" | "SERVICE REPLICAS" | "SERVICE|POD" => Some(Self::Names(ObjectType::Service)),
+            "JOB" => Some(Self::Names(ObjectType::Job)),
+            "CRON" => Some(Self::Names(ObjectType::Cron)),
+            "POD" => Some(Self::Names(ObjectType::Pod)),
+            "NODE" => Some(Self::Names(ObjectType::Node)),
+            "VOLUME" => Some(Self::Names(ObjectType::Volume)),
+            "APP" => Some(Self::Names(ObjectType::App)),
+            "REGISTRY" => Some(Self::Names(ObjectType::Registry)),
+            "QUEUE" => Some(Self::Names(ObjectType::Queue)),
+            "DEAD_LETTER" => Some(Self::Names(ObjectType::DeadLetter)),
+            "TYPE NAME" | "TYPE [NAME]" => Some(Self::TypeAndNames),
+            "SELECTOR" => Some(Self::Selector),
+            _ => None,
+        }
+    }
+}
+
+/// What the API is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListRequest {
+    /// The names of all objects of a type.
+    Names(ObjectType),
+    /// The labels of services, or of nodes.
+    Labels { of_nodes: bool },
+}
+
+/// Candidates for a word.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// The words for types.
+    Types,
+    /// What the API lists, each after this text.
+    Listed { before: String, list: ListRequest },
+}
+
+/// A name, or a label, with what distinguishes it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) text: String,
+    pub(super) help: String,
+}
+
+/// Decides what the candidates are for `current`, the last of the words.
+pub(super) fn request(kind: CompletionKind, words: &[String], current: &str) -> Request {
+    let before = words.split_last().map_or(words, |(_, before)| before);
+    let typed = current.split_once('/').and_then(|(word, _)| Some((word, ObjectType::parse(word)?)));
+    let (before, list) = match (kind, typed) {
+        (CompletionKind::Selector, _) => {
+            let end = current.rfind(',').map_or(0, |comma| comma + 1);
+            (
+                current[..end].to_owned(),
+                ListRequest::Labels { of_nodes: type_in(before) == Some(ObjectType::Node) },
+            )
+        }
+        (_, Some((word, object_type))) => (format!("{word}/"), ListRequest::Names(object_type)),
+        (CompletionKind::Names(object_type), None) => (String::new(), ListRequest::Names(object_type)),
+        (CompletionKind::TypeAndNames, None) => match type_in(before) {
+            Some(object_type) => (String::new(), ListRequest::Names(object_type)),
+            None => return Request::Types,
+        },
+    };
+    Request::Listed { before, list }
+}
+
+/// Returns the type that one of the words names.
+fn type_in(words: &[String]) -> Option<ObjectType> {
+    words.iter().find_map(|word| ObjectType::parse(word))
+}
+
+/// Returns the candidates that begin with `current`. `ask` returns what the API lists.
+pub(super) fn matching(
+    current: &str,
+    request: Request,
+    ask: impl FnOnce(ListRequest) -> Vec<Name>,
+) -> Vec<CompletionCandidate> {
+    let (before, mut names) = match request {
+        Request::Types => {
+            let name = |of: ObjectType| Name { text: of.as_str().to_owned(), help: String::new() };
+            (String::new(), TYPES.map(name).to_vec())
+        }
+        Request::Listed { before, list } => (before, ask(list)),
+    };
+    names.sort_unstable();
+    names.dedup_by(|a, b| a.text == b.text);
+    let fitting = names.into_iter().map(|name| (format!("{before}{}", name.text), name.help));
+    let fitting = fitting.filter(|(text, _)| text.starts_with(current));
+    let candidate = |(text, help): (String, String)| {
+        CompletionCandidate::new(text).help((!help.is_empty()).then(|| help.into()))
+    };
+    fitting.map(candidate).collect()
+}

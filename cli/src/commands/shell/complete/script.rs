@@ -1,0 +1,22 @@
+//! The script by which a shell asks this program.
+
+use std::io;
+
+use clap_complete::env::{Elvish, Fish, Powershell, Shells, Zsh};
+
+use super::bash::Bash;
+
+/// The variable by which the script of a shell asks for completions; its value is the shell.
+pub(super) const VARIABLE: &str = "KUBELEET_COMPLETE";
+pub(super) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
+
+/// Returns the script that makes a shell ask this program.
+///
+/// # Errors
+/// `Unsupported` if there is none for the shell.
+pub(crate) fn script(shell: &str) -> io::Result<Vec<u8>> {
+    let completer = SHELLS.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
+    let mut text = Vec::new();
+    completer.write_registration(VARIABLE, "kubeleet", "kubeleet", "kubeleet", &mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,35 @@
+//! The end of this process by a signal.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Signals within this time count as one: `timeout` and a terminal may each send one.
+const REPEATED_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
+
+/// Cancels `shutdown` at the first SIGTERM or SIGINT. A second one ends the process at once.
+pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    tokio::spawn(async move {
+        let mut first: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            match first {
+                None => {
+                    tracing::info!("shutting down; send the signal again to stop at once");
+                    first = Some(Instant::now());
+                    shutdown.cancel();
+                }
+                Some(first) if first.elapsed() > REPEATED_SIGNAL_WINDOW => std::process::exit(130),
+                Some(_) => {}
+            }
+        }
+    });
+    Ok(())
+}
