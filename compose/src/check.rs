@@ -3,8 +3,8 @@
 
 use common::document::{DocumentNode, Field};
 
-use crate::EXTENSION;
 use crate::fields::{self, How, Support};
+use crate::project::EXTENSION;
 use crate::report::{NoteKind, Report};
 
 /// Fields that are lists, once they are in long form. Those that services have are checked with them.

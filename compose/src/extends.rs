@@ -2,7 +2,8 @@
 
 use common::document::DocumentNode;
 
-use crate::load::{Loader, Surroundings, Variables, names_of};
+use crate::compose_document::{Surroundings, Variables, names_of};
+use crate::loader::Loader;
 use crate::merge::{first, merge};
 use crate::source::{folder_of, join};
 

@@ -5,48 +5,14 @@
 //! To honour a field, change its row to `honoured("…", function, "…")` and write the function in
 //! [`crate::translate`].
 
+mod row;
 mod table;
 
 use common::document::nearest;
+pub(crate) use row::{FieldRow, How, SERVICE, Support};
 pub(crate) use table::TABLE;
 
 use crate::translate::Translate;
-
-/// What becomes of a field.
-#[derive(Clone, Copy)]
-pub(crate) enum Support {
-    /// It works as with Compose.
-    Honoured(How),
-    /// No node may run such a container: the files are refused.
-    Refused,
-    /// It has no effect, which is noted.
-    NotHonoured,
-    /// It only declares what services use: that is noted where they use it.
-    Declares,
-}
-
-/// How a field is honoured.
-#[derive(Clone, Copy)]
-pub(crate) enum How {
-    /// A function sets fields of the service.
-    Translated(Translate),
-    /// While the files are put together.
-    Reading,
-    /// By its own fields, which have rows of their own.
-    Parts,
-}
-
-/// A field, with all that is in it unless that has rows of its own.
-pub(crate) struct FieldRow {
-    /// The path: names joined by dots, `*` for any name. Lists are left out: `services.*.ports.target`.
-    pub(crate) path: &'static str,
-    pub(crate) support: Support,
-    /// Why, or what to do instead; may be empty for a field that is honoured.
-    pub(crate) advice: &'static str,
-}
-
-/// The part of a path that any service has.
-pub(crate) const SERVICE: &str = "services.*";
 
 /// Returns the path of a field of what has the path `parent`.
 pub(crate) fn path_of(parent: &str, name: &str) -> String {
@@ -61,6 +27,11 @@ pub(crate) fn path_of(parent: &str, name: &str) -> String {
 /// Returns the row of a field.
 pub(crate) fn row(path: &str) -> Option<&'static FieldRow> {
     TABLE.iter().find(|row| row.path == path)
+}
+
+/// Returns the advice of a field that is not honoured.
+pub(crate) fn advice_if_not_honoured(path: &str) -> Option<&'static str> {
+    row(path).filter(|row| matches!(row.support, Support::NotHonoured)).map(|row| row.advice)
 }
 
 /// Returns whether there are rows for what is in the field with this path.

@@ -3,7 +3,7 @@
 
 use common::document::{DocumentNode, TextPosition};
 
-use crate::load::names_of;
+use crate::compose_document::names_of;
 
 /// Adds the services that are needed to `depends_on`, unless they are there.
 pub(crate) fn add_dependencies(root: &mut DocumentNode) {

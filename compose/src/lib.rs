@@ -8,18 +8,21 @@
 //! What of the specification is honoured is in one table, `fields::TABLE`; what is not is a [`Note`], never
 //! silence.
 
+mod assemble;
 mod check;
+mod compose_document;
 mod env_file;
 mod extends;
 mod fields;
 mod forms;
 mod implied;
 mod interpolate;
-mod load;
+mod loader;
 mod merge;
 mod names;
 mod order;
 mod page;
+mod project;
 mod report;
 mod scalars;
 mod services;
@@ -39,9 +42,11 @@ use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::ServiceInput;
 use common::value::ValueKind;
 
-use load::{Loader, Surroundings};
+use compose_document::Surroundings;
+use loader::Loader;
 use names::NamedApp;
 pub use page::markdown;
+pub use project::{Allowance, Project};
 use report::Report;
 pub use report::{ComposeFinding, Note, NoteKind};
 pub use source::{FileSources, PathKind, SourceError};
@@ -51,59 +56,6 @@ use values::{Declared, MadeValues};
 /// The names under which a Compose file is looked for in a folder, the preferred one first.
 pub const DEFAULT_FILES: [&str; 4] =
     ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
-
-/// What begins with this is for the author only, wherever it stands.
-const EXTENSION: &str = "x-";
-
-/// What is refused unless the user allows it, because it would silently be less than with Compose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Allowance {
-    /// Directories beside the file, or in the user's home, that have files and that containers write to: they
-    /// are not mounted, and what is written there is lost with the container.
-    LostDirectories,
-    /// `network_mode: none` and internal networks: such services reach all that others reach.
-    NoIsolation,
-    /// `deploy.mode: global`: the service has the number of pods in `replicas`.
-    OneForAll,
-}
-
-impl Allowance {
-    /// Returns the word of the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::LostDirectories => "lost-directories",
-            Self::NoIsolation => "no-isolation",
-            Self::OneForAll => "one-for-all",
-        }
-    }
-}
-
-/// What is to be read.
-#[derive(Debug, Clone, Default)]
-pub struct Project {
-    /// The files, in the order in which a later one overrides an earlier one.
-    pub files: Vec<String>,
-    /// The name of the folder that the first file is in: without a better name, that of the app.
-    pub folder_name: String,
-    /// The name of the app, whatever the files say.
-    pub name: Option<String>,
-    /// The files of variables; without any, `.env` beside the first file.
-    pub env_files: Vec<String>,
-    /// The profiles that are active besides those of `COMPOSE_PROFILES`.
-    pub profiles: Vec<String>,
-    /// The variables of the environment.
-    pub environment: BTreeMap<String, String>,
-    /// Whether the cluster has nodes that share a directory: a named volume of several services is in it
-    /// then.
-    pub shares_volumes: bool,
-    /// The folder in which relative paths begin; without it, that of the first file.
-    pub directory: Option<String>,
-    /// What is not refused.
-    pub allowed: BTreeSet<Allowance>,
-    /// Of the named volumes of several services, those that a service in the cluster has, and whether shared:
-    /// they stay what they are.
-    pub kept_volumes: BTreeMap<String, bool>,
-}
 
 /// What the files mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -208,7 +160,8 @@ fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Op
     let mut profiles: BTreeSet<String> = project.profiles.iter().cloned().collect();
     let listed = variables.get("COMPOSE_PROFILES").map(String::as_str).unwrap_or_default();
     profiles.extend(listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
-    let mut declared = Declared::new(&root, &name, &variables, sources, &project.allowed);
+    let mut declared =
+        Declared::new(&root, &name, &variables, sources, &project.allowed, fields::advice_if_not_honoured);
     let all = services::all(&root, &profiles, project, &mut declared, report);
     let services::All { services, without_ingress, all_names, has_common_volumes } = all;
     let MadeValues { values, all_values, sent_files } = declared.finish();

@@ -3,8 +3,8 @@
 use common::document::DocumentNode;
 use common::ids::AppName;
 
+use crate::compose_document::{ComposeDocument, Variables};
 use crate::interpolate::interpolate;
-use crate::load::{ComposeDocument, Variables};
 use crate::report::Report;
 
 /// The variable that names the app, and that files may use.

@@ -144,3 +144,16 @@ impl Report {
 fn display_name(file: &str) -> String {
     if file == crate::source::STDIN { "standard input".to_owned() } else { file.to_owned() }
 }
+
+/// Notes the variables of a file that are not set.
+pub(crate) fn note_unset(path: &str, names: Vec<(u64, String)>, report: &mut Report) {
+    for (line, name) in names {
+        let file = report.add_file(path);
+        report.note(NoteKind::Unset, Some(TextPosition { file, line, column: 1 }), "", unset(&name));
+    }
+}
+
+/// Returns what there is to say about a variable that is not set.
+pub(crate) fn unset(name: &str) -> String {
+    format!("variable {name} is not set; nothing stands in its place")
+}

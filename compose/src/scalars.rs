@@ -2,8 +2,8 @@
 
 use common::document::DocumentNode;
 
+use crate::compose_document::names_of;
 use crate::fields;
-use crate::load::names_of;
 
 /// The booleans of fields, besides `true` and `false` in all spellings.
 const TRUE: [&str; 3] = ["y", "yes", "on"];

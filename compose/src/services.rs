@@ -7,10 +7,11 @@ use common::ids::{AppName, ServiceName};
 use common::spec::ServiceInput;
 
 use crate::names::{label, text_at};
+use crate::project::Project;
 use crate::report::{NoteKind, Report};
 use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_uses, share_volumes};
 use crate::values::Declared;
-use crate::{Project, check, fields, order};
+use crate::{check, fields, order};
 
 /// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
 const UNBUILT: &str = "unbuilt";

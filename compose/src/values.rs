@@ -7,12 +7,12 @@ use common::document::{DocumentNode, Field, TextPosition, nearest};
 use common::ids::{AppName, ValueName};
 use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
-use crate::fields::{self, Support};
+use crate::compose_document::Variables;
 use crate::names::text_at;
+use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::translate::files_beside::{self, FileBeside};
-use crate::{Allowance, EXTENSION, load::Variables};
 
 /// The fields of a declaration that say where the content is.
 const ORIGINS: [&str; 3] = ["file", "environment", "content"];
@@ -36,6 +36,8 @@ pub(crate) struct Declared<'a> {
     pub(crate) sources: &'a dyn FileSources,
     /// What is not refused.
     pub(crate) allowed: &'a BTreeSet<Allowance>,
+    /// Returns the advice of a field that is not honoured.
+    not_honoured: fn(&str) -> Option<&'static str>,
     /// What services use: none stands for one that the app does not make.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     made: Vec<AppValue>,
@@ -61,6 +63,7 @@ impl<'a> Declared<'a> {
         variables: &'a Variables,
         sources: &'a dyn FileSources,
         allowed: &'a BTreeSet<Allowance>,
+        not_honoured: fn(&str) -> Option<&'static str>,
     ) -> Self {
         Self {
             root,
@@ -68,6 +71,7 @@ impl<'a> Declared<'a> {
             variables,
             sources,
             allowed,
+            not_honoured,
             used: BTreeMap::new(),
             made: Vec::new(),
             sent_files: BTreeSet::new(),
@@ -176,7 +180,7 @@ impl<'a> Declared<'a> {
             report.mistake(place, undeclared(kind, source, root));
             return None;
         };
-        note_parts(kind, field, report);
+        self.note_parts(kind, field, report);
         let name = match ValueName::new(self.name_of(field)) {
             Ok(name) => name,
             Err(error) => {
@@ -212,6 +216,17 @@ impl<'a> Declared<'a> {
             }
         }
         Some(name)
+    }
+
+    /// Notes what of a declaration has no effect.
+    fn note_parts(&self, kind: ValueKind, field: Field<'_>, report: &mut Report) {
+        let group = group(kind);
+        for part in field.value.fields().filter(|part| !part.value.is_blank()) {
+            if let Some(advice) = (self.not_honoured)(&format!("{group}.*.{}", part.name)) {
+                let detail = format!("{group}.{}.{} is not honoured: {advice}", field.name, part.name);
+                report.note(NoteKind::NotHonoured, part.place, "", detail);
+            }
+        }
     }
 
     /// Returns the name that is declared; by default that of the app and that in the file.
@@ -292,18 +307,6 @@ pub(crate) fn references(
         Some(reference)
     });
     DocumentNode::list(references.collect(), field.value.place())
-}
-
-/// Notes what of a declaration has no effect.
-fn note_parts(kind: ValueKind, field: Field<'_>, report: &mut Report) {
-    let group = group(kind);
-    for part in field.value.fields().filter(|part| !part.value.is_blank()) {
-        let row = fields::row(&format!("{group}.*.{}", part.name));
-        if let Some(row) = row.filter(|row| matches!(row.support, Support::NotHonoured)) {
-            let detail = format!("{group}.{}.{} is not honoured: {}", field.name, part.name, row.advice);
-            report.note(NoteKind::NotHonoured, part.place, "", detail);
-        }
-    }
 }
 
 fn undeclared(kind: ValueKind, source: &str, root: &DocumentNode) -> String {

@@ -1,8 +1,8 @@
 //! The rows, in the order of the schema's groups.
 
-use super::How::{Parts, Reading, Translated};
-use super::Support::{Declares, Honoured, NotHonoured, Refused};
-use super::{FieldRow, How};
+use super::row::How::{Parts, Reading, Translated};
+use super::row::Support::{Declares, Honoured, NotHonoured, Refused};
+use super::row::{FieldRow, How};
 use crate::translate::{self as to, Translate};
 
 const fn honoured(path: &'static str, translate: Translate, advice: &'static str) -> FieldRow {

@@ -2,10 +2,9 @@
 
 use common::document::{DocumentNode, Field, TextPosition};
 
-use super::ServiceDraft;
+use super::draft::ServiceDraft;
 use crate::env_file::{self as file, EnvFileFormat};
-use crate::load::note_unset;
-use crate::report::NoteKind;
+use crate::report::{NoteKind, note_unset};
 use crate::scalars;
 use crate::source::SourceError;
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::document::DocumentNode;
 
 use crate::names::text_at;
+use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
-use crate::{Allowance, EXTENSION};
 
 /// The network of a service that names none.
 const DEFAULT: &str = "default";

@@ -2,7 +2,7 @@
 
 use common::document::{DocumentNode, Field};
 
-use super::ServiceDraft;
+use super::draft::ServiceDraft;
 use crate::report::NoteKind;
 
 const ON_LOOPBACK: &str = "ports without an address are reachable on the node's loopback only; write 0.0.0.0:8080:80 to \

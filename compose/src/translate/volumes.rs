@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::document::{DocumentNode, Field, nearest};
 
-use super::files_beside::LocalMount;
-use super::{ServiceDraft, binary_amount, files_beside};
-use crate::EXTENSION;
+use super::draft::ServiceDraft;
+use super::files_beside;
+use super::local_mounts::{self, LocalMount};
+use super::service_fields::binary_amount;
+use crate::project::EXTENSION;
 use crate::report::{NoteKind, Report};
 
 pub(crate) fn volumes(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
@@ -29,7 +31,7 @@ fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> O
     match parts[..] {
         [path, target, ..] if files_beside::is_local(path) => {
             let is_read_only = options.contains(&"ro");
-            files_beside::add(&LocalMount { path, target, is_read_only, item }, draft)
+            local_mounts::add(&LocalMount { path, target, is_read_only, item }, draft)
         }
         [source, target] | [source, target, _] => {
             check_declared(source, item, draft);
@@ -86,7 +88,7 @@ fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<Documen
             let (path, target) = (text("source"), text("target"));
             let is_read_only = text("read_only") == "true";
             let mount = LocalMount { path: &path, target: &target, is_read_only, item };
-            return files_beside::add(&mount, draft);
+            return local_mounts::add(&mount, draft);
         }
         other @ ("npipe" | "cluster" | "image") => {
             not_honoured(item, &format!("the type {other} is not supported"), draft);

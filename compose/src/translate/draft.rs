@@ -1,0 +1,82 @@
+//! The service that is being made of a Compose service.
+
+use std::collections::BTreeSet;
+
+use common::document::{DocumentNode, Field, TextPosition};
+use common::value::ValueKind;
+
+use crate::interpolate::VariableLookup;
+use crate::report::{NoteKind, Report};
+use crate::source::FileSources;
+use crate::values::Declared;
+
+/// Sets fields of the service from a field of the Compose service.
+pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
+
+/// The service that is being made.
+pub(crate) struct ServiceDraft<'a, 'f> {
+    /// The name of the service in the file.
+    pub(crate) service: &'a str,
+    /// The document so far.
+    pub(crate) document: DocumentNode,
+    /// The fields of the document that are called otherwise in the file, and their names there.
+    pub(crate) renamed: Vec<(String, String)>,
+    pub(crate) lookup: VariableLookup<'a>,
+    pub(crate) sources: &'a dyn FileSources,
+    pub(crate) declared: &'a mut Declared<'f>,
+    /// The names of the services with an active profile or none.
+    pub(crate) active: &'a BTreeSet<String>,
+    pub(crate) report: &'a mut Report,
+}
+
+impl ServiceDraft<'_, '_> {
+    pub(super) fn set(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
+        if name != field.name {
+            self.renamed.push((name.to_owned(), field.name.to_owned()));
+        }
+        self.document.set(name, field.place, value);
+    }
+
+    /// Sets a field that two fields of Compose can set.
+    pub(super) fn set_once(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
+        let before = self.document.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
+        let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));
+        if differs {
+            let written = self.renamed.iter().rev().find(|(known, _)| known == name);
+            let written = written.map_or(name, |(_, written)| written.as_str());
+            let detail = format!("{written} and the field below `deploy` for the same differ; keep one");
+            self.mistake(field.value.place(), &detail);
+        }
+        self.set(name, field, value);
+    }
+
+    /// Adds secrets or configs to those that the service has.
+    pub(super) fn add_values(
+        &mut self,
+        kind: ValueKind,
+        place: Option<TextPosition>,
+        references: Vec<DocumentNode>,
+    ) {
+        let field = match kind {
+            ValueKind::Secret => "secrets",
+            ValueKind::Config => "configs",
+        };
+        let before = self.document.get(field).and_then(DocumentNode::items).unwrap_or_default().to_vec();
+        self.document.set(field, place, DocumentNode::list([before, references].concat(), place));
+    }
+
+    pub(super) fn mistake(&mut self, place: Option<TextPosition>, detail: &str) {
+        self.report.mistake(place, format!("{}: {detail}", self.service));
+    }
+
+    pub(super) fn note(&mut self, kind: NoteKind, place: Option<TextPosition>, detail: impl Into<String>) {
+        self.report.note(kind, place, self.service, detail);
+    }
+
+    /// Sets what holds without the file saying so.
+    pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
+        if !self.document.has_field("restart") {
+            self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));
+        }
+    }
+}

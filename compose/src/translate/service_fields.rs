@@ -1,0 +1,542 @@
+//! What becomes of the fields of a Compose service that are translated one by one.
+
+use common::document::{DocumentNode, Field, TextPosition};
+use common::value::ValueKind;
+
+use super::draft::ServiceDraft;
+use super::networks;
+use crate::names::label;
+use crate::project::{Allowance, EXTENSION};
+use crate::report::NoteKind;
+use crate::values::references;
+use crate::words;
+
+/// The longest time in which failed health checks do not count.
+const NO_END: &str = "24h";
+/// The most bytes that a label of a service may have.
+const MAX_LABEL_KEY: usize = 128;
+const MAX_LABEL_VALUE: usize = 256;
+
+pub(crate) fn image(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("image", field, field.value.clone());
+}
+
+pub(crate) fn entrypoint(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    arguments("entrypoint", field, draft);
+}
+
+pub(crate) fn command(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    arguments("command", field, draft);
+}
+
+fn arguments(name: &str, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let empty = |draft: &mut ServiceDraft<'_, '_>| {
+        let detail = format!("an empty {name} is not honoured: the image's own is used");
+        draft.note(NoteKind::NotHonoured, field.place, detail);
+    };
+    if field.value.items().is_some_and(<[DocumentNode]>::is_empty) {
+        return empty(draft);
+    }
+    match words(name, field.value, draft) {
+        Some(words) if words.is_blank() => empty(draft),
+        Some(words) => draft.set(name, field, words),
+        None => {}
+    }
+}
+
+/// Returns a command as a list; none if it is one text that is malformed, which is a mistake.
+fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
+    let Some(text) = value.scalar() else { return Some(value.clone()) };
+    let split = match words::split(&text) {
+        Ok(split) => split,
+        Err(why) => {
+            draft.mistake(value.place(), &format!("{name}: {why}"));
+            return None;
+        }
+    };
+    if let Some(end) = split.ends_at {
+        let detail = format!(
+            "{name} ends at {end:?}, as with Compose, for no shell reads it: write [\"sh\", \"-c\", \"…\"] if one is to"
+        );
+        draft.note(NoteKind::Hint, value.place(), detail);
+    }
+    let words = split.words.into_iter().map(|word| value.with_text(word));
+    Some(DocumentNode::list(words.collect(), value.place()))
+}
+
+pub(crate) fn working_dir(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("working_dir", field, field.value.clone());
+}
+
+pub(crate) fn user(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("user", field, field.value.clone());
+}
+
+pub(crate) fn init(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("init", field, field.value.unquoted());
+}
+
+pub(crate) fn tty(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("tty", field, field.value.unquoted());
+}
+
+pub(crate) fn stdin_open(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("stdin_open", field, field.value.unquoted());
+}
+
+pub(crate) fn read_only(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("read_only", field, field.value.unquoted());
+}
+
+pub(crate) fn tmpfs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("tmpfs", field, field.value.clone());
+}
+
+pub(crate) fn cap_drop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("cap_drop", field, field.value.clone());
+}
+
+pub(crate) fn secrets(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    values(ValueKind::Secret, field, draft);
+}
+
+pub(crate) fn configs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    values(ValueKind::Config, field, draft);
+}
+
+/// Adds to those that files beside the Compose file have become.
+fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let values = references(kind, field, draft.service, draft.declared, draft.report);
+    match values.items() {
+        Some(references) => draft.add_values(kind, field.place, references.to_vec()),
+        None => draft.set(field.name, field, values),
+    }
+}
+
+pub(crate) fn stop_signal(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("stop_signal", field, field.value.clone());
+}
+
+/// Only the command: what else a hook may have is noted where the fields are checked.
+pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut kept_command = |hook: &DocumentNode| {
+        let mut kept = DocumentNode::empty_map(hook.place());
+        for command in hook.fields().filter(|part| part.name == "command") {
+            if let Some(words) = words("pre_stop.command", command.value, draft) {
+                kept.set(command.name, command.place, words);
+            }
+        }
+        if hook.is_map() { kept } else { hook.clone() }
+    };
+    let hooks = field.value.items().unwrap_or_default().iter().map(&mut kept_command).collect();
+    let hooks = DocumentNode::list(hooks, field.place);
+    draft.set("pre_stop", field, if field.value.items().is_some() { hooks } else { field.value.clone() });
+}
+
+/// Compose stops no unhealthy container. Here one is stopped, but only if it has been healthy before:
+/// failures never count until then.
+pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    if field.value.is_blank() {
+        return;
+    }
+    if !field.value.is_map() {
+        return draft.set("healthcheck", field, field.value.clone());
+    }
+    let mut check = DocumentNode::empty_map(field.place);
+    for part in field.value.fields().filter(|part| !part.name.starts_with(EXTENSION)) {
+        let text = part.value.scalar().unwrap_or_default();
+        match part.name {
+            "test" if part.value.is_blank() => {}
+            "test" => check.set(part.name, part.place, health_test(part.value)),
+            // 0 is the default.
+            "retries" | "interval" | "timeout" | "start_period" | "start_interval" if is_zero(&text) => {}
+            "retries" | "disable" => check.set(part.name, part.place, part.value.unquoted()),
+            _ => check.set(part.name, part.place, part.value.clone()),
+        }
+    }
+    if check.is_blank() {
+        return;
+    }
+    let is_off = check.get("disable").is_some_and(|disable| !disable.is_blank())
+        || check.get("test").and_then(DocumentNode::items).is_some_and(is_none);
+    if !is_off {
+        check.set("start_period", field.place, DocumentNode::null(field.place).with_text(NO_END));
+    }
+    draft.set("healthcheck", field, check);
+}
+
+fn is_none(test: &[DocumentNode]) -> bool {
+    test.first().and_then(DocumentNode::scalar).is_some_and(|kind| kind == "NONE")
+}
+
+/// Returns whether a number or a duration is 0.
+fn is_zero(text: &str) -> bool {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    !digits.is_empty() && digits.chars().all(|c| c == '0')
+}
+
+/// Returns a test with one text for the shell: further ones are its arguments.
+fn health_test(test: &DocumentNode) -> DocumentNode {
+    match test.items() {
+        Some([kind, script, arguments @ ..])
+            if !arguments.is_empty() && kind.scalar().is_some_and(|kind| kind == "CMD-SHELL") =>
+        {
+            let shell = ["CMD", "/bin/sh", "-c"].map(|word| kind.with_text(word));
+            let words = shell.into_iter().chain([script.clone()]).chain(arguments.iter().cloned());
+            DocumentNode::list(words.collect(), test.place())
+        }
+        _ => test.clone(),
+    }
+}
+
+pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set("stop_grace_period", field, field.value.clone());
+}
+
+pub(crate) fn replicas(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set_once("replicas", field, field.value.unquoted());
+}
+
+/// 0 is no limit.
+pub(crate) fn cpus(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let is_zero = field.value.scalar().and_then(|text| text.parse::<f64>().ok()) == Some(0.0);
+    if !is_zero {
+        draft.set_once("cpus", field, field.value.clone());
+    }
+}
+
+/// 0 is no limit.
+pub(crate) fn memory(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    if field.value.scalar().as_deref() != Some("0") {
+        draft.set_once("memory", field, binary_amount(field.value));
+    }
+}
+
+/// 0 is none.
+pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    if field.value.scalar().as_deref() != Some("0") {
+        draft.set_once("memory_reservation", field, binary_amount(field.value));
+    }
+}
+
+/// Images are built elsewhere, and no engine pulls at times.
+pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let text = field.value.scalar().unwrap_or_default().into_owned();
+    let detail = match text.as_str() {
+        "build" => {
+            "pull_policy: build is not honoured: build the image, push it to a registry, and name it in `image`"
+                .to_owned()
+        }
+        "daily" | "weekly" => format!("pull_policy: {text} is not honoured: it is pulled where it is missing"),
+        every if every.starts_with("every_") => {
+            format!("pull_policy: {every} is not honoured: it is pulled where it is missing")
+        }
+        _ => return draft.set("pull_policy", field, field.value.clone()),
+    };
+    draft.note(NoteKind::NotHonoured, field.place, detail);
+}
+
+/// Engines take any name. That of a host has no `_`.
+pub(crate) fn hostname(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    match field.value.scalar() {
+        Some(name) if name.contains('_') => {
+            let written = name.replace('_', "-");
+            draft.note(NoteKind::Different, field.place, format!("the name of the host becomes {written}"));
+            draft.set("hostname", field, field.value.with_text(written));
+        }
+        _ => draft.set("hostname", field, field.value.clone()),
+    }
+}
+
+pub(crate) fn ipc(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    only_private(field, draft);
+}
+
+pub(crate) fn cgroup(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    only_private(field, draft);
+}
+
+/// A namespace of its own is what each container has.
+fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mode = field.value.scalar().unwrap_or_default();
+    if !matches!(&*mode, "" | "private") {
+        let detail = format!(
+            "{}: {mode} is not allowed: containers share no namespace with the machine or with each other; remove it",
+            field.name
+        );
+        draft.mistake(field.value.place(), &detail);
+    }
+}
+
+/// A positive one takes something away, and is only noted.
+pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    match field.value.scalar().as_deref() {
+        None | Some("0") => {}
+        Some(text) if text.starts_with('-') => {
+            let detail =
+                "a negative oom_score_adj is not allowed: containers get no privileges beyond the default";
+            draft.mistake(field.value.place(), detail);
+        }
+        Some(_) => {
+            let detail = "oom_score_adj is not honoured: kubeleet leaves it to the engine's default";
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+    }
+}
+
+/// Drivers whose logs only a program outside could read, and options besides the limits, are noted.
+pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
+    if !matches!(driver.as_str(), "" | "json-file" | "local") {
+        let detail = format!(
+            "logging.driver: {driver} is not honoured: the engine keeps the log, and `kubeleet logs` reads it"
+        );
+        return draft.note(NoteKind::NotHonoured, field.place, detail);
+    }
+    let mut logging = DocumentNode::empty_map(field.place);
+    if let Some(driver) = field.value.field("driver").filter(|driver| !driver.value.is_null()) {
+        logging.set("driver", driver.place, driver.value.clone());
+    }
+    let mut options = DocumentNode::empty_map(field.place);
+    for option in field.value.get("options").into_iter().flat_map(DocumentNode::fields) {
+        match option.name {
+            "max-size" => options.set(option.name, option.place, binary_amount(option.value)),
+            "max-file" => options.set(option.name, option.place, option.value.unquoted()),
+            name => {
+                let detail = format!(
+                    "logging.options.{name} is not honoured: logs have the limits max-size and max-file"
+                );
+                draft.note(NoteKind::NotHonoured, option.place, detail);
+            }
+        }
+    }
+    logging.set("options", field.place, options);
+    draft.set("logging", field, if field.value.is_map() { logging } else { field.value.clone() });
+}
+
+/// Returns an amount of bytes as kubeleet reads it. Docker's units are binary, also those that end in `b`.
+pub(super) fn binary_amount(value: &DocumentNode) -> DocumentNode {
+    let Some(text) = value.scalar() else { return value.clone() };
+    let text = text.trim().to_ascii_lowercase();
+    let short = text.strip_suffix('b').filter(|rest| rest.ends_with(['k', 'm', 'g', 't']));
+    value.with_text(short.or(text.strip_suffix('b').filter(|n| is_number(n))).unwrap_or(&text))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
+}
+
+pub(crate) fn pids_limit(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    match field.value.scalar().as_deref() {
+        Some("-1" | "0") => {
+            let detail = "no limit of processes is not honoured: the node's own limit holds";
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+        _ => draft.set_once("pids_limit", field, field.value.unquoted()),
+    }
+}
+
+pub(crate) fn ulimits(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut limits = DocumentNode::empty_map(field.value.place());
+    for limit in field.value.fields().filter(|limit| !limit.name.starts_with(EXTENSION)) {
+        let mut value = limit.value.unquoted();
+        let parts: Vec<_> =
+            limit.value.fields().map(|part| (part.name, part.place, part.value.unquoted())).collect();
+        for (name, place, part) in parts {
+            match name.starts_with(EXTENSION) {
+                true => value.remove_field(name),
+                false => value.set(name, place, part),
+            }
+        }
+        limits.set(limit.name, limit.place, value);
+    }
+    draft.set("ulimits", field, if field.value.is_map() { limits } else { field.value.clone() });
+}
+
+/// A number of tries behind `on-failure:` is noted.
+pub(crate) fn restart(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let text = field.value.scalar().map(|text| text.into_owned());
+    let policy = match text.as_deref() {
+        // YAML 1.1 reads a bare `no` as false.
+        Some("false") => field.value.with_text("no"),
+        Some(text) if text.starts_with("on-failure:") => {
+            let detail =
+                format!("the number of tries in restart: {text} is not honoured: restarts have no end");
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+            field.value.with_text("on-failure")
+        }
+        _ => field.value.clone(),
+    };
+    draft.set("restart", field, policy);
+}
+
+pub(crate) fn restart_condition(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let policy = match field.value.scalar().as_deref() {
+        Some("none") => field.value.with_text("no"),
+        Some("any") => field.value.with_text("always"),
+        _ => field.value.clone(),
+    };
+    draft.set("restart", field, policy);
+}
+
+/// The fields that kubeleet has under another name, or not.
+pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    if !field.value.is_map() {
+        draft.set("update", field, field.value.clone());
+        return;
+    }
+    let mut update = update_of(draft, field);
+    for part in field.value.fields().filter(|part| !part.value.is_null()) {
+        match part.name {
+            "max_failure_ratio" => update.set(part.name, part.place, part.value.unquoted()),
+            "failure_action" => update.set("on_failure", part.place, part.value.clone()),
+            _ => set_pace(&mut update, part),
+        }
+    }
+    draft.set("update", field, update);
+}
+
+/// A rollback is not judged, so it goes on whatever its pods do.
+pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    if !field.value.is_map() {
+        draft.set("update", field, field.value.clone());
+        return;
+    }
+    let mut rollback = DocumentNode::empty_map(field.place);
+    for part in field.value.fields().filter(|part| !part.value.is_null()) {
+        let text = part.value.scalar();
+        match (part.name, text.as_deref()) {
+            ("failure_action", Some("continue")) | ("max_failure_ratio", Some("0")) => {}
+            ("failure_action" | "max_failure_ratio", _) => {
+                let detail = format!(
+                    "deploy.rollback_config.{} is not honoured: a rollback is not judged, and goes on",
+                    part.name
+                );
+                draft.note(NoteKind::NotHonoured, part.place, detail);
+            }
+            _ => set_pace(&mut rollback, part),
+        }
+    }
+    let mut update = update_of(draft, field);
+    update.set("rollback", field.place, rollback);
+    draft.set("update", field, update);
+}
+
+/// Returns what is known of `update`: `update_config` and `rollback_config` come in any order.
+fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
+    draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
+}
+
+/// Sets what an update and a rollback both have.
+fn set_pace(policy: &mut DocumentNode, part: Field<'_>) {
+    match part.name {
+        "parallelism" => policy.set(part.name, part.place, part.value.unquoted()),
+        name if name.starts_with("x-") => {}
+        name => policy.set(name, part.place, part.value.clone()),
+    }
+}
+
+pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated" && !mode.is_empty()) else {
+        return;
+    };
+    let detail =
+        format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
+    let allowance = Allowance::OneForAll;
+    if draft.declared.allowed.contains(&allowance) {
+        return draft.note(NoteKind::NotHonoured, field.place, detail);
+    }
+    draft.mistake(field.place, &format!("{detail}; add `--allow {}` if that is meant", allowance.word()));
+}
+
+pub(crate) fn labels(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut labels =
+        draft.document.get("labels").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place));
+    for label in field.value.fields() {
+        let length = label.value.scalar().map_or(0, |text| text.len());
+        if label.name.len() > MAX_LABEL_KEY || length > MAX_LABEL_VALUE {
+            let detail = format!(
+                "label {:?} is left out: the key of a label has at most {MAX_LABEL_KEY} bytes, its value \
+                 {MAX_LABEL_VALUE}",
+                label.name
+            );
+            draft.note(NoteKind::NotHonoured, label.place, detail);
+            continue;
+        }
+        let value = match label.value.is_null() {
+            true => label.value.with_text(""),
+            false => environment::as_text(label, "labels", draft),
+        };
+        labels.set(label.name, label.place, value);
+    }
+    draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
+}
+
+/// A variable of the file is a text, and ports are numbers.
+pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let rule = |rule: &DocumentNode| {
+        let mut copy = rule.clone();
+        for part in rule.fields().filter(|part| matches!(part.name, "port" | "tcp")) {
+            copy.set(part.name, part.place, part.value.unquoted());
+        }
+        copy
+    };
+    let rules =
+        field.value.items().map(|rules| DocumentNode::list(rules.iter().map(rule).collect(), field.place));
+    draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
+}
+
+/// Services that are left out because their profile is not active are not awaited; if they are required, that
+/// is a mistake which the order of the services has found.
+pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut needs = DocumentNode::empty_map(field.place);
+    for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
+        let condition = needed.value.get("condition").filter(|condition| !condition.is_null()).cloned();
+        let condition =
+            condition.unwrap_or_else(|| DocumentNode::null(needed.place).with_text("service_started"));
+        let name = format!("{}-{}", draft.declared.app, label(needed.name));
+        let written = format!("depends_on.{}.condition", needed.name);
+        draft.renamed.push((format!("depends_on.{name}"), written));
+        needs.set(&name, needed.place, condition);
+    }
+    draft.set("depends_on", field, needs);
+}
+
+pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
+    for option in field.value.items().unwrap_or_default() {
+        let text = option.scalar().unwrap_or_default();
+        // What confines a container further is only there on some machines.
+        if text.starts_with("label:") || text.starts_with("label=") {
+            let detail =
+                format!("security_opt {text:?} is not honoured: kubeleet leaves labels to the engine");
+            draft.note(NoteKind::NotHonoured, option.place(), detail);
+        } else if !ALWAYS_ON.contains(&text.as_ref()) {
+            let detail = format!(
+                "security_opt {text:?} is not allowed: no-new-privileges is always on; remove others"
+            );
+            draft.mistake(option.place(), &detail);
+        }
+    }
+}
+
+pub(crate) fn network_mode(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    match field.value.scalar().as_deref() {
+        Some(mode) if mode == "host" || mode.starts_with("container:") => {
+            let detail = format!(
+                "network_mode: {mode} is not allowed: containers share no namespace with the machine; publish ports"
+            );
+            draft.mistake(field.value.place(), &detail);
+        }
+        Some("none") if !draft.declared.allowed.contains(&Allowance::NoIsolation) => {
+            let detail = networks::not_isolated(draft.service, "network_mode is none");
+            draft.report.mistake(field.value.place(), detail);
+        }
+        Some("bridge" | "default") | None => {}
+        Some(mode) => {
+            let detail =
+                format!("network_mode: {mode} is not honoured: containers have the engine's own network");
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+    }
+}
