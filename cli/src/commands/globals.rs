@@ -54,8 +54,8 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Forgets a token of the environment if a flag names a token file. `command_line` is the definition of the
-    /// command line, for an error.
+    /// Forgets a token of the environment if a flag names a token file. An error is one of `command_line`, as
+    /// the parser's errors are.
     ///
     /// # Errors
     /// Both are flags.
