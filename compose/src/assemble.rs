@@ -1,6 +1,6 @@
 //! Puts the files together: follows `extends` and `include`, and merges them.
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 use crate::compose_document::{ComposeDocument, Surroundings};
 use crate::extends;

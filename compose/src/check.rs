@@ -1,7 +1,7 @@
 //! Compares the merged files with the table of fields: unknown ones are mistakes, and what has no effect is
 //! noted.
 
-use common::document::{DocumentNode, Field};
+use document::{DocumentNode, Field};
 
 use crate::fields::{self, How, Support};
 use crate::project::EXTENSION;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 /// The variables that the texts may use.
 pub(crate) type Variables = BTreeMap<String, String>;

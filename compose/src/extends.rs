@@ -1,6 +1,6 @@
 //! `extends`: a service that begins with another one, of the same file or of another one.
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 use crate::compose_document::{Surroundings, Variables, names_of};
 use crate::loader::Loader;

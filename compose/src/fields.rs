@@ -8,7 +8,7 @@
 mod row;
 mod table;
 
-use common::document::nearest;
+use document::nearest;
 pub(crate) use row::{FieldRow, How, SERVICE, Support};
 pub(crate) use table::TABLE;
 

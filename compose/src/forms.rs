@@ -1,7 +1,7 @@
 //! The short forms of Compose, rewritten as the long ones: what is a map in one file and a list in another
 //! can then be merged, and translated from one form.
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 use crate::translate::ports;
 
@@ -94,7 +94,7 @@ mod tests {
     use crate::testing::shown;
 
     fn long(path: &str, yaml: &str) -> DocumentNode {
-        long_form(path, common::document::yaml(yaml).0.remove(0))
+        long_form(path, document::yaml(yaml).0.remove(0))
     }
 
     #[test]

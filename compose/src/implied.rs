@@ -1,7 +1,7 @@
 //! What a service needs without `depends_on`: as with Compose, the services of `links`, `volumes_from` and
 //! `network_mode: service:…` start before it.
 
-use common::document::{DocumentNode, TextPosition};
+use document::{DocumentNode, TextPosition};
 
 use crate::compose_document::names_of;
 

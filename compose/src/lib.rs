@@ -37,10 +37,10 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{DocumentNode, Field};
-use common::ids::{AppName, ServiceName, ValueName};
-use common::spec::ServiceInput;
-use common::value::ValueKind;
+use document::{DocumentNode, Field};
+use model::ids::{AppName, ServiceName, ValueName};
+use model::spec::ServiceInput;
+use model::value::ValueKind;
 
 use compose_document::Surroundings;
 use loader::Loader;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::document::{self, DocumentNode, TextPosition};
+use document::{DocumentNode, TextPosition};
 
 use crate::compose_document::{ComposeDocument, Surroundings, Variables, names_of};
 use crate::env_file::{self, EnvFileFormat};

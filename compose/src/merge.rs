@@ -1,6 +1,6 @@
 //! How a Compose file overrides another one, and a service the one that it extends.
 
-use common::document::{DocumentNode, Field};
+use document::{DocumentNode, Field};
 
 use crate::fields;
 use crate::forms::{PORTS, long_form};

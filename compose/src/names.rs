@@ -1,7 +1,7 @@
 //! The name of the app, and of its services: labels as in DNS.
 
-use common::document::DocumentNode;
-use common::ids::AppName;
+use document::DocumentNode;
+use model::ids::AppName;
 
 use crate::compose_document::{ComposeDocument, Variables};
 use crate::interpolate::interpolate;
@@ -86,7 +86,7 @@ pub(crate) fn label(name: &str) -> String {
 }
 
 /// Returns the node that holds a text at a place.
-pub(crate) fn text_at(text: &str, place: Option<common::document::TextPosition>) -> DocumentNode {
+pub(crate) fn text_at(text: &str, place: Option<document::TextPosition>) -> DocumentNode {
     DocumentNode::null(place).with_text(text)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::document::{DocumentNode, nearest};
+use document::{DocumentNode, nearest};
 
 use crate::report::Report;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use common::document::TextPosition;
+use document::TextPosition;
 
 /// Something to say about a place in one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Numbers and booleans as Compose reads them: by the rules of YAML 1.2 with some of 1.1.
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 use crate::compose_document::names_of;
 use crate::fields;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{DocumentNode, Field, Mistake, Reading};
-use common::ids::{AppName, ServiceName};
-use common::spec::ServiceInput;
+use document::{DocumentNode, Field, Mistake, Reading};
+use model::ids::{AppName, ServiceName};
+use model::spec::ServiceInput;
 
 use crate::names::{label, text_at};
 use crate::project::Project;

@@ -1,11 +1,11 @@
 //! What the tests of several files use.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 /// Returns a document.
 pub(crate) fn service_of(yaml: &str) -> DocumentNode {
-    let (mut documents, mistakes) = common::document::yaml(yaml);
+    let (mut documents, mistakes) = document::yaml(yaml);
     assert_eq!(mistakes, [], "{yaml}");
     documents.remove(0)
 }

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{DocumentNode, Field, TextPosition, nearest};
-use common::ids::{AppName, ValueName};
-use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
+use document::{DocumentNode, Field, TextPosition, nearest};
+use model::ids::{AppName, ValueName};
+use model::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
 use crate::compose_document::Variables;
 use crate::names::text_at;

@@ -1,6 +1,6 @@
 //! What can fail between a command and the API.
 
-use common::api::Problem;
+use api_types::Problem;
 
 /// An API call failed.
 #[derive(Debug, thiserror::Error)]

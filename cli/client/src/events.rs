@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::event::ClusterEvent;
 use futures_util::stream::{BoxStream, try_unfold};
 use futures_util::{StreamExt, TryStreamExt};
+use model::event::ClusterEvent;
 use reqwest::Method;
 use tokio::time::timeout;
 

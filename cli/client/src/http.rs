@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use common::api::Problem;
-use common::secret::Secret;
+use api_types::Problem;
+use model::secret::Secret;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
@@ -181,5 +181,5 @@ fn root_cause(error: &dyn Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    common::system_error(cause)
+    daemon::system_error(cause)
 }

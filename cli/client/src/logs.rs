@@ -1,8 +1,8 @@
 //! A pod's output.
 
+use api_types::LogItemView;
 use bytes::Bytes;
-use common::api::LogItemView;
-use common::log_line::LineSplitter;
+use model::log_line::LineSplitter;
 use reqwest::{Method, Response};
 
 use crate::error::ClientError;

@@ -1,15 +1,15 @@
 //! The API's routes, one method each.
 
-use common::api::{
+use api_types::{
     AppLockInput, BindVolumeInput, DeadLetterView, FindingView, GenerationView, IndexResultView, List,
     NodeView, PodView, QueueView, QueuesView, RecoveryView, RegistryInput, RegistryView, RouteView,
     ScaleInput, ServiceView, StatusView, ValueComparison, ValueInput, ValueView, VolumeView,
 };
-use common::event::ClusterEvent;
-use common::ids::{AppName, LockId, RegistryHost};
-use common::spec::ServiceInput;
-use common::usage::{ClusterUsageView, GarbageView};
-use common::value::ValueKind;
+use model::event::ClusterEvent;
+use model::ids::{AppName, LockId, RegistryHost};
+use model::spec::ServiceInput;
+use model::usage::{ClusterUsageView, GarbageView};
+use model::value::ValueKind;
 use reqwest::Method;
 use reqwest::header::IF_MATCH;
 use serde::Deserialize;

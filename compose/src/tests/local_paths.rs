@@ -1,6 +1,6 @@
 //! Paths of this machine that services mount.
 
-use common::value::ValueKind;
+use model::value::ValueKind;
 
 use super::*;
 use crate::{Allowance, FileSources, NoteKind, PathKind, SourceError};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use common::document::{DocumentNode, TextPosition};
-use common::spec::asked_for;
+use document::{DocumentNode, TextPosition};
+use model::spec::asked_for;
 
 use crate::implied::link_names;
 use crate::names::{label, text_at};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use common::document::{DocumentNode, Field, TextPosition};
-use common::value::ValueKind;
+use document::{DocumentNode, Field, TextPosition};
+use model::value::ValueKind;
 
 use crate::interpolate::VariableLookup;
 use crate::report::{NoteKind, Report};

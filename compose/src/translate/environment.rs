@@ -1,6 +1,6 @@
 //! Environment variables: those of `env_file`, then those of `environment`.
 
-use common::document::{DocumentNode, Field, TextPosition};
+use document::{DocumentNode, Field, TextPosition};
 
 use super::draft::ServiceDraft;
 use crate::env_file::{self as file, EnvFileFormat};

@@ -4,8 +4,8 @@
 //! volume, as what the container writes there is to stay. Any other directory is left out, which is refused
 //! where the container could write to it.
 
-use common::document::DocumentNode;
-use common::value::ValueKind;
+use document::DocumentNode;
+use model::value::ValueKind;
 
 use crate::source::{FileSources, PathKind, join};
 

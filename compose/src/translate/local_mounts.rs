@@ -1,6 +1,6 @@
 //! The mounts of a service whose paths are on this machine: what each becomes, or why it is left out.
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 use super::draft::ServiceDraft;
 use super::files_beside::{is_in_home, on_disk};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::DocumentNode;
+use document::DocumentNode;
 
 use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};

@@ -1,6 +1,6 @@
 //! Published ports: `"8080:80"`, ranges of them, and the long form.
 
-use common::document::{DocumentNode, Field};
+use document::{DocumentNode, Field};
 
 use super::draft::ServiceDraft;
 use crate::report::NoteKind;

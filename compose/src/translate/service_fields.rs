@@ -1,10 +1,10 @@
 //! What becomes of the fields of a Compose service that are translated one by one.
 
-use common::document::{DocumentNode, Field, TextPosition};
-use common::value::ValueKind;
+use document::{DocumentNode, Field};
+use model::value::ValueKind;
 
 use super::draft::ServiceDraft;
-use super::networks;
+use super::{environment, networks};
 use crate::names::label;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::NoteKind;

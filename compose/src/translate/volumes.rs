@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::document::{DocumentNode, Field, nearest};
+use document::{DocumentNode, Field, nearest};
 
 use super::draft::ServiceDraft;
 use super::files_beside;
