@@ -4,113 +4,62 @@
 //! One seed is one run. A single thread owns the whole cluster:
 //!
 //! - Each process (three workers, two schedulers, one API with its clients) is production code on a tokio
-//!   runtime of its own ([`process`]). It makes progress only while the simulator polls it.
-//! - Everything that a process requests from outside waits on the [`bus`]: Redis commands, intercepted at the
+//!   runtime of its own ([`machine::process`]). It makes progress only while the simulator polls it.
+//! - Everything that a process requests from outside waits on the [`machine::bus`]: Redis commands, intercepted at the
 //!   store's `Transport`, and calls of the container engine, intercepted at the worker's `Runtime`.
-//! - A seeded generator picks which request is executed next ([`step`]), one at a time, on a real Redis that
+//! - A seeded generator picks which request is executed next ([`world::execution`]), one at a time, on a real Redis that
 //!   runs the real scripts.
-//! - It also injects faults ([`faults`], [`failover`]): crashes of processes and hosts, pauses, suspended
+//! - It also injects faults ([`faults::injection`], [`faults::failover`]): crashes of processes and hosts, pauses, suspended
 //!   hosts, partitions, lost replies, delayed commands, hints that are lost or duplicated, hanging engines,
 //!   and failovers that lose the latest writes.
-//! - The monotonic clock and all randomness come from the simulator ([`deterministic`]): the same seed is the
+//! - The monotonic clock and all randomness come from the simulator ([`machine::deterministic`]): the same seed is the
 //!   same run.
 //!
 //! After every step the invariants of the design are checked against all of Redis and all containers
-//! ([`checks`]). In the end the faults stop, and the cluster must converge to what its clients were
-//! acknowledged ([`expected_state`]).
+//! ([`checks::invariants`]). In the end the faults stop, and the cluster must converge to what its clients were
+//! acknowledged ([`workload::expected_state`]).
 //!
 //! Each run needs a fresh process, because some state behind production code is per process. Tokio, for
 //! example, seeds the branch order of `select!` from a counter that all runtimes of a process share.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod addresses;
 mod background;
-mod bus;
 mod checks;
-mod clients;
-mod clock;
-mod cluster;
-mod commands;
-mod deterministic;
-mod expected_state;
-mod failover;
+mod cron_run;
+mod director;
 mod faults;
-mod gates;
-mod hints;
-mod host;
-mod jobs;
-mod observe;
-mod observed_state;
-mod process;
-mod process_id;
-mod process_slot;
-mod processes;
-mod proxies;
-mod random;
-mod redis;
+mod machine;
+mod options;
+mod phases;
 mod scenario;
-mod script_semantics;
-mod scripts;
 mod stats;
-mod step;
+mod workload;
 mod world;
 
 use std::fmt;
-use std::path::Path;
 
 pub use background::runs_in_background;
+use checks::invariants;
+use director::Director;
+use machine::deterministic;
+pub use machine::scripts::LoadedScripts;
+pub use options::{ScheduleOptions, Switches};
+use phases::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
 pub use scenario::Scenario;
-pub use scripts::LoadedScripts;
 pub use stats::Stats;
-use world::World;
+use world::state::World;
 
 /// Shortest and longest phase with faults, as multiples of the silence after which a node is declared dead.
 const FAULT_PHASE: (u64, u64) = (4, 16);
 /// Length of a directed scenario, in the same unit.
 const SCENARIO_PHASE: u64 = 12;
-/// Limit for converging after the faults have stopped, in the same unit.
-const CONVERGENCE_LIMIT: u64 = 60;
 /// When an operator makes room on full nodes for pods that cannot go elsewhere, in the same unit.
 const ROOM_AFTER: u64 = 20;
 /// How long the converged state must last, in the same unit.
 const CONVERGED_FOR: u64 = 2;
-/// Convergence is checked once per this many steps: the check reads everything.
-const STEPS_PER_CONVERGENCE_CHECK: u64 = 8;
 /// Number of steps that a printed [`ScheduleFailure`] shows; its `trace` has all of them.
 const SHOWN_STEPS: usize = 80;
-
-/// Safeguards outside of the Lua scripts that an ablation disables. The default disables none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// A starting worker does not see the containers that ran under an expired lease.
-    pub no_startup_fence: bool,
-    /// Leases last longer than the silence after which a node is declared dead.
-    pub fence_longer_than_dead: bool,
-    /// Workers are told at once that nothing is in flight to a pod.
-    pub no_wait_for_gates: bool,
-    /// Gates let requests in that are closed.
-    pub open_gates: bool,
-    /// Workers do not find the payloads in `rq` that no task works on.
-    pub no_sweep: bool,
-}
-
-/// What one run does.
-#[derive(Debug)]
-pub struct ScheduleOptions<'a> {
-    /// Unix socket of a Redis of its own; its data is deleted.
-    pub redis: &'a Path,
-    /// Decides everything that is random.
-    pub seed: u64,
-    /// When faults occur.
-    pub scenario: Scenario,
-    /// Disabled safeguards outside of the scripts.
-    pub switches: Switches,
-    /// What that Redis has, perhaps with a safeguard disabled.
-    pub scripts: &'a LoadedScripts,
-    /// Whether to record every step.
-    pub is_traced: bool,
-}
 
 /// A run that violated an invariant or did not converge.
 #[derive(Debug)]
@@ -151,7 +100,7 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
     let mut world = World::new(options);
     let result = match options.scenario {
         Scenario::Random | Scenario::HandOver => run_with_random_faults(&mut world),
-        Scenario::Jobs => jobs::run(&mut world),
+        Scenario::Jobs => cron_run::run(&mut world),
         scenario => run_scenario(&mut world, scenario),
     };
     match result {
@@ -177,7 +126,7 @@ fn run_with_random_faults(world: &mut World) -> Result<(), Vec<String>> {
 /// No faults occur but those of the scenario.
 fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
-    let mut director = scenario::Director::default();
+    let mut director = Director::default();
     let end = world.clock.now + SCENARIO_PHASE * world.timing.dead;
     while world.clock.now < end {
         director.direct(scenario, world);
@@ -205,7 +154,7 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
             world.make_room_for_volumes();
             world.remove_containers_of_another_cluster();
         }
-        let has_converged = world.clients.lock().is_idle() && checks::not_converged(world).is_empty();
+        let has_converged = world.clients.lock().is_idle() && invariants::not_converged(world).is_empty();
         if !has_converged {
             converged_since = None;
         } else if world.clock.now > *converged_since.get_or_insert(world.clock.now) + CONVERGED_FOR * dead {
@@ -214,7 +163,7 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
             return world.take_violations();
         }
     }
-    let mut violations = checks::not_converged(world);
+    let mut violations = invariants::not_converged(world);
     violations.insert(0, format!("does not converge within {} s", CONVERGENCE_LIMIT * dead / 1000));
     Err(violations)
 }

@@ -8,7 +8,7 @@ use engine::docker::sample_image::import_recipe;
 use testkit::ChildGuard;
 use testkit::eventually::eventually_within;
 
-use super::host::Namespaces;
+use super::namespaces::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 

@@ -1,97 +1,13 @@
 //! One host: its namespaces, its network interface, its engine.
 
-use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use rustix::process::Pid;
-use tempfile::TempDir;
 use testkit::ChildGuard;
-use testkit::eventually::eventually_within;
 
 use super::engine;
-use crate::LIMIT;
-
-/// The first process of a host. It reaps the processes that lose their parent.
-const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0/up\" && while :; do sleep 1000 & wait; done";
-
-/// Namespaces for network, processes and mounts, with the first process in them. Dropped, all processes in
-/// them are killed.
-pub(super) struct Namespaces {
-    name: String,
-    init: Pid,
-    // Declared before the folder, which is in use until the processes are gone.
-    holder: ChildGuard,
-    folder: TempDir,
-}
-
-impl Namespaces {
-    pub(super) async fn new(name: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new("unshare");
-        command.args([
-            "--net",
-            "--pid",
-            "--mount",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "sh",
-            "-c",
-            INIT,
-        ]);
-        command.arg(folder.path()).stdout(Stdio::null());
-        let holder = ChildGuard::spawn(&mut command).expect("unshare can be started");
-        let init = eventually_within(LIMIT, &format!("the namespaces of {name} are made"), || async {
-            let children = format!("/proc/{0}/task/{0}/children", holder.id());
-            let first = fs::read_to_string(children).unwrap_or_default();
-            let init = first.split_whitespace().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
-            init.filter(|_| folder.path().join("up").exists()).ok_or("not yet")
-        })
-        .await;
-        Self { name: name.to_owned(), init, folder, holder }
-    }
-
-    fn kill(&mut self) {
-        self.holder.kill();
-    }
-
-    pub(super) fn init(&self) -> Pid {
-        self.init
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// The command line prefix that runs a command there.
-    pub(super) fn entry(&self) -> Vec<String> {
-        let target = self.init.as_raw_nonzero().to_string();
-        ["nsenter", "--target", &target, "--net", "--pid", "--mount"].map(str::to_owned).to_vec()
-    }
-
-    pub(super) fn command(&self, program: &str) -> Command {
-        let entry = self.entry();
-        let mut command = Command::new(&entry[0]);
-        command.args(&entry[1..]).arg(program);
-        command
-    }
-
-    /// Runs a line of shell there.
-    ///
-    /// # Panics
-    /// If it fails.
-    pub(super) fn run(&self, line: &str) -> Output {
-        let output = self.command("sh").args(["-c", line]).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}: {line}: {}",
-            self.name,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        output
-    }
-}
+use super::namespaces::{Namespaces, shell};
 
 /// A host without an engine and without anything of kubeleet.
 pub struct Neighbour {
@@ -125,7 +41,7 @@ impl Neighbour {
 fn plug_in(namespaces: &Namespaces, address: &str, switch: Pid) {
     let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
     let port = &namespaces.name;
-    super::shell(&format!("ip link add {port} netns {far} type veth peer name eth0 netns {own}"));
+    shell(&format!("ip link add {port} netns {far} type veth peer name eth0 netns {own}"));
     namespaces.run(&format!("ip addr add {address}/24 dev eth0 && ip link set eth0 up"));
     for what in ["up", "master bridge"] {
         set_switch_port(switch, port, what);
@@ -134,7 +50,7 @@ fn plug_in(namespaces: &Namespaces, address: &str, switch: Pid) {
 
 fn set_switch_port(switch: Pid, port: &str, what: &str) {
     let switch = switch.as_raw_nonzero();
-    super::shell(&format!("nsenter --target {switch} --net ip link set {port} {what}"));
+    shell(&format!("nsenter --target {switch} --net ip link set {port} {what}"));
 }
 
 /// A host with an engine.

@@ -9,14 +9,15 @@
 mod cluster;
 mod engine;
 mod host;
+mod namespaces;
 
 use std::process::Command;
 
 use testkit::require;
 
 pub use self::cluster::HostCluster;
-use self::host::Namespaces;
 pub use self::host::{Host, Neighbour};
+use self::namespaces::{Namespaces, shell};
 
 /// Hosts on a switch, and the machine they run on as one more member that is never cut off.
 pub struct TestHosts {
@@ -106,10 +107,4 @@ fn check_prerequisites() -> Result<(), String> {
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         Err(error) => Err(error.to_string()),
     }
-}
-
-/// Runs a line of shell on the machine itself.
-fn shell(line: &str) {
-    let output = Command::new("sh").args(["-c", line]).output().unwrap();
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }

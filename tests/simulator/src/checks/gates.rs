@@ -1,0 +1,80 @@
+//! What must hold of gates: no pod gets its SIGTERM before its gate has let go of the last request, and none
+//! is let in after that. Checked whenever an engine is asked to stop a container, and whenever a request is
+//! let in.
+
+use common::ids::{AssignmentId, PodId};
+use engine::Container;
+
+use crate::checks::ending_pods::Ending;
+use crate::machine::bus::{EngineRequest, HostCall};
+use crate::machine::host::{SimulatedHost, must_not_run_twice};
+use crate::world::state::World;
+
+/// No worker waits longer for a proxy that stood still, in milliseconds: the ten seconds that requests to
+/// leftovers of an earlier session have, which are longer than `DRAIN`, and what it takes to connect.
+const LONGEST_WAIT: u64 = 10_000 + 2_000;
+/// How long a starting worker lets containers end whose pods must not run twice, in milliseconds.
+const LEFTOVER_GRACE: u64 = 1_000;
+/// When a pod is stopped at once, its gate is closed meanwhile: within this time, in milliseconds.
+const CLOSED_BESIDE: u64 = 1_000;
+
+impl World {
+    /// No request is let in after its pod has got its SIGTERM, also by a proxy that has died since and runs
+    /// again.
+    pub(crate) fn check_let_in(&mut self, host: usize, pod: &PodId, assignment: &AssignmentId) {
+        let ending = self.proxies.ending.0.get(&(host, assignment.clone()));
+        if ending.is_some_and(|ending| ending.is_closed && self.clock.now > ending.since) {
+            let name = pod.short();
+            self.checks.violations.push(format!("gate: a request to pod {name} is let in after its SIGTERM"));
+        }
+    }
+
+    /// Checks a call that ends a container: what was let in to its pod has ended.
+    pub(crate) fn check_gate(&mut self, host: usize, request: &EngineRequest) {
+        if !self.proxies.are_there() {
+            return;
+        }
+        let (HostCall::Stop(handle, _) | HostCall::Halt(handle)) = &request.call else { return };
+        let running = self.cluster.hosts[host].running();
+        let Some(container) = running.into_iter().find(|container| container.handle == *handle) else {
+            return;
+        };
+        // Its worker has died, and the next one may want the pod to run.
+        if request.reply.is_closed() {
+            return;
+        }
+        let in_flight = self.proxies.in_flight(host, &container.assignment);
+        let is_closed = self.proxies.answers_since(host) + LONGEST_WAIT < self.clock.now;
+        let is_at_once = is_stopped_at_once(&container, &request.call, &self.cluster.hosts[host]);
+        let since = self.clock.now + if is_at_once { CLOSED_BESIDE } else { 0 };
+        let of = (host, container.assignment.clone());
+        self.proxies.ending.0.entry(of).or_insert(Ending { is_closed, since });
+        let pod = container.pod.short();
+        self.log(request.process, format_args!("SIGTERM to {pod}, with {in_flight} requests in flight"));
+        self.kill_after_close(host);
+        if in_flight > 0 && is_closed && !is_at_once {
+            let found = format!("gate: pod {pod} gets its SIGTERM with {in_flight} requests in flight");
+            self.checks.violations.push(found);
+        }
+    }
+
+    /// Forgets that pods were being stopped whose containers have ended, or could not be stopped.
+    pub(crate) fn note_end(&mut self, host: usize, handle: &str) {
+        if !self.proxies.are_there() {
+            return;
+        }
+        let running = self.cluster.hosts[host].running();
+        let is_left = |assignment: &AssignmentId| running.iter().any(|one| one.assignment == *assignment);
+        let still_runs = running.iter().find(|one| one.handle == handle).map(|one| &one.assignment);
+        self.proxies.ending.0.retain(|(of, assignment), _| {
+            *of != host || still_runs != Some(assignment) && is_left(assignment)
+        });
+    }
+}
+
+/// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or
+/// by that of a starting worker, which leaves little time.
+fn is_stopped_at_once(container: &Container, call: &HostCall, host: &SimulatedHost) -> bool {
+    let is_brief = matches!(call, HostCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
+    must_not_run_twice(container) && (is_brief || !host.has_lease())
+}

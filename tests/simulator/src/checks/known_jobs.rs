@@ -1,0 +1,79 @@
+//! A cron and its jobs: each index counts once, in the step in which its pod ends, and each tick of the cron
+//! is taken once together with its job, whatever schedulers do, over failovers that lose writes, and with
+//! clocks that are set.
+
+use std::collections::BTreeMap;
+
+use common::cron::MAX_RANGES;
+
+use crate::checks::observed_state::{ObservedService, SimulatedState};
+
+pub(crate) const CRON: &str = "tick";
+pub(crate) const SCHEDULE: &str = "*/2 * * * * *";
+/// What is known of the jobs of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownJobs {
+    /// Each job that ever was, and the write that created it. What a failover loses is unknown again.
+    pub(crate) created: BTreeMap<String, String>,
+    /// The same when the replica fell behind.
+    pub(crate) in_replica: Option<BTreeMap<String, String>>,
+    /// Whether as many ranges of ticks were kept as can be. From then on the first one may have gaps, also
+    /// when others have grown together since.
+    pub(crate) were_ranges_joined: bool,
+}
+
+pub(crate) fn jobs(observed: &SimulatedState) -> impl Iterator<Item = (&String, &ObservedService)> {
+    observed.services.iter().filter(|(_, service)| service.kind == "job")
+}
+
+/// Returns what is wrong at this instant.
+pub(crate) fn violations(observed: &SimulatedState, known: &mut KnownJobs) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, job) in jobs(observed) {
+        let write = known.created.entry(name.clone()).or_insert_with(|| job.created_by.clone());
+        if *write != job.created_by {
+            found.push(format!("a tick is taken twice: job {name} is created again"));
+            write.clone_from(&job.created_by);
+        }
+        let done = observed.done.get(name).map_or(0, BTreeMap::len);
+        // One that is being deleted has no replicas any more.
+        if job.is_active && job.has_ended && !job.has_failed && done != job.replicas as usize {
+            found.push(format!("job {name} is complete with {done} of {} indices", job.replicas));
+        }
+    }
+    for pod in observed.pods.values().filter(|pod| pod.phase == "succeeded") {
+        let is_counted = |done: &BTreeMap<String, String>| done.contains_key(&pod.replica.to_string());
+        let job = observed.services.get(&pod.service).filter(|job| job.is_active && !job.has_failed);
+        if job.is_some() && !observed.done.get(&pod.service).is_some_and(is_counted) {
+            found.push(format!("index {} of {} has ended and is not counted", pod.replica, pod.service));
+        }
+    }
+    let ticks = observed.services.get(CRON).map_or("", |cron| &cron.ticks);
+    known.were_ranges_joined |= ranges(ticks).len() == MAX_RANGES;
+    found.extend(untaken(observed));
+    found
+}
+
+/// Each job of the cron has its tick among those that were taken.
+fn untaken(observed: &SimulatedState) -> Vec<String> {
+    let Some(cron) = observed.services.get(CRON) else { return Vec::new() };
+    let ranges = ranges(&cron.ticks);
+    let is_taken = |tick: i64| ranges.iter().any(|(first, last)| (*first..=*last).contains(&tick));
+    let ticks = jobs(observed).filter_map(|(name, _)| tick_of(name));
+    ticks
+        .filter(|tick| !is_taken(*tick))
+        .map(|tick| format!("tick {tick} has a job and is not taken"))
+        .collect()
+}
+
+pub(crate) fn tick_of(job: &str) -> Option<i64> {
+    job.strip_prefix(CRON)?.strip_prefix('-')?.parse().ok()
+}
+
+pub(crate) fn ranges(text: &str) -> Vec<(i64, i64)> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-')?;
+        Some((first.parse().ok()?, last.parse().ok()?))
+    };
+    text.split(',').filter_map(range).collect()
+}

@@ -1,0 +1,16 @@
+//! What a replica has that has fallen behind.
+
+use ::redis::FromRedisValue;
+
+use crate::checks::observed_state::SimulatedState;
+use crate::machine::process_id::WORKERS;
+
+/// What a replica has, and what clients knew when it fell behind.
+pub(crate) struct ReplicaSnapshot {
+    /// Keys with their DUMP.
+    pub(crate) content: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) observed: SimulatedState,
+    pub(crate) last_heartbeats: [u64; WORKERS],
+    pub(crate) taken_at: u64,
+    pub(crate) service_in_doubt: Option<&'static str>,
+}

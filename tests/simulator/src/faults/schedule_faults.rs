@@ -1,0 +1,134 @@
+//! The state of the fault injector.
+
+use std::collections::BTreeSet;
+
+use crate::faults::replica_snapshot::ReplicaSnapshot;
+use crate::machine::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
+use crate::machine::random::Random;
+
+/// Whose writes Redis refuses, and until when.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RefusedWrites {
+    pub(crate) until: u64,
+    /// By [`ProcessId::index`].
+    pub(crate) refused: [bool; PROCESSES],
+}
+
+impl RefusedWrites {
+    /// Redis refuses the writes of these processes.
+    pub(crate) fn of(processes: impl IntoIterator<Item = ProcessId>, until: u64) -> Self {
+        let mut outage = Self { until, ..Self::default() };
+        processes.into_iter().for_each(|process| outage.refused[process.index()] = true);
+        outage
+    }
+
+    pub(crate) fn is_refused(&self, process: ProcessId, now: u64) -> bool {
+        now < self.until && self.refused[process.index()]
+    }
+}
+
+/// Slots of one service that a user has copied over those of another one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CopiedSlots {
+    /// Service, slot and pod of the copies.
+    pub(crate) void: BTreeSet<(String, String, String)>,
+    /// The pods whose slots were overwritten.
+    pub(crate) unlisted: BTreeSet<String>,
+}
+
+impl CopiedSlots {
+    /// Returns whether this entry is a copy.
+    pub(crate) fn is_void(&self, service: &str, slot: &str, uuid: &str) -> bool {
+        self.void.contains(&(service.to_owned(), slot.to_owned(), uuid.to_owned()))
+    }
+}
+
+/// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
+pub(crate) struct ScheduleFaults {
+    /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
+    pub(crate) rate: u64,
+    /// Whether there are a replica and Sentinels, and therefore failovers.
+    pub(crate) has_failovers: bool,
+    /// Whether all faults are over: from then on the cluster must converge.
+    pub(crate) are_over: bool,
+    /// Redis answers no request before this time.
+    pub(crate) redis_stalled_until: u64,
+    /// Redis takes no writes of some processes.
+    pub(crate) write_outage: RefusedWrites,
+    /// Draws outages of writes; a run without this fault is the same as before there was one.
+    pub(crate) outage_random: Random,
+    pub(crate) has_write_outages: bool,
+    /// The worker whose times of failure detection are twice as long as those of the others.
+    pub(crate) longer_times_of: Option<ProcessId>,
+    /// By host.
+    pub(crate) engine_hangs_until: [u64; HOSTS],
+    /// What a replica that has fallen behind will have when it becomes the master.
+    pub(crate) replica: Option<ReplicaSnapshot>,
+    /// A copy of the data that was made some time ago, as an operator has who saves them regularly.
+    pub(crate) backup: Option<ReplicaSnapshot>,
+    /// When the last failover was.
+    pub(crate) failed_over_at: Option<u64>,
+    /// Redis is empty, and gets its data back then.
+    pub(crate) emptied_until: Option<u64>,
+    /// When Redis was emptied last.
+    pub(crate) emptied_at: u64,
+    /// Draws when a worker is started with the number of another database. It has its own numbers: a run
+    /// without this fault is the same as before there was one.
+    pub(crate) database_random: Random,
+    pub(crate) has_other_databases: bool,
+    /// What a user has copied.
+    pub(crate) copied_slots: CopiedSlots,
+    /// Draws when slots are copied.
+    pub(crate) slots_random: Random,
+    pub(crate) copies_slots: bool,
+    /// When the machine of the second worker is taken away; `None` while there is none.
+    pub(crate) second_worker_until: Option<u64>,
+    /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
+    pub(crate) protected_containers: BTreeSet<(String, String)>,
+    /// Pod and assignment of which a container was to be removed, and none was created since: the stop of a
+    /// pod is decided once, and removes its containers one after the other, again if the engine hangs.
+    pub(crate) begun_stops: BTreeSet<(String, String)>,
+}
+
+impl ScheduleFaults {
+    pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
+        let mut database_random = Random::new(!seed);
+        let mut outage_random = Random::new(seed ^ 0x5a5a);
+        let mut slots_random = Random::new(seed ^ 0x1a1a_1a1a);
+        let rate = random.below(4) as u64;
+        Self {
+            rate,
+            has_failovers: rate > 0 && random.per_mille(600),
+            are_over: false,
+            redis_stalled_until: 0,
+            write_outage: RefusedWrites::default(),
+            has_write_outages: rate > 0 && outage_random.per_mille(500),
+            longer_times_of: outage_random
+                .per_mille(200)
+                .then(|| ProcessId::Worker(outage_random.below(WORKERS))),
+            outage_random,
+            engine_hangs_until: [0; HOSTS],
+            replica: None,
+            backup: None,
+            failed_over_at: None,
+            emptied_until: None,
+            emptied_at: 0,
+            has_other_databases: rate > 0 && database_random.per_mille(250),
+            database_random,
+            copied_slots: CopiedSlots::default(),
+            copies_slots: rate > 0 && slots_random.per_mille(300),
+            slots_random,
+            second_worker_until: None,
+            protected_containers: BTreeSet::new(),
+            begun_stops: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.are_over = true;
+        self.replica = None;
+        self.redis_stalled_until = 0;
+        self.write_outage = RefusedWrites::default();
+        self.engine_hangs_until = [0; HOSTS];
+    }
+}

@@ -1,0 +1,59 @@
+//! One run of a process: production code on its own tokio runtime, which makes progress only while it is
+//! polled.
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinHandle, yield_now};
+use tokio_util::sync::CancellationToken;
+
+use crate::machine::deterministic;
+
+/// A process is idle after this many turns of its tasks in which it requested nothing.
+const IDLE_TURNS: usize = 2;
+
+/// A running process. Dropping it is a crash: none of its tasks runs any further.
+pub(crate) struct SimulatedProcess {
+    /// Differs between any two starts of any processes.
+    pub(crate) instance: u64,
+    /// Cancelled to ask for a graceful shutdown.
+    pub(crate) shutdown: CancellationToken,
+    runtime: Runtime,
+    main: JoinHandle<()>,
+}
+
+impl SimulatedProcess {
+    /// Starts a process; `clock` is its monotonic time in milliseconds.
+    pub(crate) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        deterministic::set_clock(Duration::from_millis(clock));
+        // There is no I/O, only timers. Those are looked at when all tasks wait.
+        let runtime = Builder::new_current_thread().enable_time().event_interval(u32::MAX).build().unwrap();
+        let shutdown = CancellationToken::new();
+        let entered = runtime.enter();
+        let main = runtime.spawn(main(shutdown.clone()));
+        drop(entered);
+        Self { instance, shutdown, runtime, main }
+    }
+
+    /// Polls its tasks until all of them wait. `requests` returns the number of requests made so far.
+    pub(crate) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
+        deterministic::set_clock(Duration::from_millis(clock));
+        self.runtime.block_on(async {
+            let mut before = requests();
+            let mut idle_turns = 0;
+            while idle_turns < IDLE_TURNS {
+                yield_now().await;
+                let now = requests();
+                idle_turns = if now == before { idle_turns + 1 } else { 0 };
+                before = now;
+            }
+        });
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.main.is_finished()
+    }
+}

@@ -1,0 +1,97 @@
+//! The addresses of services and slots: proxies ask for them, and tell them to pods once they are confirmed.
+//!
+//! No address has two names: what a pod has learnt leads to that service for as long as the pod may use it,
+//! also after a failover that lost writes. Of the pool only a few numbers are used, so that names get in each
+//! other's way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::address::{AddressName, PoolAddress};
+use common::ids::ServiceName;
+use common::store::{GivenAddress, LinkOptions, Store};
+use tokio::time::sleep;
+
+use crate::machine::bus::{SharedBus, SimulatedNetwork};
+use crate::machine::process_id::ProcessId;
+use crate::machine::random::Random;
+use crate::workload::images::SERVICES;
+
+/// How many numbers the pool has. The names are fewer: those of three services with four slots each.
+pub(crate) const POOL_SIZE: &str = "20";
+const SLOTS: usize = 4;
+/// For how long a number that was given back is not given again, in milliseconds.
+const NOT_REUSED_FOR: u64 = 3_600_000;
+/// The longest pause between two questions of a proxy, in milliseconds.
+const MAX_PAUSE: u64 = 4_000;
+
+/// Addresses that a proxy has told pods since the last look.
+pub(crate) type Learnt = Arc<Mutex<Vec<(AddressName, PoolAddress)>>>;
+
+/// The addresses that pods have learnt.
+#[derive(Default)]
+pub(crate) struct ToldAddresses {
+    learnt: Learnt,
+    by_address: BTreeMap<u32, Known>,
+}
+
+struct Known {
+    name: AddressName,
+    at: u64,
+    /// The earliest that the clock of Redis has shown since, which decides when a number is free again. Each
+    /// master has its own.
+    redis_earliest: u64,
+    /// How far it went on from there.
+    redis_passed: u64,
+}
+
+impl ToldAddresses {
+    pub(crate) fn learnt(&self) -> Learnt {
+        self.learnt.clone()
+    }
+
+    /// All data of Redis were lost, and an older state came back.
+    pub(crate) fn forget_since(&mut self, time: u64) {
+        self.learnt.lock().unwrap().clear();
+        self.by_address.retain(|_, told| told.at < time);
+    }
+
+    /// Takes in what pods have learnt. Returns the addresses that now have two names.
+    pub(crate) fn progress(&mut self, now: u64, redis_now: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        for told in self.by_address.values_mut() {
+            told.redis_earliest = told.redis_earliest.min(redis_now);
+            told.redis_passed = told.redis_passed.max(redis_now - told.redis_earliest);
+        }
+        for (name, address) in std::mem::take(&mut *self.learnt.lock().unwrap()) {
+            let told = Known { name, at: now, redis_earliest: redis_now, redis_passed: 0 };
+            let name = told.name.clone();
+            let Some(before) = self.by_address.insert(address.number(), told) else { continue };
+            if before.name != name && before.redis_passed < NOT_REUSED_FOR {
+                found.push(format!(
+                    "address {} is told as that of {} and of {name}",
+                    address.number(),
+                    before.name
+                ));
+            }
+        }
+        found
+    }
+}
+
+/// Asks for an address again and again, as a proxy does for the pods of its host.
+pub(crate) async fn ask(bus: SharedBus, host: usize, instance: u64, mut random: Random, learnt: Learnt) {
+    let network = SimulatedNetwork { bus, process: ProcessId::Proxy(host), instance, is_elsewhere: false };
+    let url = "redis://simulated/0".parse().unwrap();
+    let store = Store::with_transport(Arc::new(network), url, LinkOptions::default());
+    loop {
+        sleep(Duration::from_millis(random.between(0, MAX_PAUSE))).await;
+        let service = ServiceName::new(SERVICES[random.below(SERVICES.len())]).unwrap();
+        let slot = random.below(SLOTS + 1).checked_sub(1).map(|slot| slot as u32);
+        let name = AddressName { service, slot };
+        if let Ok(GivenAddress::Confirmed(address)) = store.address(&name).await {
+            learnt.lock().unwrap().push((name, address));
+        }
+    }
+}

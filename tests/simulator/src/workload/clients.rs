@@ -1,0 +1,307 @@
+//! The clients of the cluster, and the API that serves them.
+//!
+//! Clients repeat an operation until it is acknowledged. The API makes the same calls of the store as its
+//! routes do. It creates the pods of a service after storing it and may die in between; then reconcile
+//! creates them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use common::ids::{NodeName, PodId, ServiceName};
+use common::spec::{DesiredService, ServiceInput};
+use common::store::{
+    Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, WriteReceipt,
+};
+use tokio::time::sleep;
+
+use crate::machine::random::Random;
+use crate::workload::expected_state::{ExpectedService, ExpectedState};
+use crate::workload::images::{
+    CHECK_RETRIES, SERVICES, has_check, has_several_containers, has_volume, image_in_the_end, update_order,
+};
+
+/// The part before the colon is the service's `on_disconnect`.
+const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
+const MAX_REPLICAS: u64 = 4;
+#[derive(Debug, Clone)]
+enum Operation {
+    Put(&'static str, ExpectedService),
+    Scale(&'static str, u32),
+    Delete(&'static str),
+    /// Deletes a pod that was pushed to a queue by hand.
+    DeletePushed(PodId),
+    /// Stores a service that is no service of the expected state, as JSON.
+    Document(String),
+}
+
+/// All clients. They outlive the process of the API.
+#[derive(Clone)]
+pub(crate) struct SimulatedClients(Arc<Mutex<ClientState>>);
+
+pub(crate) struct ClientState {
+    random: Random,
+    pub(crate) now: u64,
+    pub(crate) expected: ExpectedState,
+    /// The operation that is not acknowledged yet.
+    pending: Option<Operation>,
+    /// By service: its image before the last change of it.
+    images_before: BTreeMap<&'static str, String>,
+    /// How long requests to pods of services have to end; `None` if there are none.
+    drain: Option<&'static str>,
+    /// The mean pause between two operations, in milliseconds.
+    mean_pause: u64,
+    /// Whether no further operation begins.
+    pub(crate) are_done: bool,
+}
+
+impl SimulatedClients {
+    pub(crate) fn new(mut random: Random, drain: Option<&'static str>) -> Self {
+        let mean_pause = [150, 600, 2500][random.below(3)];
+        Self(Arc::new(Mutex::new(ClientState {
+            random,
+            now: 0,
+            expected: ExpectedState::default(),
+            pending: None,
+            images_before: BTreeMap::new(),
+            drain,
+            mean_pause,
+            are_done: false,
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ClientState> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl ClientState {
+    /// Puts one service, and does nothing else for the rest of the run.
+    pub(crate) fn put_only(&mut self, service: ExpectedService) {
+        self.pending = Some(Operation::Put(SERVICES[0], service));
+        self.are_done = true;
+    }
+
+    /// Stores a document, and does nothing else for the rest of the run.
+    pub(crate) fn put_document(&mut self, document: String) {
+        self.pending = Some(Operation::Document(document));
+        self.are_done = true;
+    }
+
+    /// Deletes a pod that was pushed by hand. Returns false if another operation is under way.
+    pub(crate) fn delete_by_hand(&mut self, uuid: &str) -> bool {
+        let is_idle = self.is_idle();
+        if is_idle {
+            self.pending = Some(Operation::DeletePushed(PodId::new(uuid).unwrap()));
+        }
+        is_idle
+    }
+
+    /// The service whose operation is not acknowledged yet.
+    pub(crate) fn service_in_doubt(&self) -> Option<&'static str> {
+        match &self.pending {
+            Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
+            Some(Operation::DeletePushed(_) | Operation::Document(_)) | None => None,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    /// Returns the operation to repeat, or a new one.
+    fn next_operation(&mut self) -> Option<Operation> {
+        if self.pending.is_none() && !self.are_done {
+            self.pending = Some(self.random_operation());
+        }
+        self.pending.clone()
+    }
+
+    fn random_operation(&mut self) -> Operation {
+        let name = SERVICES[self.random.below(SERVICES.len())];
+        let replicas = self.random.between(0, MAX_REPLICAS) as u32;
+        match self.random.below(10) {
+            0..6 => {
+                let image = self.random_image(name);
+                Operation::Put(name, ExpectedService { replicas, image })
+            }
+            6..8 => Operation::Scale(name, replicas),
+            8 => Operation::Delete(name),
+            _ => match self.random.pick(&self.expected.pushed_pods()) {
+                Some(uuid) => Operation::DeletePushed(PodId::new(uuid.clone()).unwrap()),
+                None => Operation::Scale(name, replicas),
+            },
+        }
+    }
+
+    /// Returns the image that a service has, or had before its last change, or any.
+    fn random_image(&mut self, name: &'static str) -> String {
+        let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
+        let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
+        let Some(existing) = self.expected.service(name).map(|service| service.image.clone()) else {
+            return image;
+        };
+        if keeps_image {
+            return existing;
+        }
+        let before = self.images_before.insert(name, existing);
+        before.filter(|_| undoes).unwrap_or(image)
+    }
+
+    fn random_pause(&mut self) -> Duration {
+        Duration::from_millis(self.random.between(0, 2 * self.mean_pause))
+    }
+
+    fn acknowledge(&mut self, name: &str, service: Option<ExpectedService>) {
+        self.expected.acknowledge(name, service, self.now);
+    }
+}
+
+/// The API process: serves the clients until it is killed.
+pub(crate) async fn serve(store: Store, clients: SimulatedClients) {
+    loop {
+        let operation = clients.lock().next_operation();
+        if let Some(operation) = operation
+            && execute(&store, &clients, operation).await.is_ok_and(|is_acknowledged| is_acknowledged)
+        {
+            clients.lock().pending = None;
+        }
+        let pause = clients.lock().random_pause();
+        sleep(pause).await;
+    }
+}
+
+/// Returns true if the operation is acknowledged. A client repeats one that is not.
+async fn execute(
+    store: &Store,
+    clients: &SimulatedClients,
+    operation: Operation,
+) -> Result<bool, StoreError> {
+    match operation {
+        Operation::Put(name, service) => return put(store, clients, name, service).await,
+        Operation::Scale(name, replicas) => {
+            let (outcome, receipt) = store.scale_service(&service_name(name), replicas).await?;
+            if is_unconfirmed(&receipt) {
+                return Ok(false);
+            }
+            if let ScaleOutcome::Scaled { .. } = outcome {
+                let mut clients = clients.lock();
+                let service = clients.expected.service(name);
+                let image = service.map(|service| service.image.clone()).unwrap_or_default();
+                clients.acknowledge(name, Some(ExpectedService { replicas, image }));
+            }
+        }
+        Operation::Delete(name) => {
+            let (_, receipt) = store.delete_service(&service_name(name)).await?;
+            if is_unconfirmed(&receipt) {
+                return Ok(false);
+            }
+            clients.lock().acknowledge(name, None);
+        }
+        Operation::Document(document) => {
+            let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+            let desired = ServiceInput::from_value(&document).unwrap().normalize().unwrap();
+            let (_, receipt) = store.put_service(&desired, PutMode::Upsert, None).await?;
+            return Ok(!is_unconfirmed(&receipt));
+        }
+        Operation::DeletePushed(pod) => return delete_pushed(store, clients, &pod).await,
+    }
+    Ok(true)
+}
+
+/// Whether the write was answered with 202. A failover may lose it, so the client repeats it.
+fn is_unconfirmed(receipt: &WriteReceipt) -> bool {
+    matches!(receipt.durability, Durability::Unconfirmed { .. })
+}
+
+async fn put(
+    store: &Store,
+    clients: &SimulatedClients,
+    name: &str,
+    service: ExpectedService,
+) -> Result<bool, StoreError> {
+    let on_disconnect = service.image.split(':').next().unwrap_or_default();
+    let mut input = serde_json::json!({
+        "name": name, "replicas": service.replicas, "on_disconnect": on_disconnect,
+    });
+    if has_several_containers(&service.image) {
+        input["containers"] = serde_json::json!([
+            {"name": "main", "image": service.image, "cpus": "0.5"},
+            {"name": "side", "image": service.image, "depends_on": ["main"]},
+        ]);
+    } else if has_volume(&service.image) {
+        // A node has the disk for a few of them. Without CPUs: its node may be full of others when all must
+        // run in the end, and it cannot move.
+        input["image"] = service.image.clone().into();
+        input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
+    } else {
+        (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
+    }
+    if has_check(&service.image) {
+        input["healthcheck"] = serde_json::json!({
+            "command": ["check"], "interval": "1s", "timeout": "1s", "retries": CHECK_RETRIES,
+        });
+    }
+    if let Some(order) = update_order(&service.image) {
+        input["update"] = serde_json::json!({
+            "order": order, "parallelism": 1, "monitor": 1, "on_failure": "rollback",
+        });
+    }
+    if let Some(drain) = clients.lock().drain {
+        input["drain"] = drain.into();
+    }
+    let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
+    let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;
+    if outcome == PutOutcome::Deleting || is_unconfirmed(&receipt) {
+        return Ok(outcome == PutOutcome::Deleting);
+    }
+    {
+        let mut clients = clients.lock();
+        let image = image_in_the_end(&service.image);
+        clients.acknowledge(name, Some(ExpectedService { image, ..service }));
+        // The response is on its way: if this process dies from here on, reconcile creates the pods.
+        clients.pending = None;
+    }
+    let stored = match outcome {
+        PutOutcome::Created(service) => Some(*service),
+        _ => store.service(&desired.name).await?,
+    };
+    if let Some(service) = stored
+        && created_pods < service.replicas as usize
+    {
+        store.create_pods(&service, &service.first_replicas()).await?;
+    }
+    Ok(true)
+}
+
+/// Creates the service if its client takes it for new. Replaces it if it exists, perhaps because an earlier
+/// create was executed and never answered.
+async fn create_or_put(
+    store: &Store,
+    clients: &SimulatedClients,
+    desired: &DesiredService,
+) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
+    if clients.lock().expected.service(desired.name.as_str()).is_none() {
+        let created = store.create_service(desired).await?;
+        if created.0 != PutOutcome::Exists {
+            return Ok(created);
+        }
+    }
+    let (outcome, receipt) = store.put_service(desired, PutMode::Upsert, None).await?;
+    Ok((outcome, 0, receipt))
+}
+
+async fn delete_pushed(store: &Store, clients: &SimulatedClients, pod: &PodId) -> Result<bool, StoreError> {
+    let Some(record) = store.pod(pod).await? else { return Ok(true) };
+    let seen: [(PodId, Option<NodeName>); 1] = [(pod.clone(), record.node)];
+    let outcomes = store.stop_pods(None, &seen, "Stopped", "by hand").await?;
+    let is_stopped = outcomes.iter().all(|outcome| *outcome != StopOutcome::Moved);
+    if is_stopped {
+        clients.lock().expected.delete_pushed(pod.as_str());
+    }
+    Ok(is_stopped)
+}
+
+fn service_name(name: &str) -> ServiceName {
+    ServiceName::new(name).unwrap()
+}

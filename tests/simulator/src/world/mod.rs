@@ -1,0 +1,9 @@
+//! All of a run, and how it goes on.
+
+pub(crate) mod commands;
+pub(crate) mod execution;
+pub(crate) mod observe;
+pub(crate) mod one_step;
+pub(crate) mod processes;
+pub(crate) mod proxy_steps;
+pub(crate) mod state;
