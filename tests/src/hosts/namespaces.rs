@@ -17,7 +17,7 @@ const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0
 /// Namespaces for network, processes and mounts, with the first process in them. Dropped, all processes in
 /// them are killed.
 pub(super) struct Namespaces {
-    name: String,
+    pub(super) name: String,
     init: Pid,
     // Declared before the folder, which is in use until the processes are gone.
     holder: ChildGuard,

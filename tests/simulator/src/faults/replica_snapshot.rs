@@ -1,7 +1,5 @@
 //! What a replica has that has fallen behind.
 
-use ::redis::FromRedisValue;
-
 use crate::checks::observed_state::SimulatedState;
 use crate::machine::process_id::WORKERS;
 

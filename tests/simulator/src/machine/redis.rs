@@ -1,6 +1,6 @@
 //! A blocking connection to the Redis that executes all commands, without any async runtime.
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 

@@ -22,7 +22,7 @@ use crate::machine::process::SimulatedProcess;
 use crate::machine::process_id::HOSTS;
 use crate::machine::random::Random;
 use crate::options::Switches;
-use crate::workload::addresses::{self, ToldAddresses};
+use crate::workload::addresses::ToldAddresses;
 
 /// How long requests have to end when a pod is stopped.
 pub(crate) const DRAIN: &str = "2s";
