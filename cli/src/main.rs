@@ -1,5 +1,7 @@
 //! The `kubeleet` binary: parses the command line, starts what it asks for, and ends with a documented exit
 //! code.
+//!
+//! Tests: commands::tests, output::tests, user_commands
 
 mod args;
 mod commands;

@@ -7,6 +7,8 @@
 //!
 //! What of the specification is honoured is in one table, `fields::TABLE`; what is not is a [`Note`], never
 //! silence.
+//!
+//! Tests: tests, oracle
 
 mod assemble;
 mod check;

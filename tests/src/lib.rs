@@ -3,6 +3,8 @@
 //! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract, as redis-cli
 //! would. Every process that a test starts ends with it, also when the test panics or is killed
 //! ([`child_guard`]). Functions of the harness panic when something goes wrong, because they run in tests.
+//!
+//! Tests: scenarios
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

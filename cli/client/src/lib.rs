@@ -3,6 +3,8 @@
 //! Commands use it, and so may tests of anything that speaks to the API. It imports the types of the API and
 //! what these are made of, and nothing of a daemon, of a terminal or of exit codes. Its tests run it against
 //! a fake API; those of the commands, and the scenarios, against the real one.
+//!
+//! Tests: tests, kubeleet::exit::client_tests
 
 mod channel;
 mod endpoint;

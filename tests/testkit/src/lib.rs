@@ -2,6 +2,8 @@
 //! with a deadline, fixtures, and ablations of scripts.
 //!
 //! Functions panic when something goes wrong, because they run in tests.
+//!
+//! Tests: scripts
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
