@@ -1,7 +1,7 @@
 //! The `kubeleet` binary: parses the command line, starts what it asks for, and ends with a documented exit
 //! code.
 //!
-//! Tests: commands::tests, output::tests, user_commands
+//! Tests: commands::tests, user_commands
 
 mod args;
 mod commands;
@@ -18,19 +18,18 @@ mod habits;
 mod healthcheck;
 mod help;
 mod net;
-mod output;
 mod sample_app;
 mod sample_image;
 mod sandbox;
 mod settings;
 mod signal;
-mod stderr;
 mod take_over;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::FromArgMatches;
+use output::stderr;
 
 use args::{Cli, CliCommand};
 use exit::Exit;

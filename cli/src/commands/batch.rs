@@ -1,8 +1,9 @@
 //! Runs one action on several objects.
 
+use output::stderr;
+
 use super::error::CommandError;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// The result of a batch. One failure does not keep the other objects from being handled; the exit code is
 /// that of the first failure.

@@ -1,12 +1,12 @@
 //! What every command needs: the client, the output and the global options.
 
 use client::Client;
+use output::Output;
 
 use super::error::CommandError;
 use super::globals::Globals;
 use super::wait::Waiter;
 use crate::commands::apps::folder_app::FolderApp;
-use crate::output::Output;
 
 /// The environment of one command.
 pub(super) struct Context<'a> {

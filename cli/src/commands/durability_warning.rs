@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use common::api::{DurabilityState, DurabilityView, ServiceView};
 
-use crate::output::objects::status::durability_text;
-use crate::stderr;
+use output::objects::status::durability_text;
+use output::stderr;
 
 /// Warns if the replicas of Redis have not confirmed a write yet. The write is stored, so this is not a
 /// failure.

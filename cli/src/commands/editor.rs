@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use output::humanize;
+
 use super::error::CommandError;
-use crate::output::humanize;
 
 /// Used when neither `VISUAL` nor `EDITOR` is set.
 const DEFAULT: &str = "vi";

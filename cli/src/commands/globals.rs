@@ -9,12 +9,12 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use client::{ApiUrl, Client, ClientError};
 use common::secret::Secret;
+use output::stderr;
+use output::{OutputFormat, humanize};
 
 use super::error::CommandError;
 use super::flag_values;
 use crate::dev_token;
-use crate::output::{OutputFormat, humanize};
-use crate::stderr;
 
 /// The address of an API on this machine.
 const DEFAULT_API: &str = "http://127.0.0.1:7070";

@@ -24,10 +24,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use common::value::ValueKind;
+use output::Output;
+use output::stderr;
 
 use crate::exit::Exit;
-use crate::output::Output;
-use crate::stderr;
 use apps::folder_app::FolderApp;
 use apps::{apply, diff};
 use cluster::{backup, check_and_recover, drain, events, gc, status, top, version};

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, ValueEnum};
 use common::lifecycle::Phase;
+use output::test_output::captured_output;
 use testkit::api_fixtures as fixtures;
 use testkit::fake_api::{FakeApi, ok_json, problem, response};
 
 use super::*;
 use crate::commands::batch::BatchResult;
 use crate::commands::shell::complete;
-use crate::output::test_output::captured_output;
 
 #[derive(Debug, Parser)]
 #[command(name = "kubeleet")]

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use client::{Client, ClientError};
+use output::TableRow;
+use output::changed_rows::ChangedRows;
+use output::stderr;
 
 use super::context::Context;
 use super::error::CommandError;
 use crate::exit::Exit;
-use crate::output::TableRow;
-use crate::output::changed_rows::ChangedRows;
-use crate::stderr;
 
 /// Time between two reads of the list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

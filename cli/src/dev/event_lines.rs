@@ -5,8 +5,8 @@ use std::time::Duration;
 use common::store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::output::objects::events;
-use crate::stderr;
+use output::objects::events;
+use output::stderr;
 
 /// Between two looks for new events.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use common::config::Config;
 
-use crate::stderr;
+use output::stderr;
 
 /// The name of the file in the directory of the cluster.
 pub(super) const NAME: &str = "dev.log";

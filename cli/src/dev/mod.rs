@@ -28,12 +28,12 @@ use common::node::Resources;
 use common::spec::{Cpus, Memory};
 use common::store::{LinkOptions, Store};
 use engine::Engine;
+use output::stderr;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::SettingFlags;
 use crate::signal::cancel_on_signal;
-use crate::stderr;
 use banner::ClientSettings;
 use credentials::DevCredentials;
 use home::{Home, SavedCluster};

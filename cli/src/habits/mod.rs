@@ -15,12 +15,13 @@ use std::io::IsTerminal;
 
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use output::stderr;
 
 use self::habit::Habit;
 pub(crate) use self::habit::NO_NAMESPACES;
 use self::line::TypedLine;
 use crate::exit::Exit;
-use crate::{help, stderr};
+use crate::help;
 
 /// Each round replaces one word or option.
 const MAX_ROUNDS: usize = 12;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use client::{Client, ClientError};
 use common::api::AppLockInput;
 use common::ids::{AppName, LockId};
+use output::stderr;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::commands::error::CommandError;
-use crate::stderr;
 
 /// Between two renewals: two may fail before the lock ends.
 const RENEWAL: Duration = Duration::from_secs(3);

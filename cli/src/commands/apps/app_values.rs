@@ -7,6 +7,7 @@ use common::ids::AppName;
 use common::service::ServiceState;
 use common::value::ValueKind;
 use compose::AppValue;
+use output::stderr;
 
 use super::desired_state::DesiredApp;
 use crate::commands::batch::BatchResult;
@@ -15,7 +16,6 @@ use crate::commands::durability_warning::warn_of_object;
 use crate::commands::error::CommandError;
 use crate::commands::objects::secret_and_config::users_of;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// What becomes of a secret or config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

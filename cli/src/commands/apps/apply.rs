@@ -10,6 +10,8 @@ use common::service::ServiceState;
 use common::spec::ServiceInput;
 use futures_util::StreamExt;
 use jiff::Timestamp;
+use output::humanize;
+use output::stderr;
 
 use super::app_lock::AppLock;
 use super::app_values::{self, ValueChange};
@@ -26,8 +28,6 @@ use crate::commands::durability_warning::warn_if_unconfirmed;
 use crate::commands::error::CommandError;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::stderr;
 
 const HELP: &str = "\
 A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.";

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use common::value::MAX_VALUE_BYTES;
 use compose::{FileSources, PathKind, Project, SourceError};
 
-use crate::output::humanize;
+use output::humanize;
 
 /// The most bytes of a file: an endless one ends.
 const MAX_FILE_BYTES: u64 = 16 << 20;

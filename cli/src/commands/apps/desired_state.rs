@@ -10,13 +10,13 @@ use common::ids::{AppName, ServiceName, ValueName};
 use common::spec::{ServiceInput, VolumeKind};
 use common::value::ValueKind;
 use compose::{AppValue, ComposeFinding, NoteKind};
+use output::humanize;
+use output::stderr;
 
 use super::compose_sources::ComposeSources;
 use super::file_args::{self, ComposeArgs, FileArgs};
 use super::services_in_text::{self, display_name};
 use crate::commands::error::CommandError;
-use crate::output::humanize;
-use crate::stderr;
 
 /// The most bytes of a file: an endless one ends.
 const MAX_FILE_BYTES: u64 = 64 << 20;

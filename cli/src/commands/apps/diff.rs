@@ -4,6 +4,8 @@ use clap::Args;
 use client::Client;
 use common::spec::ServiceInput;
 use jiff::Timestamp;
+use output::humanize;
+use output::line_diff::line_diff;
 
 use super::app_values::{self, ValueChange};
 use super::desired_state::{self, Desired};
@@ -14,8 +16,6 @@ use super::service_form;
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::output::line_diff::line_diff;
 
 /// Arguments of `diff`.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use common::spec::ServiceInput;
 use serde_json::{Map, Value};
 
-use crate::output::humanize;
+use output::humanize;
 
 /// Returns how many pods are replaced, and the fields because of which: `3 pods are replaced: image, user`.
 /// One that only the former service has is `ingress (removed)`. A number of replicas has both values, and

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use compose::{Allowance, ComposeFinding, Project};
+use output::humanize;
 
 use super::compose_sources::{ComposeSources, folder_of_project};
 use crate::commands::error::CommandError;
-use crate::output::humanize;
 
 /// Files with these extensions are read from a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];

@@ -2,11 +2,11 @@
 
 use client::Client;
 use common::ids::AppName;
+use output::stderr;
 use tokio::sync::OnceCell;
 
 use super::desired_state;
 use crate::commands::error::CommandError;
-use crate::stderr;
 
 /// The app of this folder, and the services that it has in the cluster.
 #[derive(Debug, Default)]

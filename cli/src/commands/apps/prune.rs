@@ -3,6 +3,7 @@
 use client::Client;
 use common::service::ServiceState;
 use common::value::ValueKind;
+use output::stderr;
 
 use super::app_values;
 use super::desired_state::DesiredApp;
@@ -11,7 +12,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::services::service;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Deletes what of the app its files do not have, or says that it is there. After a failure
 /// nothing is deleted: what replaces them may be missing.

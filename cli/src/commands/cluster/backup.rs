@@ -9,13 +9,13 @@ use clap::Args;
 use client::{Client, ClientError};
 use common::api::RecoveryView;
 use common::saved_state::{InvalidState, SavedEnd, SavedHeader, SavedLine};
+use output::humanize;
+use output::objects::recovery;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::output::objects::recovery;
-use crate::stderr;
 
 /// A part of a backup that is sent at once has at most about this many bytes,
 const PART_BYTES: usize = 1 << 20;

@@ -1,13 +1,13 @@
 //! `cluster`: checks and repairs the state in Redis, and recovers what Redis has lost.
 
 use clap::{Args, Subcommand};
+use output::objects::recovery;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::flag_values;
 use crate::exit::Exit;
-use crate::output::objects::recovery;
-use crate::stderr;
 
 /// Subcommands of `cluster`.
 #[derive(Debug, Subcommand)]

@@ -9,15 +9,15 @@ use common::ids::ServiceName;
 use common::lifecycle::Phase;
 use common::node::{NodeState, Resource};
 use common::spec::Kind;
+use output::humanize;
+use output::objects::pods;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::output::objects::pods;
-use crate::stderr;
 
 /// How many nodes are named of those that do not take a pod.
 const MAX_REASONS: usize = 5;

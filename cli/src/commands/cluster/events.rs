@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use client::{ClientError, EventStream, EventsFrom};
+use output::objects::events::line;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::objects::events::line;
-use crate::stderr;
 
 /// Pause between attempts to reconnect to the API.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);

@@ -3,13 +3,13 @@
 use clap::Args;
 use common::node::NodeState;
 use common::usage::GarbageView;
+use output::stderr;
 
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::objects::object_name;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Arguments of `gc`.
 #[derive(Debug, Args)]

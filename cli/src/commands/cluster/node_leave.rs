@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use common::api::NodeView;
+use output::stderr;
 
 use super::drain;
 use crate::commands::context::Context;
@@ -16,7 +17,6 @@ use crate::commands::error::CommandError;
 use crate::commands::objects::object_name;
 use crate::exit::Exit;
 use crate::settings;
-use crate::stderr;
 
 /// Arguments of `node leave` and `node return`.
 #[derive(Debug, Args)]

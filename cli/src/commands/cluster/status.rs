@@ -1,9 +1,10 @@
 //! `status`: the state of the cluster on one screen.
 
+use output::objects::status::describe;
+
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::objects::status::describe;
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use client::ClientError;
 use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView, Usage};
+use output::stderr;
+use output::{OutputFormat, TableRow};
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{OutputFormat, TableRow};
-use crate::stderr;
 
 /// Workers measure at this interval.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -117,7 +117,7 @@ fn page(args: &TopArgs, usage: ClusterUsageView, context: &Context<'_>) -> Strin
 fn table<T: TableRow>(items: &[T], context: &Context<'_>) -> String {
     let wide = context.output.format == OutputFormat::Wide;
     let rows = items.iter().map(|item| item.cells(wide, context.output.now())).collect();
-    crate::output::table::render(&T::titles(wide), rows)
+    output::table::render(&T::titles(wide), rows)
 }
 
 /// Returns one line about all nodes.
@@ -131,8 +131,8 @@ fn heading(usage: &ClusterUsageView) -> String {
         usage.nodes.len(),
         total.cpu_millis.unwrap_or(0) as f64 / 1000.0,
         cores / 1000,
-        crate::output::humanize::bytes(total.memory_bytes.unwrap_or(0)),
-        crate::output::humanize::bytes(memory),
+        output::humanize::bytes(total.memory_bytes.unwrap_or(0)),
+        output::humanize::bytes(memory),
     );
     if !usage.missing.is_empty() {
         text.push_str(&format!("; not measured: {}", missing(usage)));

@@ -1,11 +1,11 @@
 //! `version`: the versions of this command and of the API.
 
+use output::stderr;
 use serde::Serialize;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// The version of this command.
 const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use clap::Args;
 use client::{ChannelReceiver, ChannelSender};
 use common::channel::{Frame, Purpose, pieces};
+use output::stderr;
 use tokio::sync::mpsc;
 
 use super::tar_files;
@@ -14,7 +15,6 @@ use crate::commands::error::CommandError;
 use crate::commands::objects::find_pod;
 use crate::commands::objects::object_name;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]

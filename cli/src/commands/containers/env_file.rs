@@ -1,7 +1,8 @@
 //! Environment variables as `docker run` reads them: `-e KEY=value`, `-e KEY` and `--env-file`.
 
+use output::humanize;
+
 use crate::commands::error::CommandError;
-use crate::output::humanize;
 
 /// Parses `KEY=value`, or `KEY` for the value in the environment of this command.
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {

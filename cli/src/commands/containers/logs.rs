@@ -10,6 +10,9 @@ use common::ids::AppName;
 use common::lifecycle::Phase;
 use common::pod::EndedRun;
 use common::spec::Kind;
+use output::log_lines::{LineStyle, shows_colors};
+use output::objects::pods;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
@@ -17,9 +20,6 @@ use crate::commands::objects::find_pod;
 use crate::commands::objects::object_name::{self, ObjectName, ObjectType};
 use crate::commands::selector_args::SelectorArgs;
 use crate::exit::Exit;
-use crate::output::log_lines::{LineStyle, shows_colors};
-use crate::output::objects::pods;
-use crate::stderr;
 
 /// Lines of each container that are printed unless the user says otherwise.
 const DEFAULT_TAIL: usize = 100;

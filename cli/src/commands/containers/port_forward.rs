@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use clap::Args;
 use client::{ChannelReceiver, ChannelSender, Client, ClientError, PING_INTERVAL};
 use common::channel::{Frame, MAX_DATA, Purpose};
+use output::stderr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +18,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::objects::find_pod;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// The pause after a failed `accept`, for example because this process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -10,6 +10,7 @@ use common::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
     RestartPolicy, ServiceFields, ServiceInput,
 };
+use output::stderr;
 
 use super::container_args::ContainerArgs;
 use super::env_file;
@@ -24,7 +25,6 @@ use crate::commands::flag_values;
 use crate::commands::flag_values::IngressArgument;
 use crate::commands::wait::Goal;
 use crate::exit::{ErrorExit, Exit};
-use crate::stderr;
 
 /// Attempts to find a free name by changing the suffix.
 const MAX_NAME_ATTEMPTS: usize = 5;

@@ -7,6 +7,7 @@ use client::{Client, LogQuery, PodFilter, PodLogQuery};
 use common::api::{PodView, ServiceView};
 use common::channel::Purpose;
 use common::lifecycle::Phase;
+use output::stderr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -16,7 +17,6 @@ use super::terminal::{self, RawTerminal};
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Between two looks at the pods.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

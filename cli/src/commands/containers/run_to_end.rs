@@ -3,12 +3,12 @@
 use client::PodFilter;
 use common::api::{PodView, ServiceView};
 use common::lifecycle::Phase;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Waits until all pods of the service have ended. Returns the exit code of the first container that failed.
 pub(crate) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> Result<Exit, CommandError> {

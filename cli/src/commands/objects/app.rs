@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
 use common::ids::AppName;
+use output::ListStyle;
+use output::objects::apps::{self, AppSummary};
 
 use super::object_name;
 use crate::commands::apps::app_lock::AppLock;
@@ -12,8 +14,6 @@ use crate::commands::context::{self, Context};
 use crate::commands::error::CommandError;
 use crate::commands::services::service;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::apps::{self, AppSummary};
 
 /// Arguments of `app`: without a subcommand it lists.
 #[derive(Debug, Args)]

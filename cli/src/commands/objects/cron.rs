@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
 use common::spec::Kind;
+use output::ListStyle;
+use output::objects::jobs::CronRow;
 use serde_json::json;
 
 use super::object_name;
@@ -12,8 +14,6 @@ use crate::commands::error::CommandError;
 use crate::commands::wait::Goal;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::jobs::CronRow;
 
 /// Arguments of `cron`: without a subcommand it lists.
 #[derive(Debug, Args)]

@@ -5,14 +5,14 @@ use std::io::{Read, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::api::DeadLetterView;
+use output::humanize;
+use output::objects::queues;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::editor;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::output::objects::queues;
-use crate::stderr;
 
 /// Opens the payload of a dead letter in an editor, and queues what was saved.
 pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {

@@ -5,12 +5,12 @@ use client::{Client, PodFilter};
 use common::api::PodView;
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
+use output::objects::pods;
+use output::stderr;
 
 use super::object_name::{self, ObjectName, ObjectType};
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
-use crate::output::objects::pods;
-use crate::stderr;
 
 /// Candidates that are read and, if the name is ambiguous, shown.
 const MAX_CANDIDATES: usize = 20;

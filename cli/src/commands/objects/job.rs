@@ -3,6 +3,9 @@
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
 use common::spec::Kind;
+use output::ListStyle;
+use output::objects::jobs::JobRow;
+use output::stderr;
 
 use super::object_name;
 use crate::commands::context::{self, Context};
@@ -10,9 +13,6 @@ use crate::commands::error::CommandError;
 use crate::commands::wait::Goal;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::jobs::JobRow;
-use crate::stderr;
 
 /// Arguments of `job`: without a subcommand it lists.
 #[derive(Debug, Args)]

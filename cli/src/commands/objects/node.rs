@@ -8,6 +8,9 @@ use common::api::NodeView;
 use common::event::ObjectKind;
 use common::node::NodeState;
 use jiff::Timestamp;
+use output::ListStyle;
+use output::objects::nodes;
+use output::stderr;
 
 use super::object_name;
 use super::recent_events;
@@ -19,9 +22,6 @@ use crate::commands::flag_values;
 use crate::commands::selector_args::SelectorArgs;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::nodes;
-use crate::stderr;
 
 /// Arguments of `node`: without a subcommand it lists.
 #[derive(Debug, Args)]

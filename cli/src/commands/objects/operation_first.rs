@@ -4,6 +4,7 @@
 use clap::Args;
 use common::spec::Kind;
 use common::value::ValueKind;
+use output::{ListStyle, OutputFormat};
 
 use super::app::{self, AppCommand};
 use super::cron::{self, CronCommand};
@@ -30,7 +31,6 @@ use crate::commands::services::edit::EditArgs as ServiceEditArgs;
 use crate::commands::services::restart::RestartArgs as ServiceRestartArgs;
 use crate::commands::services::service::{self, ServiceCommand};
 use crate::exit::Exit;
-use crate::output::{ListStyle, OutputFormat};
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]

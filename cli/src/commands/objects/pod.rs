@@ -6,6 +6,9 @@ use client::{Client, PodFilter};
 use common::api::{PodView, ServiceView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
+use output::ListStyle;
+use output::objects::pods;
+use output::stderr;
 
 use super::find_pod;
 use super::object_name::{self, ObjectName, ObjectType};
@@ -18,9 +21,6 @@ use crate::commands::selector_args::SelectorArgs;
 use crate::commands::wait::Goal;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::pods;
-use crate::stderr;
 
 /// Arguments of `pod`: without a subcommand it lists.
 #[derive(Debug, Args)]

@@ -2,6 +2,9 @@
 
 use clap::{Args, Subcommand};
 use client::Client;
+use output::objects::queues;
+use output::stderr;
+use output::{ListStyle, OutputFormat};
 
 use super::edit_dead_letter;
 use super::object_name;
@@ -11,9 +14,6 @@ use crate::commands::error::CommandError;
 use crate::commands::flag_values;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::objects::queues;
-use crate::output::{ListStyle, OutputFormat};
-use crate::stderr;
 
 /// Entries that `peek` shows unless `--limit` is given.
 const DEFAULT_LIMIT: u32 = 20;

@@ -3,7 +3,7 @@
 use client::{Client, ClientError};
 use common::event::{ClusterEvent, ObjectKind};
 
-use crate::output::objects::events;
+use output::objects::events;
 
 /// Events that `describe` shows at most.
 const MAX_SHOWN: usize = 10;

@@ -8,6 +8,9 @@ use common::api::RegistryInput;
 use common::ids::RegistryHost;
 use common::registry::MAX_PASSWORD_BYTES;
 use common::value::ValueBytes;
+use output::ListStyle;
+use output::objects::registries;
+use output::stderr;
 
 use super::object_name;
 use crate::commands::batch::BatchResult;
@@ -16,9 +19,6 @@ use crate::commands::durability_warning::warn_of_object;
 use crate::commands::error::CommandError;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::registries;
-use crate::stderr;
 
 /// Arguments of `registry`: without a subcommand it lists.
 #[derive(Debug, Args)]

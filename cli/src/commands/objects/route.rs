@@ -5,14 +5,14 @@ use client::{Client, PodFilter};
 use common::api::{CertificateView, RouteView};
 use common::ids::ServiceName;
 use jiff::Timestamp;
+use output::ListStyle;
+use output::objects::routes::{self, Explanation, RoutePod};
 use proxy::route::{RouteTable, host_name};
 
 use crate::commands::context::{self, Context};
 use crate::commands::error::CommandError;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::routes::{self, Explanation, RoutePod};
 
 /// Arguments of `route`: without a subcommand it lists.
 #[derive(Debug, Args)]

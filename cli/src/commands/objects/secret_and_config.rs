@@ -11,6 +11,9 @@ use common::ids::ValueName;
 use common::secret_key::SecretKey;
 use common::spec::ContainerSpec;
 use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
+use output::objects::secrets_and_configs;
+use output::stderr;
+use output::{ListStyle, Output};
 
 use super::object_name;
 use crate::commands::batch::BatchResult;
@@ -19,9 +22,6 @@ use crate::commands::durability_warning::warn_of_object;
 use crate::commands::error::CommandError;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::objects::secrets_and_configs;
-use crate::output::{ListStyle, Output};
-use crate::stderr;
 
 /// Arguments of `secret`: without a subcommand it lists.
 #[derive(Debug, Args)]

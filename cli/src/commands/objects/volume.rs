@@ -4,6 +4,8 @@ use clap::{Args, Subcommand};
 use client::Client;
 use common::api::BindVolumeInput;
 use common::ids::NodeName;
+use output::ListStyle;
+use output::objects::volumes;
 
 use super::object_name;
 use crate::commands::batch::BatchResult;
@@ -11,8 +13,6 @@ use crate::commands::context::{self, Context};
 use crate::commands::error::CommandError;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::volumes;
 
 /// Arguments of `volume`: without a subcommand it lists.
 #[derive(Debug, Args)]

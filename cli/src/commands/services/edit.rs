@@ -5,6 +5,8 @@ use std::path::Path;
 use clap::Args;
 use common::api::ServiceView;
 use common::spec::ServiceInput;
+use output::humanize;
+use output::stderr;
 
 use crate::commands::apps::service_form;
 use crate::commands::apps::services_in_text;
@@ -14,8 +16,6 @@ use crate::commands::editor;
 use crate::commands::error::CommandError;
 use crate::commands::objects::object_name;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::stderr;
 
 /// Arguments of `service edit`.
 #[derive(Debug, Args)]

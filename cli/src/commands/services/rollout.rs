@@ -6,6 +6,10 @@ use client::ClientError;
 use common::api::{GenerationView, ServiceView};
 use common::image::{self, ImageContent};
 use common::spec::ServiceInput;
+use output::humanize;
+use output::line_diff::line_diff;
+use output::objects::generations;
+use output::stderr;
 
 use super::restart::{self, RestartArgs};
 use crate::commands::apps::effect_on_pods;
@@ -16,10 +20,6 @@ use crate::commands::error::CommandError;
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
-use crate::output::humanize;
-use crate::output::line_diff::line_diff;
-use crate::output::objects::generations;
-use crate::stderr;
 
 /// Subcommands of `rollout`.
 #[derive(Debug, Subcommand)]

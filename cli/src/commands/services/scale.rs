@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use output::stderr;
 
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
@@ -12,7 +13,6 @@ use crate::commands::flag_values;
 use crate::commands::objects::object_name::{self, ObjectType};
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Arguments of `scale` and `service scale`.
 #[derive(Debug, Args)]

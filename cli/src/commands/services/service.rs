@@ -6,6 +6,9 @@ use common::api::{PodView, ServiceView, VolumeView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
+use output::ListStyle;
+use output::objects::services;
+use output::stderr;
 
 use super::edit::{self, EditArgs};
 use super::restart::{self, RestartArgs};
@@ -19,9 +22,6 @@ use crate::commands::selector_args::SelectorArgs;
 use crate::commands::wait::Goal;
 use crate::commands::watch_list;
 use crate::exit::Exit;
-use crate::output::ListStyle;
-use crate::output::objects::services;
-use crate::stderr;
 
 /// Unhealthy pods that `describe` shows at most.
 const MAX_UNHEALTHY_SHOWN: usize = 10;

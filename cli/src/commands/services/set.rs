@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use common::api::RolloutState;
 use common::spec::ContainerSpec;
+use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
@@ -13,7 +14,6 @@ use crate::commands::flag_values;
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
-use crate::stderr;
 
 /// Subcommands of `set`.
 #[derive(Debug, Subcommand)]

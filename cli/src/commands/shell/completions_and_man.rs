@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap_complete::Shell;
+use output::stderr;
+use output::{Output, humanize};
 
 use super::complete;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{Output, humanize};
-use crate::stderr;
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]

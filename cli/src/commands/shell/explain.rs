@@ -4,11 +4,11 @@
 use clap::Args;
 use common::schema;
 use common::spec::ServiceInput;
+use output::{Output, table};
 use serde_json::Value;
 
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{Output, table};
 
 /// The only kind of object that files describe.
 const SERVICE: &str = "service";

@@ -6,10 +6,10 @@ use common::pod::EndedRun;
 use common::service::ServiceState;
 use common::spec::Kind;
 
-use crate::output::humanize;
-use crate::output::objects::jobs::job_line;
-use crate::output::objects::pods::reason_suffix;
-use crate::output::objects::services::{pod_counts, rollout_line};
+use output::humanize;
+use output::objects::jobs::job_line;
+use output::objects::pods::reason_suffix;
+use output::objects::services::{pod_counts, rollout_line};
 
 /// How far a goal is.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use output::stderr::note;
 
 use crate::exit::Exit;
-use crate::stderr::note;
 
 /// Progress of one goal.
 pub(super) struct GoalProgress {

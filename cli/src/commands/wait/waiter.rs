@@ -5,6 +5,8 @@ use std::time::Duration;
 use client::{Client, ClientError, PodFilter};
 use common::api::{RolloutState, ServiceView};
 use common::spec::ContainerSpec;
+use output::humanize;
+use output::stderr;
 use tokio::time::{Instant, timeout};
 
 use super::assess::{self, Assessment, WaitVerdict};
@@ -12,8 +14,6 @@ use super::goal::Goal;
 use super::hints::Hints;
 use super::progress::GoalProgress;
 use crate::exit::{ErrorExit, Exit};
-use crate::output::humanize;
-use crate::stderr;
 
 /// Time between polls when no event comes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

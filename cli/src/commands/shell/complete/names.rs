@@ -6,13 +6,13 @@ use clap::FromArgMatches;
 use client::{Client, ClientError, PodFilter};
 use common::api::{NodeView, PodView, RegistryView, RouteView, ServiceView, VolumeView};
 use common::value::ValueKind;
+use output::objects::apps::AppSummary;
+use output::objects::{pods, queues};
 
 use super::candidates::{ListRequest, Name};
 use crate::commands::globals::Globals;
 use crate::commands::objects::object_name::ObjectType;
 use crate::help;
-use crate::output::objects::apps::AppSummary;
-use crate::output::objects::{pods, queues};
 
 /// A TAB that takes longer than half a second feels broken; this leaves time for the start of the program.
 const TIME_LIMIT: Duration = Duration::from_millis(400);

@@ -1,0 +1,27 @@
+//! The rows of a table that grows: `-w` prints a row for each change.
+
+use std::collections::HashMap;
+
+use crate::table_row::TableRow;
+
+/// The last state of each row.
+pub struct ChangedRows<T> {
+    last: HashMap<String, T>,
+    /// Widths of the columns, so that later rows stand below earlier ones.
+    pub(crate) widths: Vec<usize>,
+}
+
+impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
+    /// Starts without rows.
+    pub fn new() -> Self {
+        Self { last: HashMap::new(), widths: Vec::new() }
+    }
+
+    /// Returns the items that are new or different, and forgets those that are gone.
+    pub fn changed(&mut self, items: Vec<T>) -> Vec<T> {
+        let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(&item.watched());
+        let changed = items.iter().filter(is_changed).cloned().collect();
+        self.last = items.into_iter().map(|item| (item.unique_name(), item.watched())).collect();
+        changed
+    }
+}

@@ -1,0 +1,21 @@
+//! What `cluster check` found, as a table.
+
+use api_types::FindingView;
+use jiff::Timestamp;
+
+use crate::TableRow;
+
+impl TableRow for FindingView {
+    fn titles(_wide: bool) -> Vec<&'static str> {
+        vec!["KEY", "PROBLEM", "REPAIR"]
+    }
+
+    fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
+        let repair = if self.repaired { "repaired".to_owned() } else { self.repair.clone() };
+        vec![self.key.clone(), self.problem.clone(), repair]
+    }
+
+    fn name(&self) -> String {
+        self.key.clone()
+    }
+}

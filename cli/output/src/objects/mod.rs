@@ -1,0 +1,20 @@
+//! One file per type of object: its table rows and its description.
+
+pub mod apps;
+pub mod containers;
+pub mod events;
+mod findings;
+mod garbage;
+pub mod generations;
+pub mod jobs;
+pub mod nodes;
+pub mod pods;
+pub mod queues;
+pub mod recovery;
+pub mod registries;
+pub mod routes;
+pub mod secrets_and_configs;
+pub mod services;
+pub mod status;
+pub mod usage;
+pub mod volumes;

@@ -1,0 +1,61 @@
+//! Secrets and configs as table rows and descriptions.
+
+use api_types::ValueView;
+use jiff::Timestamp;
+use model::value::ValueKind;
+use serde::Serialize;
+
+use crate::describe_layout::DescribeLayout;
+use crate::{TableRow, humanize};
+
+/// A secret or config in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct ValueRow {
+    view: ValueView,
+    #[serde(skip)]
+    kind: ValueKind,
+}
+
+/// Returns the row of a secret or config.
+pub fn row(kind: ValueKind, view: ValueView) -> ValueRow {
+    ValueRow { view, kind }
+}
+
+/// Returns the rows of secrets or configs.
+pub fn rows(kind: ValueKind, views: Vec<ValueView>) -> Vec<ValueRow> {
+    views.into_iter().map(|view| row(kind, view)).collect()
+}
+
+impl TableRow for ValueRow {
+    fn titles(_wide: bool) -> Vec<&'static str> {
+        vec!["NAME", "VERSION", "UPDATED", "AGE"]
+    }
+
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
+        let ValueView { name, version, created_at, updated_at, .. } = &self.view;
+        let age = |at: &str| humanize::age(at, now);
+        vec![name.to_string(), version.to_string(), age(updated_at), age(created_at)]
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.kind, self.view.name)
+    }
+}
+
+/// Describes a secret or config, and names the services that use it.
+pub fn describe(row: &ValueRow, users: &[String], now: Timestamp) -> String {
+    let ValueView { name, version, created_at, updated_at, app, .. } = &row.view;
+    let age = |at: &str| format!("{at} ({} ago)", humanize::age(at, now));
+    let mut layout = DescribeLayout::default();
+    layout.field("Name", name.as_str());
+    if let Some(app) = app {
+        layout.field("App", app.as_str());
+    }
+    layout
+        .field("Version", version.to_string())
+        .field("Updated", age(updated_at))
+        .field("Created", age(created_at))
+        .field("Used by", if users.is_empty() { "no service".to_owned() } else { users.join(", ") })
+        .finish()
+}

@@ -1,0 +1,162 @@
+//! Services as table rows and descriptions.
+
+use api_types::{PodView, RolloutState, RolloutView, ServiceView};
+use jiff::Timestamp;
+use model::event::ClusterEvent;
+use model::spec::{Kind, OnDisconnect, UpdateOrder};
+
+use super::jobs::{cron_line, job_line};
+use super::{containers, events, pods};
+use crate::describe_layout::DescribeLayout;
+use crate::{TableRow, humanize};
+
+impl TableRow for ServiceView {
+    fn titles(wide: bool) -> Vec<&'static str> {
+        let mut titles = vec!["NAME", "READY", "STATUS", "IMAGE", "AGE"];
+        if wide {
+            titles.extend(["GENERATION", "UPDATED", "ON-DISCONNECT", "LABELS", "MESSAGE"]);
+        }
+        titles
+    }
+
+    fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
+        let status = &self.status;
+        let mut cells = vec![
+            self.name.to_string(),
+            ready(self),
+            status_word(self).to_owned(),
+            self.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
+            humanize::age(&self.created_at, now),
+        ];
+        if wide {
+            cells.extend([
+                self.generation.to_string(),
+                format!("{}/{}", status.updated, status.desired),
+                self.on_disconnect.as_str().to_owned(),
+                humanize::labels(&self.labels).join(","),
+                humanize::shorten_message(&status.message, 80),
+            ]);
+        }
+        cells
+    }
+
+    fn name(&self) -> String {
+        format!("service/{}", self.name)
+    }
+}
+
+/// Returns how many of the pods are ready, of a job how many indices are complete.
+fn ready(service: &ServiceView) -> String {
+    match (service.kind, &service.job_status) {
+        (Kind::Job, Some(job)) => format!("{}/{}", job.succeeded, job.completions),
+        (Kind::Cron, _) => "-".to_owned(),
+        _ => format!("{}/{}", service.status.ready_pods(), service.status.desired),
+    }
+}
+
+/// Returns the status in one word.
+pub fn status_word(service: &ServiceView) -> &str {
+    service.status.summary(service.state)
+}
+
+/// Returns the number of pods in each phase: `2/3 running, 1 assigned`.
+pub fn pod_counts(service: &ServiceView) -> String {
+    let status = &service.status;
+    let ready = status.ready_pods();
+    let mut text = format!("{ready}/{} running", status.desired);
+    let older = status.running.saturating_sub(status.updated);
+    let waiting = status.pending.saturating_sub(status.unschedulable);
+    let others = [
+        (status.running.saturating_sub(ready), "not ready"),
+        (older, "of an older generation"),
+        (waiting, "pending"),
+        (status.unschedulable, "unschedulable"),
+        (status.assigned, "assigned"),
+        (status.stopping, "stopping"),
+        (status.succeeded, "succeeded"),
+        (status.failed, "failed"),
+    ];
+    for (count, word) in others.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!(", {count} {word}"));
+    }
+    text
+}
+
+/// Describes a service, some of its unhealthy pods and its latest events. `with_machine_ports` tells whether
+/// its pods have the ports of their machines.
+pub fn describe(
+    service: &ServiceView,
+    with_machine_ports: bool,
+    unhealthy: &[PodView],
+    latest: &[ClusterEvent],
+    now: Timestamp,
+) -> String {
+    let with_age = |time: &str| format!("{time} ({} ago)", humanize::age(time, now));
+    let grace_period = service.stop_grace_period.duration().as_secs();
+    let mut layout = DescribeLayout::default();
+    layout
+        .field("Name", service.name.as_str())
+        .field("Status", status_word(service))
+        .field("Job", service.job_status.as_ref().map(job_line).unwrap_or_default())
+        .field("Cron", service.cron_status.as_ref().map(cron_line).unwrap_or_default())
+        .field("Pods", if service.kind.is_service() { pod_counts(service) } else { String::new() })
+        .field("App", service.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
+        .field("Message", &service.status.message)
+        .field("Updates", updates(service, with_machine_ports))
+        .field("Rollout", service.rollout.as_ref().map(rollout_line).unwrap_or_default())
+        .field("Waits", service.held.as_deref().unwrap_or_default())
+        .field("Generation", service.generation.to_string())
+        .fields("Image content", service.images.iter().map(containers::content))
+        .field("Warning", &service.status.image_warning)
+        .fields("Labels", humanize::labels(&service.labels))
+        .field("Created", with_age(&service.created_at))
+        .field("Updated", with_age(&service.updated_at))
+        .field("On disconnect", on_disconnect(service))
+        .field("Grace period", format!("{grace_period} s between SIGTERM and SIGKILL"));
+    if let Some(drain) = service.drain {
+        let drain = drain.duration().as_secs();
+        layout.field("Drain", format!("{drain} s for requests in flight before SIGTERM"));
+    }
+    layout.section("Container", service.containers.iter().flat_map(containers::lines));
+    layout.section("Unhealthy pods", unhealthy.iter().map(pods::line));
+    layout.section("Events (oldest first)", latest.iter().map(events::line));
+    layout.section(
+        "Keys in Redis",
+        [
+            format!("redis-cli HGETALL service:{0}", service.name),
+            format!("redis-cli HGETALL slots:{}", service.name),
+        ],
+    );
+    layout.finish()
+}
+
+/// Returns in which order pods are replaced, and why if that is not plain from the service.
+fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
+    let desired = service.desired();
+    let order = |with_machine_ports| desired.fields.update_in_force(&desired.pod, with_machine_ports).order;
+    match order(with_machine_ports) {
+        _ if !service.kind.is_service() => "",
+        Some(UpdateOrder::StopFirst) if order(false) == Some(UpdateOrder::StartFirst) => {
+            "stop-first (its pods are plain processes: two on a machine cannot listen on the same port)"
+        }
+        Some(UpdateOrder::StopFirst) => "stop-first (a pod is stopped before its successor starts)",
+        Some(UpdateOrder::StartFirst) | None => "start-first (a pod is stopped when its successor is good)",
+    }
+}
+
+/// Returns what has become of the latest change, in a sentence.
+pub fn rollout_line(rollout: &RolloutView) -> String {
+    let RolloutView { state, generation, message } = rollout;
+    match state {
+        RolloutState::Paused => format!("generation {generation} is paused: {message}"),
+        RolloutState::RolledBack => format!("generation {generation} was rolled back: {message}"),
+        RolloutState::AtCanary => format!("generation {generation} waits to be promoted: {message}"),
+    }
+}
+
+fn on_disconnect(service: &ServiceView) -> &'static str {
+    match service.on_disconnect {
+        OnDisconnect::Keep => "keep (pods run on while their node cannot reach Redis)",
+        OnDisconnect::Stop => "stop (pods are stopped when their node cannot reach Redis)",
+    }
+}

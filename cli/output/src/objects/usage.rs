@@ -1,0 +1,96 @@
+//! What pods and nodes use, as table rows.
+
+use jiff::Timestamp;
+use model::usage::{NodeUsageView, PodUsageView, Usage};
+
+use crate::{TableRow, humanize};
+
+impl TableRow for PodUsageView {
+    fn titles(wide: bool) -> Vec<&'static str> {
+        let mut titles = vec!["POD", "CPU", "MEMORY", "READ/S", "WRITTEN/S", "NODE", "ID"];
+        if wide {
+            titles.extend(["SERVICE", "PRESSURE"]);
+        }
+        titles
+    }
+
+    fn cells(&self, wide: bool, _now: Timestamp) -> Vec<String> {
+        let usage = &self.pod.usage;
+        let id = if wide { self.pod.uuid.as_str() } else { self.pod.uuid.short() };
+        let mut cells = vec![
+            self.pod.name.clone(),
+            cores(usage),
+            bytes(usage.memory_bytes),
+            bytes(usage.read_bytes_per_second),
+            bytes(usage.write_bytes_per_second),
+            self.node.to_string(),
+            id.to_owned(),
+        ];
+        if wide {
+            cells.extend([
+                self.pod.service.as_ref().map(ToString::to_string).unwrap_or_default(),
+                pressure(usage),
+            ]);
+        }
+        cells
+    }
+
+    fn name(&self) -> String {
+        format!("pod/{}", self.pod.uuid)
+    }
+}
+
+impl TableRow for NodeUsageView {
+    fn titles(wide: bool) -> Vec<&'static str> {
+        let mut titles = vec!["NODE", "CPU", "CPU%", "MEMORY", "MEMORY%", "LOAD", "PODS"];
+        if wide {
+            titles.push("PRESSURE");
+        }
+        titles
+    }
+
+    fn cells(&self, wide: bool, _now: Timestamp) -> Vec<String> {
+        let machine = &self.machine;
+        let usage = &machine.usage;
+        let mut cells = vec![
+            self.name.to_string(),
+            cores(usage),
+            percent(usage.cpu_millis, machine.cpu_total_millis),
+            bytes(usage.memory_bytes),
+            percent(usage.memory_bytes, machine.memory_total_bytes),
+            machine
+                .load
+                .map(|[one, five, fifteen]| format!("{one:.2} {five:.2} {fifteen:.2}"))
+                .unwrap_or_default(),
+            self.pods.to_string(),
+        ];
+        if wide {
+            cells.push(pressure(usage));
+        }
+        cells
+    }
+
+    fn name(&self) -> String {
+        format!("node/{}", self.name)
+    }
+}
+
+/// Returns cores with two decimals, so that rows are easy to compare.
+fn cores(usage: &Usage) -> String {
+    usage.cpu_millis.map(|millis| format!("{:.2}", millis as f64 / 1000.0)).unwrap_or_default()
+}
+
+fn bytes(amount: Option<u64>) -> String {
+    amount.map(humanize::bytes).unwrap_or_default()
+}
+
+fn percent(used: Option<u64>, total: u64) -> String {
+    match used {
+        Some(used) if total > 0 => format!("{:.0}%", used as f64 * 100.0 / total as f64),
+        _ => String::new(),
+    }
+}
+
+fn pressure(usage: &Usage) -> String {
+    usage.psi.as_ref().map(super::nodes::pressure).unwrap_or_default()
+}
