@@ -3,7 +3,9 @@
 //! Field names are snake_case. Times are RFC 3339 in UTC, from Redis' clock. Later versions may add fields,
 //! so readers ignore fields that they do not know.
 //!
-//! May import `model` and `document`. The tests of `api` and `cli` hold it, and `scripts/check-api`.
+//! May import `model` and `document`.
+//!
+//! Tests: api::tests, kubeleet::commands::tests
 
 mod apps;
 mod cluster;

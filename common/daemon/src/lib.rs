@@ -2,7 +2,8 @@
 //! and the clock.
 //!
 //! May import `model`. It knows the URL of Redis as a setting, and speaks to no Redis.
-//! `tests/documented_settings.rs` holds the settings to their page; the rest has unit tests.
+//!
+//! Tests: beside the code, documented_settings
 
 pub mod backoff;
 pub mod clock;

@@ -4,8 +4,9 @@
 //! once it is read. Here a text first becomes [`DocumentNode`]s, which know their places. [`read`] then
 //! turns a node into any type that implements `Deserialize`, and collects the mistakes.
 //!
-//! Imports no other crate of kubeleet. Its tests are beside the code; those that need a real document are in
-//! `model`, beside `ServiceInput`.
+//! Imports no other crate of kubeleet.
+//!
+//! Tests: beside the code, model::spec::input::document_tests
 
 mod access;
 mod deserialize;

@@ -1,7 +1,9 @@
 //! The domain of kubeleet: ids, pods, nodes, services, volumes, secrets, events, what users write ([`spec`]),
 //! and the arithmetic over them.
 //!
-//! Pure: no I/O, no clock, no Redis. May import `document` alone. The unit tests beside the code hold it.
+//! Pure: no I/O, no clock, no Redis. May import `document` alone.
+//!
+//! Tests: beside the code
 
 pub mod broken_key;
 pub mod duration;

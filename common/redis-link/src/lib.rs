@@ -11,6 +11,8 @@
 //! them as text.
 //!
 //! May import `daemon` and `model`. Its tests start servers and Sentinels and kill them.
+//!
+//! Tests: beside the code
 
 mod attached;
 mod call;

@@ -5,8 +5,9 @@
 //! and arguments and turns its reply into an enum at once. Every operation may be repeated after a lost
 //! reply: doing it twice has the same effect as once.
 //!
-//! May import `model`, `redis-link`, `daemon` and `document`. `tests/tests/scripts/` holds the scripts, and
-//! the simulator their interplay.
+//! May import `model`, `redis-link`, `daemon` and `document`.
+//!
+//! Tests: beside the code, scripts, schedules
 
 pub mod broken_key;
 mod channels;

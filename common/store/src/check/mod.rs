@@ -1,4 +1,6 @@
 //! `kubeleet cluster check`: compares all keys with each other, and repairs what can be repaired.
+//!
+//! Tests: scripts::checks, broken_keys
 
 mod finding;
 mod findings;

@@ -1,4 +1,7 @@
 //! How pods are reached: addresses, endpoints, certificates, and the proxies.
+//!
+//! Tests: scripts::addresses, scripts::endpoints, scripts::following, scripts::routes,
+//! scripts::certificates, scripts::host_ports
 
 pub(crate) mod addresses;
 pub(crate) mod certificates;

@@ -1,4 +1,6 @@
 //! Nodes and schedulers: their sessions, what they have, and their deaths.
+//!
+//! Tests: scripts::nodes, scripts::session, scripts::clocks, scripts::volumes, scripts::every_operation
 
 pub(crate) mod conditions;
 pub(crate) mod dead_nodes;

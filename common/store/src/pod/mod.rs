@@ -1,4 +1,7 @@
 //! Pods, from their queue to their end, and what is asked of them.
+//!
+//! Tests: scripts::payloads, scripts::scheduling, scripts::lifecycle, scripts::phases, scripts::session,
+//! scripts::dead_letters, scripts::every_operation
 
 pub(crate) mod claims;
 pub(crate) mod dead_letters;

@@ -1,5 +1,7 @@
 //! Writes what of a saved state is missing in Redis: [`plan`] decides, and the operations ask the workers and
 //! carry the plan out.
+//!
+//! Tests: beside the code, scripts::recovery, scenarios::recovery
 
 mod backup;
 mod operations;

@@ -1,4 +1,6 @@
 //! The Redis server itself.
+//!
+//! Tests: beside the code, scripts::maxmemory
 
 pub(crate) mod capacity;
 pub(crate) mod info;

@@ -1,4 +1,7 @@
 //! Services, and what belongs to one.
+//!
+//! Tests: scripts::services, scripts::scale, scripts::jobs, scripts::replacing, scripts::confirming,
+//! scripts::stored_forms, scripts::every_operation
 
 pub(crate) mod app_locks;
 pub(crate) mod confirm;
