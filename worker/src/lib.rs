@@ -9,6 +9,8 @@
 //!
 //! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
 //! containers are found again by their labels. Imports the store and the engine; `tests` run whole workers.
+//!
+//! Tests: beside the code, schedules, scenarios
 
 mod answer;
 mod backup;

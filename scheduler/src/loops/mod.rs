@@ -1,4 +1,6 @@
 //! The control loops: one per file. Each restores one invariant, and no loop depends on another.
+//!
+//! Tests: tests, scenarios::deaths, scenarios::mistakes
 
 pub(crate) mod abandoned_volumes;
 pub(crate) mod confirm;

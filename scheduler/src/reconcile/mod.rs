@@ -1,4 +1,6 @@
 //! Makes a service have exactly its desired pods. [`plan`] decides and is pure; [`apply`] carries out.
+//!
+//! Tests: beside the code, tests::healing, scenarios::updates, scenarios::jobs
 
 pub(crate) mod apply;
 pub(crate) mod apply_job;

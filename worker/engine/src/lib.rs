@@ -4,8 +4,9 @@
 //! label. Every call may be repeated, and every call may have been carried out although its answer was lost.
 //! [`docker`] talks to Docker and Podman, [`process`] runs plain processes, [`sim`] simulates an engine.
 //!
-//! Imports the domain types, and neither the worker nor the store. Its own tests hold it: those of [`docker`]
-//! need an engine, and `tests/tests/scenarios/` run it in whole clusters.
+//! Imports the domain types, and neither the worker nor the store. The tests of [`docker`] need an engine.
+//!
+//! Tests: beside the code, scenarios::containers
 
 mod container;
 pub mod docker;

@@ -1,4 +1,6 @@
 //! Answers people and other processes that ask this worker through Redis: logs, channels, images, logins.
+//!
+//! Tests: beside the code, tests::logs, scenarios::logs, scenarios::exec
 
 pub(crate) mod channels;
 pub(crate) mod lines;

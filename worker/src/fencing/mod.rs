@@ -1,5 +1,7 @@
 //! Stops pods that must never run twice when the lease has expired: the lease, the fence, and the supervisor
 //! process that fences when this process cannot.
+//!
+//! Tests: beside the code, tests::sessions, scenarios::supervisor, scenarios::deaths, schedules
 
 pub(crate) mod fence;
 pub(crate) mod former_names;

@@ -10,6 +10,8 @@
 //! ```
 //!
 //! Without a proxy nothing flows through one, and no stop waits.
+//!
+//! Tests: beside the code, tests::handing_over, scenarios::handover
 
 pub(crate) mod close_all;
 pub(crate) mod drain;

@@ -1,4 +1,6 @@
 //! What is of the node and of no single pod: its resources, volumes, disk, network, engine and problems.
+//!
+//! Tests: beside the code, tests::volumes, scenarios::garbage, scenarios::usage, scenarios::volumes
 
 pub(crate) mod engine_health;
 pub(crate) mod garbage;

@@ -6,7 +6,7 @@
 //! lost its record, or the pod must not run twice. When most of what runs here has no record, be it one, not
 //! even that is believed.
 //!
-//! Held by `tests::holding` and, over whole clusters, by `mistakes::lost_keys`.
+//! Tests: tests::holding, scenarios::mistakes::lost_keys
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Containers whose pods have no record in Redis: which of them are held ([`crate::running::held_pods`]), and
 //! which are removed.
 //!
-//! Held by `tests::holding`, and over whole clusters by `mistakes::lost_keys`.
+//! Tests: tests::holding, scenarios::mistakes::lost_keys
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

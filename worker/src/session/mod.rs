@@ -1,5 +1,7 @@
 //! The sessions of a worker with its cluster: registering, the heartbeat, what its loops share, and their
 //! ends.
+//!
+//! Tests: beside the code, tests::sessions, scenarios::leaving, schedules
 
 pub(crate) mod beat;
 pub(crate) mod broken_records;

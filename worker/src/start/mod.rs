@@ -1,4 +1,6 @@
 //! From a payload in the queue of this node to a pod that runs and is acknowledged.
+//!
+//! Tests: beside the code, tests::claiming, scenarios::secrets, schedules
 
 pub(crate) mod ack;
 pub(crate) mod ack_queue;
