@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::EnvFilter;
 
 /// What is kept of it.
-const FILTER: &str = "warn,kubeleet=info,kubeleet_worker=debug,kubeleet_engine=debug";
+const FILTER: &str = "warn,kubeleet=info,kubeleet_worker=debug,kubeleet_engine=debug,kubeleet_health=debug";
 /// The number of lines that are kept.
 const MAX_LINES: usize = 200_000;
 

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is the daemon. `session` registers with the cluster and runs the loops until the process ends or
 //! the cluster gives up on it; what they share is in `session::context`. `start` brings payloads to pods that
-//! run, `running` keeps them as they should be, `handover` and `health` tell the proxy who serves, `answer`
+//! run, `running` keeps them as they should be, `handover` tells the proxy who serves, `answer`
 //! answers people, `node` looks after the machine, `backup` saves what runs. `fencing` watches the lease over
 //! all sessions; the [`supervisor`], in the parent process, does so when this process cannot. Decisions are
 //! pure: `running::step`, `start::policy`.
@@ -18,7 +18,6 @@ mod env;
 mod error;
 mod fencing;
 mod handover;
-pub mod health;
 mod node;
 mod running;
 mod session;

@@ -8,9 +8,10 @@ use common::ids::NodeName;
 use common::node::Psi;
 use common::spec::Memory;
 use common::store::{RedisProcess, Store};
+use engine::file_store::FileStore;
+use engine::kept_logs::KeptLogs;
 use engine::{Container, RegistryLogins, Runtime, RuntimeError};
 
-use crate::answer::lines::kept::KeptLogs;
 use crate::backup::pod_backup::PodBackup;
 use crate::env::WorkerEnv;
 use crate::fencing::known_containers::KnownContainers;
@@ -25,10 +26,9 @@ use crate::node::shared_directory::SharedDirectory;
 use crate::running::step::RestartBackoff;
 use crate::session::identity::ClusterIdentity;
 use crate::start::cluster_logins::ClusterLogins;
-use crate::start::file_store::FileStore;
-use crate::start::policy::NodePolicy;
 use crate::support::change_log::RedisLog;
 use crate::support::timings::WorkerTimings;
+use policy::NodePolicy;
 
 /// How many starts of a pod may be attempted before it goes to the dead letters, if it never runs. Restarts
 /// of this worker count too: a pod that crashes its worker is given up, one that met a few restarts is not.

@@ -15,9 +15,11 @@ mod error;
 mod exec;
 #[cfg(debug_assertions)]
 pub mod failpoints;
+pub mod file_store;
 mod hint;
 mod info;
 mod interactive;
+pub mod kept_logs;
 pub mod label;
 pub mod lines;
 pub mod process;

@@ -1,4 +1,4 @@
-//! Health checks of the managed pods: keeps the [monitor](crate::health::monitor) probing what runs, and
+//! Health checks of the managed pods: keeps the [monitor](health::monitor) probing what runs, and
 //! notes in the table what the probes show.
 
 use std::collections::HashSet;
@@ -11,10 +11,10 @@ use engine::ContainerState;
 use futures_util::stream::{StreamExt, poll_fn};
 use tokio::sync::mpsc;
 
-use crate::health::{CheckChange, CheckKind, HealthChange};
 use crate::running::ended_runs;
 use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
+use health::{CheckChange, CheckKind, HealthChange};
 
 /// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other
 /// change.

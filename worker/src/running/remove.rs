@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::kept_logs::KeptOwner;
 use engine::{Container, RuntimeError};
 use futures_util::FutureExt;
 
-use crate::answer::lines::kept::KeptOwner;
 use crate::handover::close_all::drain_and_stop;
 use crate::session::context::SessionContext;
 use crate::support::measure::{self, ContainerStopReason};

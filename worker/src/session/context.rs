@@ -12,9 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::log_throttle::{LogThrottle, MAX_READERS};
 use crate::handover::Handover;
-use crate::health::HealthChange;
-use crate::health::monitor::HealthMonitor;
-use crate::health::probe::RuntimeProber;
 use crate::running::doubted_containers::DoubtedContainers;
 use crate::running::held_pods::HeldPods;
 use crate::running::table::PodTable;
@@ -31,6 +28,9 @@ use crate::start::ack_queue::{AckQueue, AckRequest};
 use crate::start::dependency_gate::DependencyGate;
 use crate::support::rare_log::RareLog;
 use crate::worker::Worker;
+use health::HealthChange;
+use health::monitor::HealthMonitor;
+use health::probe::RuntimeProber;
 
 /// How many channels a node has at a time. Each has a connection to Redis.
 pub(crate) const MAX_CHANNELS: usize = 64;

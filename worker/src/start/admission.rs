@@ -14,9 +14,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::running::table::Admission;
 use crate::session::context::SessionContext;
-use crate::start::policy;
 use crate::support::measure;
 use crate::worker::MAX_START_ATTEMPTS;
+use policy;
 
 /// A payload with everything that is needed to start it.
 pub(crate) struct StartJob {

@@ -4,9 +4,9 @@
 use common::config::RuntimeKind;
 use common::spec::{ContainerSpec, FileReference, StopSignal};
 use common::value::{ReadError, ValueBytes, ValueKind};
+use engine::file_store::{DirectoryGuard, NewFile};
 use engine::{ContainerRequest, Identity, MountedFile};
 
-use crate::start::file_store::{DirectoryGuard, NewFile};
 use crate::start::files_unavailable::FilesUnavailable;
 use crate::worker::Worker;
 

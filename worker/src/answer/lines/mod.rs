@@ -1,9 +1,8 @@
 //! The lines of several pods of this node in one answer, merged in order of time.
 //!
-//! [`sources`] opens the logs of containers, also of those that start meanwhile; [`kept`] has the logs of
-//! containers that were removed.
+//! [`sources`] opens the logs of containers, also of those that start meanwhile; [`engine::kept_logs`] has
+//! the logs of containers that were removed.
 
-pub(crate) mod kept;
 mod sources;
 
 use std::sync::Arc;

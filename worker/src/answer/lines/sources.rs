@@ -11,11 +11,11 @@ use common::ids::{ContainerName, PodId};
 use common::log_line::LogLine;
 use common::log_merge::LogMerge;
 use common::store::LinesRequest;
+use engine::kept_logs::{self, KeptOwner};
 use engine::lines::wall_clock;
 use engine::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};
 use futures_util::StreamExt;
 
-use super::kept::{self, KeptOwner};
 use crate::session::context::SessionContext;
 
 /// While logs are followed a line waits this long for older ones of other containers.
@@ -186,7 +186,7 @@ impl<'a> LineSources<'a> {
                     Ok(None) | Err(_) => Some(self.wall_clock_of(running_since)),
                 },
             };
-            match kept::ended_runs(&*runtime, &handle, self.request.tail, running_since).await {
+            match kept_logs::ended_runs(&*runtime, &handle, self.request.tail, running_since).await {
                 Ok(stream) => {
                     self.merge.begin(handle.clone());
                     let (last_time, live_from) = (0, u64::MAX);

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::store::{FinishReport, PodOutcome, StatusReport, WriteOutcome};
+use engine::kept_logs::KeptOwner;
 use engine::{Container, RuntimeError};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use self::pod_action::{GracePeriod, PodAction};
-use crate::answer::lines::kept::KeptOwner;
 use crate::running::step::{Action, DesiredState};
 use crate::running::stop_order;
 use crate::running::table::{ManagedPod, PodStatus};

@@ -7,7 +7,7 @@ use common::health::Health;
 use common::spec::{CheckTiming, ContainerSpec, HealthCheck, ProbeMethod};
 
 use super::reasons::{NOT_READY, STARTING, UNHEALTHY};
-use crate::health::{CheckChange, CheckKind, ContainerCheck, HealthChange};
+use health::{CheckChange, CheckKind, ContainerCheck, HealthChange};
 
 /// The checks of one container.
 #[derive(Debug, Clone, Default)]

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::container::ManagedContainer;
 use super::pod::{ManagedPod, ObservedPod};
-use crate::health::HealthChange;
 use crate::running::step::DesiredState;
+use health::HealthChange;
 
 /// All managed pods of a session.
 #[derive(Default)]

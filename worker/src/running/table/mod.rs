@@ -38,8 +38,8 @@ pub(crate) use self::reasons::RESTARTED;
 pub(crate) use self::starting::Admission;
 use self::starting::Starts;
 pub(crate) use self::status::PodStatus;
-use crate::health::HealthChange;
 use crate::running::step::DesiredState;
+use health::HealthChange;
 
 /// The pods of one session; see the module.
 #[derive(Default)]

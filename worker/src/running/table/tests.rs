@@ -8,7 +8,7 @@ use common::pod::ContainerProgress;
 use common::spec::{ContainerSpec, HealthCheck, PodSpec};
 
 use super::*;
-use crate::health::{CheckChange, CheckKind};
+use health::{CheckChange, CheckKind};
 
 fn payload(uuid: &str) -> Payload {
     Payload::parse(format!(r#"{{"name":"a","uuid":"{uuid}","image":"a","replica":0}}"#).into()).unwrap()

@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::super::judge::ProbeOutcome;
-use super::super::probe::{Prober, RuntimeProber};
 use super::*;
+use crate::judge::ProbeOutcome;
+use crate::probe::{Prober, RuntimeProber};
 
 /// Answers every connection with these bytes after it has read a request, and closes it; without any it stays
 /// open.

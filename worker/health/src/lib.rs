@@ -1,5 +1,8 @@
-//! Health checks of the containers on this node: [`probe`] asks a container once, [`judge`] decides from the
+//! Health checks of the containers on a node: [`probe`] asks a container once, [`judge`] decides from the
 //! results, and [`monitor`] does both for all containers, each at its time.
+//!
+//! Imports the engine, for commands in containers, and neither the worker nor the store. Its own tests hold
+//! it, those of `schedule` and `judge` without any clock.
 
 pub mod judge;
 pub mod monitor;

@@ -12,11 +12,11 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
-use super::super::judge::ProbeOutcome;
-use super::super::monitor::HealthMonitor;
-use super::super::probe::Prober;
-use super::super::{CheckChange, HealthChange};
 use super::*;
+use crate::judge::ProbeOutcome;
+use crate::monitor::HealthMonitor;
+use crate::probe::Prober;
+use crate::{CheckChange, HealthChange};
 
 /// Answers as the script of each container says, one character for each probe: `+`, `-`, `?` is inconclusive,
 /// `!` panics, and `.` never answers. The last one is repeated.
@@ -255,7 +255,7 @@ async fn readiness_recovers_and_is_separate_from_health() {
         volume_epochs: Default::default(),
     };
     let container = sim.run(&request).await.unwrap();
-    let mut fixture = Fixture::new(Arc::new(super::super::probe::RuntimeProber(sim.clone())));
+    let mut fixture = Fixture::new(Arc::new(crate::probe::RuntimeProber(sim.clone())));
     let check = check(&container.handle, r#"{"command":["x"],"interval":"1s","retries":2}"#, &*fixture.clock);
     fixture.monitor.set(ContainerCheck { kind: CheckKind::Readiness, ..check.clone() });
     fixture.monitor.set(check);

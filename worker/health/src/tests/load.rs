@@ -1,5 +1,5 @@
 //! A thousand checks every second. Measures, so it runs alone and in release:
-//! `cargo test --release -p kubeleet-worker -- --ignored --nocapture a_thousand_checks`.
+//! `cargo test --release -p kubeleet-health -- --ignored --nocapture a_thousand_checks`.
 
 #![allow(clippy::print_stderr, reason = "it prints figures")]
 
@@ -17,10 +17,10 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::judge::ProbeOutcome;
-use super::super::monitor::HealthMonitor;
-use super::super::probe::{Prober, RuntimeProber};
 use super::*;
+use crate::judge::ProbeOutcome;
+use crate::monitor::HealthMonitor;
+use crate::probe::{Prober, RuntimeProber};
 
 const CHECKS: usize = 1000;
 const MEASURED: Duration = Duration::from_secs(20);

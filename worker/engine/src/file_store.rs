@@ -11,10 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::{Container, Identity};
 use common::config::Config;
 use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
 use common::value::ValueBytes;
-use engine::{Container, Identity};
 use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -25,18 +25,21 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// A file to be written.
-pub(crate) struct NewFile {
+pub struct NewFile {
     /// Its name in the container's directory.
-    pub(crate) name: String,
-    pub(crate) content: ValueBytes,
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
+    pub name: String,
+    /// What it has.
+    pub content: ValueBytes,
+    /// Its owner; `None` for the worker's user.
+    pub uid: Option<u32>,
+    /// Its group; `None` for the worker's.
+    pub gid: Option<u32>,
     /// The permission bits.
-    pub(crate) mode: u32,
+    pub mode: u32,
 }
 
 /// The directories of this node's containers.
-pub(crate) struct FileStore {
+pub struct FileStore {
     state_dir: PathBuf,
     node: NodeName,
     in_use: InUse,
@@ -45,7 +48,7 @@ pub(crate) struct FileStore {
 type InUse = Arc<Mutex<HashSet<String>>>;
 
 /// While it exists the directory of a container stays, although the engine does not list the container yet.
-pub(crate) struct DirectoryGuard {
+pub struct DirectoryGuard {
     name: String,
     in_use: InUse,
 }
@@ -57,12 +60,13 @@ impl Drop for DirectoryGuard {
 }
 
 impl FileStore {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Returns the directories of the configured node.
+    pub fn new(config: &Config) -> Self {
         Self { state_dir: config.state_dir.clone(), node: config.node.clone(), in_use: InUse::default() }
     }
 
     /// Keeps the directory of a container until the result is dropped.
-    pub(crate) fn guard(&self, identity: &Identity) -> DirectoryGuard {
+    pub fn guard(&self, identity: &Identity) -> DirectoryGuard {
         let name = directory_of(identity);
         lock(&self.in_use).insert(name.clone());
         DirectoryGuard { name, in_use: self.in_use.clone() }
@@ -72,14 +76,14 @@ impl FileStore {
     ///
     /// # Errors
     /// Why they cannot be written, as a sentence without their content.
-    pub(crate) fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
+    pub fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
         let directory = self.root()?.join(directory_of(identity));
         create_private(self.base()?, &directory)?;
         files.iter().map(|file| write_file(&directory, file)).collect()
     }
 
     /// Returns whether a container has all files of these names.
-    pub(crate) fn has_all(&self, identity: &Identity, names: &[String]) -> bool {
+    pub fn has_all(&self, identity: &Identity, names: &[String]) -> bool {
         let Ok(root) = self.root() else { return false };
         let directory = root.join(directory_of(identity));
         names.iter().all(|name| directory.join(name).is_file())
@@ -91,7 +95,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Why it cannot be written, as a sentence without its content.
-    pub(crate) fn replace(&self, identity: &Identity, file: &NewFile) -> Result<bool, String> {
+    pub fn replace(&self, identity: &Identity, file: &NewFile) -> Result<bool, String> {
         let directory = self.root()?.join(directory_of(identity));
         let path = directory.join(&file.name);
         let mark = directory.join(mark_of(&file.name));
@@ -107,14 +111,14 @@ impl FileStore {
     }
 
     /// Notes that a container was told that this file is another one.
-    pub(crate) fn note_told(&self, identity: &Identity, name: &str) {
+    pub fn note_told(&self, identity: &Identity, name: &str) {
         let Ok(root) = self.root() else { return };
         // If it stays the container is told once more.
         let _missing = fs::remove_file(root.join(directory_of(identity)).join(mark_of(name)));
     }
 
     /// Returns the directories of containers of `cluster`, but those that are being started.
-    pub(crate) fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
+    pub fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
         let in_use = lock(&self.in_use).clone();
         let Ok(entries) = self.root().and_then(|root| fs::read_dir(root).map_err(|error| error.to_string()))
         else {
@@ -126,7 +130,7 @@ impl FileStore {
     }
 
     /// Removes those of `directories` that belong to none of these containers, which were listed after them.
-    pub(crate) fn remove_leftovers(
+    pub fn remove_leftovers(
         &self,
         directories: Vec<String>,
         containers: &[Container],
@@ -143,7 +147,7 @@ impl FileStore {
     }
 
     /// Removes the files of a container that is gone.
-    pub(crate) fn remove(&self, container: &Container, cluster: Option<&ClusterId>) {
+    pub fn remove(&self, container: &Container, cluster: Option<&ClusterId>) {
         self.remove_directory(&directory_name(cluster, container));
     }
 
@@ -310,8 +314,8 @@ fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use engine::ContainerState;
-    use engine::testing::identity;
+    use crate::ContainerState;
+    use crate::testing::identity;
 
     fn store(folder: &Path) -> FileStore {
         FileStore {

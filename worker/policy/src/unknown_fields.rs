@@ -67,7 +67,7 @@ const RULES: &[(&str, Rule)] = &[
 const FREE_TEXT: &[&str] = &["labels", "annotations", "metadata"];
 
 /// Returns why a pushed pod with these unknown fields is refused; `None` if it may run.
-pub(crate) fn refusal(unknown: &Map<String, Value>) -> Option<String> {
+pub fn refusal(unknown: &Map<String, Value>) -> Option<String> {
     let field = forbidden(unknown, "")?;
     Some(format!(
         "`{field}` is not allowed on this node, and no setting of its operator allows it: pods get an image, \

@@ -9,10 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 use bytes::Bytes;
 use common::config::Config;
 use common::ids::{ContainerName, PodId, ServiceName};
-use engine::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 use futures_util::StreamExt;
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -31,26 +31,30 @@ const BATCH: usize = 256;
 
 /// Whose log it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KeptOwner {
-    pub(crate) pod: PodId,
+pub struct KeptOwner {
+    /// The pod.
+    pub pod: PodId,
     /// The pod's name with its index, such as `web-0`.
-    pub(crate) name: String,
+    pub name: String,
+    /// The pod's service, if it has one.
     #[serde(default)]
-    pub(crate) service: Option<ServiceName>,
+    pub service: Option<ServiceName>,
+    /// The container's name, if its pod has several.
     #[serde(default)]
-    pub(crate) container: Option<ContainerName>,
+    pub container: Option<ContainerName>,
 }
 
 /// A log that was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeptLog {
+pub struct KeptLog {
     /// The name of its file.
-    pub(crate) file: String,
-    pub(crate) owner: KeptOwner,
+    pub file: String,
+    /// Whose it is.
+    pub owner: KeptOwner,
 }
 
 /// The logs that were kept.
-pub(crate) struct KeptLogs {
+pub struct KeptLogs {
     /// `None` keeps none.
     directory: Option<PathBuf>,
     keep: Duration,
@@ -59,7 +63,8 @@ pub(crate) struct KeptLogs {
 }
 
 impl KeptLogs {
-    pub(crate) fn new(config: &Config, uses_machine: bool) -> Self {
+    /// Returns the logs in the configured directory; none are kept if the containers do not use this machine.
+    pub fn new(config: &Config, uses_machine: bool) -> Self {
         let directory = config.data_dir.join(format!("{}.logs", config.node));
         let is_on = !config.log_keep.is_zero() && config.log_keep_bytes > 0 && uses_machine;
         Self {
@@ -71,13 +76,13 @@ impl KeptLogs {
     }
 
     /// Returns whether logs are kept.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.directory.is_some()
     }
 
     /// Keeps the log of a container that has ended. What cannot be read in time, or written, is lost: the
     /// removal of a container does not wait for it.
-    pub(crate) async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
+    pub async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
         let Some(directory) = self.directory.clone() else { return };
         let kept = tokio::time::timeout(READ_TIME, async {
             let _permit = self.permits.acquire().await;
@@ -104,7 +109,7 @@ impl KeptLogs {
     }
 
     /// Returns the logs that are kept, the oldest first.
-    pub(crate) async fn list(&self) -> Vec<KeptLog> {
+    pub async fn list(&self) -> Vec<KeptLog> {
         let Some(directory) = self.directory.clone() else { return Vec::new() };
         let list = move || {
             let files = files(&directory).unwrap_or_default();
@@ -118,7 +123,7 @@ impl KeptLogs {
     }
 
     /// Streams the last lines of a log.
-    pub(crate) fn read(&self, kept: &KeptLog, tail: Option<usize>) -> LineStream {
+    pub fn read(&self, kept: &KeptLog, tail: Option<usize>) -> LineStream {
         let path = self.directory.clone().unwrap_or_default().join(&kept.file);
         let opened = stream::once(async move {
             let read = tokio::task::spawn_blocking(move || read(&path, tail)).await;
@@ -135,7 +140,7 @@ impl KeptLogs {
     }
 
     /// Returns how many logs are kept, and how many bytes they have.
-    pub(crate) async fn size(&self) -> (u64, u64) {
+    pub async fn size(&self) -> (u64, u64) {
         let Some(directory) = self.directory.clone() else { return (0, 0) };
         let found = tokio::task::spawn_blocking(move || files(&directory)).await;
         let found = found.ok().and_then(Result::ok).unwrap_or_default();
@@ -143,7 +148,7 @@ impl KeptLogs {
     }
 
     /// Removes the oldest log: the disk is filling up.
-    pub(crate) async fn remove_oldest(&self) {
+    pub async fn remove_oldest(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let remove = move || match files(&directory)?.first() {
             Some(oldest) => std::fs::remove_file(directory.join(&oldest.name)),
@@ -155,7 +160,7 @@ impl KeptLogs {
     }
 
     /// Removes what is too old, and the oldest beyond the size.
-    pub(crate) async fn expire(&self) {
+    pub async fn expire(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let (keep, max_bytes) = (self.keep, self.max_bytes);
         let expired = tokio::task::spawn_blocking(move || expire(&directory, keep, max_bytes)).await;
@@ -170,7 +175,7 @@ impl KeptLogs {
 ///
 /// # Errors
 /// If its log cannot be read.
-pub(crate) async fn ended_runs(
+pub async fn ended_runs(
     runtime: &dyn Runtime,
     handle: &str,
     tail: Option<usize>,

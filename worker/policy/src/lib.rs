@@ -4,8 +4,11 @@
 //! did everything that is asked. So the worker itself checks each pod before it starts it, a service's as
 //! well as a pushed one. [`refusal`] is the whole policy for the fields that kubeleet knows;
 //! [`unknown_fields`] refuses fields of pushed payloads that would ask for more.
+//!
+//! Imports the domain types alone. Its own tests hold it: each field of a container has a rule and a row in
+//! `docs/reference/pod-policy.md`.
 
-pub(crate) mod unknown_fields;
+pub mod unknown_fields;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,19 +36,20 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 
 /// The policy of one node. It remembers the specification that it allowed last: pods of a service come one
 /// after another, and share theirs.
-pub(crate) struct NodePolicy {
+pub struct NodePolicy {
     rules: PodPolicy,
     /// Held, so that no other one comes to its place in memory.
     allowed_last: Mutex<Option<Arc<PodSpec>>>,
 }
 
 impl NodePolicy {
-    pub(crate) fn new(rules: PodPolicy) -> Self {
+    /// Returns the policy with these rules.
+    pub fn new(rules: PodPolicy) -> Self {
         Self { rules, allowed_last: Mutex::default() }
     }
 
     /// As the function [`refusal`].
-    pub(crate) fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
+    pub fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
         let mut allowed_last = self.allowed_last.lock().unwrap_or_else(PoisonError::into_inner);
         if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
             return None;
@@ -217,7 +221,7 @@ mod tests {
         let policy = PodPolicy::default();
         assert_eq!(names(&pod_rules(&pod)), fields::<PodSpec>());
         assert_eq!(names(&container_rules(&pod.containers[0], &policy)), fields::<ContainerSpec>());
-        let reference = include_str!("../../../../docs/reference/pod-policy.md");
+        let reference = include_str!("../../../docs/reference/pod-policy.md");
         for field in fields::<ContainerSpec>() {
             assert!(reference.contains(&format!("| `{field}` |")), "{field} is not in the reference");
         }
