@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use common::schema::{STRICT, describe_replicas_aliases, refuse_other_fields};
+use model::schema::{STRICT, describe_replicas_aliases, refuse_other_fields};
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::Config;
-use common::listen::listen;
-use common::store::{LinkOptions, Store};
+use daemon::config::Config;
+use daemon::listen::listen;
+use store::{LinkOptions, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,7 @@ impl Server {
         app.tasks.spawn(async move { watch.run(store, until).await });
         app.tasks.spawn(metrics::upkeep(app.metrics.clone(), app.shutdown.clone()));
         let router = router(app.clone());
-        let max_connections = connections::most(app.config.max_connections, common::file_limit::raise());
+        let max_connections = connections::most(app.config.max_connections, daemon::file_limit::raise());
         let serve = connections::serve(listener, router, max_connections, app.shutdown.clone());
         let deadline = async {
             app.shutdown.cancelled().await;

@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use api_types::{DurabilityState, DurabilityView};
 use axum::http::StatusCode;
-use common::api::{DurabilityState, DurabilityView};
-use common::config::Config;
-use common::ids::{ServiceName, WriteId};
-use common::node::Node;
-use common::secret_key::SecretKey;
-use common::store::{Durability, Store, StoreError, WriteReceipt, WriteState};
+use daemon::config::Config;
 use metrics_exporter_prometheus::PrometheusHandle;
+use model::ids::{ServiceName, WriteId};
+use model::node::Node;
+use model::value::secret_key::SecretKey;
+use store::{Durability, Store, StoreError, WriteReceipt, WriteState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

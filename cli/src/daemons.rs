@@ -59,7 +59,7 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let config = Arc::new(options.settings.load(Serves::Metrics)?);
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    common::file_limit::raise();
+    daemon::file_limit::raise();
     let listening = Listening::from(shutdown);
     tokio::spawn(take_over::NextProcess::of_this_process()?.start_when_asked(listening.stopped()));
     let start = if options.take_over { Start::TakeOver } else { Start::Alone };

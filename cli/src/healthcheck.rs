@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use common::config::{Config, Serves};
-use common::node::NodeState;
-use common::store::{LinkOptions, Store};
+use daemon::config::{Config, Serves};
+use model::node::NodeState;
+use store::{LinkOptions, Store};
 
 use crate::settings::SettingFlags;
 

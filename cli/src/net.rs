@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use common::config::{Config, Serves};
+use daemon::config::{Config, Serves};
 use proxy::names::closed::{ToClose, to_close};
 use proxy::names::probe;
 use proxy::names::rules::{self, Rules, RulesError};

@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 use clap::Args;
-use common::config::Serves;
+use daemon::config::Serves;
 use engine::docker::DockerRuntime;
 use engine::docker::sample_image::ensure_hello_image;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use common::config::{Config, ConfigError, Secret, Serves, Sources, parse_file};
+use daemon::config::{Config, ConfigError, Serves, Sources, parse_file};
+use model::value::secret::Secret;
 
 /// Read when no `--config` is given, if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
@@ -89,7 +90,7 @@ impl SettingFlags {
     /// error.
     pub(crate) fn load(&self, serves: Serves) -> anyhow::Result<Config> {
         let config = self.read(serves)?;
-        common::telemetry::init(&config.log, config.log_json);
+        daemon::telemetry::init(&config.log, config.log_json);
         Ok(config)
     }
 

@@ -25,11 +25,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::endpoint::EndpointState;
-use common::ids::NodeName;
 use kubeleet_proxy::gate::Gates;
 use kubeleet_proxy::ingress::Ingress;
 use kubeleet_proxy::tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
+use model::ids::NodeName;
+use model::network::endpoint::EndpointState;
 use testkit::child_guard::ChildGuard;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

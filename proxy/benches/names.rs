@@ -24,8 +24,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use common::store::{LinkOptions, Store};
 use kubeleet_proxy::names::answer_without_limit;
+use store::{LinkOptions, Store};
 use testkit::Redis;
 use testkit::child_guard::ChildGuard;
 

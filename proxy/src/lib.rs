@@ -9,7 +9,7 @@
 //! - [`names`] lets pods reach services by name.
 //! - [`acme`] orders certificates.
 //!
-//! Of this workspace it may import `common` and these six. Its benches time all of them.
+//! Of this workspace it may import `daemon`, `store` and these six. Its benches time all of them.
 //!
 //! Tests: scenarios::handover, scenarios::take_over, scenarios::names, scenarios::tunnel
 
@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acme::Acme;
-use common::config::{Config, TunnelListen};
-use common::store::{LinkOptions, Store};
+use daemon::config::{Config, TunnelListen};
 use futures_util::future::OptionFuture;
 use gate::Gates;
 use gate::listening::Listening;
@@ -26,6 +25,7 @@ use gate::name_reach::{KnownNameReach, NameReach};
 use ingress::{HttpsConfig, Ingress, IngressConfig};
 use names::{Forwarder, HostNames, RESOLV_CONF, Resolver};
 use routing::follow::{Follower, Hosts};
+use store::{LinkOptions, Store};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -221,7 +221,7 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
         .map(|listen| HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
     // Each has one to a pod as well, and the rest of the proxy needs files too.
-    let connections = usize::try_from(common::file_limit::raise() / 3).unwrap_or(usize::MAX);
+    let connections = usize::try_from(daemon::file_limit::raise() / 3).unwrap_or(usize::MAX);
     let connections_per_client = usize::try_from(config.client_connections).unwrap_or(usize::MAX);
     let limits = IngressConfig { connections, connections_per_client, ..IngressConfig::default() };
     Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..limits })

@@ -8,12 +8,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::ids::{NodeName, PodId, SchedulerId};
-use common::payload::Payload;
-use common::pod::Refusal;
-use common::store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
+use model::ids::{NodeName, PodId, SchedulerId};
+use model::pod::Refusal;
+use model::pod::payload::Payload;
 use placement::Reason;
+use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 
 use crate::intake::InvalidPod;
 use crate::metrics;
@@ -238,7 +238,7 @@ fn counted(refusal: &Refusal) -> String {
 
 #[cfg(test)]
 mod tests {
-    use common::pod::NodeRefusal;
+    use model::pod::NodeRefusal;
 
     use super::*;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::clock::Clock;
-use common::ids::SchedulerId;
-use common::store::Store;
+use daemon::clock::Clock;
+use model::ids::SchedulerId;
+use store::Store;
 use tokio::sync::Notify;
 
 use crate::timings::LoopTimings;

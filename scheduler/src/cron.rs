@@ -1,11 +1,11 @@
 //! Decides what becomes of a tick of a cron, and which of its ended jobs go. Pure: equal arguments give equal
 //! decisions.
 
-use common::RedisMillis;
-use common::ids::ServiceName;
-use common::service::{Service, ServiceState};
-use common::spec::{Concurrency, CronPolicy};
-use common::store::CronTick;
+use model::RedisMillis;
+use model::ids::ServiceName;
+use model::service::{Service, ServiceState};
+use model::spec::{Concurrency, CronPolicy};
+use store::CronTick;
 
 /// What to do about a cron now.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! Turns payloads from the queue into pods that can be placed: parses them and reads their specifications.
 
 use bytes::Bytes;
-use common::ids::{NodeName, PodId, ServiceName};
-use common::payload::{InvalidPayload, Payload};
-use common::spec::PodSpec;
-use common::store::{Store, StoreError};
-use common::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
+use model::ids::{NodeName, PodId, ServiceName};
+use model::pod::payload::{InvalidPayload, Payload};
+use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
+use model::spec::PodSpec;
 use placement::{
     BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
 };
+use store::{Store, StoreError};
 
 /// A pod to be placed.
 #[derive(Debug, Clone)]
@@ -205,7 +205,7 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use common::node::Resources;
+    use model::node::Resources;
 
     use super::*;
 

@@ -33,12 +33,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::clock::{BootClock, Clock};
-use common::config::Config;
-use common::control_loop::{Loop, run_loop};
-use common::ids::SchedulerId;
-use common::store::StoreError;
-use common::store::{LinkOptions, Store};
+use daemon::clock::{BootClock, Clock};
+use daemon::config::Config;
+use daemon::control_loop::{Loop, run_loop};
+use model::ids::SchedulerId;
+use store::StoreError;
+use store::{LinkOptions, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

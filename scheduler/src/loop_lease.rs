@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use common::ids::SchedulerId;
-use common::store::{Store, StoreError};
+use model::ids::SchedulerId;
+use store::{Store, StoreError};
 
 /// How a scheduler stands to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub fn describe_metrics() {
         MASS_LOSS_BREAKER,
         "1 while the mass-loss circuit breaker is open and no node is declared dead, else 0"
     );
-    common::control_loop::describe_metrics();
+    daemon::control_loop::describe_metrics();
 }
 
 pub(crate) fn pods_placed(count: usize) {

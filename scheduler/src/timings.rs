@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use common::config::Timing;
-use common::store::RedisUrl;
+use daemon::redis_url::RedisUrl;
+use model::node::timing::Timing;
 
 /// The intervals and timeouts of all loops.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,11 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use common::RedisMillis;
-use common::ids::NodeName;
-use common::node::Node;
-use common::store::{Assignment, Store, StoreError};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::Node;
 use placement::{ClusterSnapshot, Weights};
+use store::{Assignment, Store, StoreError};
 
 /// How often the list of all nodes is read; a removed node is noticed within this time.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);

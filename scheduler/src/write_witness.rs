@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::clock::BootInstant;
-use common::store::{SilenceProof, StoreError};
+use daemon::clock::BootInstant;
+use model::RedisMillis;
+use store::{SilenceProof, StoreError};
 
 /// Redis' clock may run ahead of this scheduler's by this much between two writes. By more, it was set, and
 /// every heartbeat looks older than it is.

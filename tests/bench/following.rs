@@ -4,16 +4,16 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use common::endpoint::EndpointState;
-use common::ids::ServiceName;
-use common::store::{EndpointChange, LinkOptions, Store};
 use futures_util::future::join_all;
 use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::{Http, Redis};
+use model::ids::ServiceName;
+use model::network::endpoint::EndpointState;
 use proxy::follow::Follower;
 use proxy::snapshot::RoutingSnapshot;
 use reqwest::Method;
 use serde_json::{Value, json};
+use store::{EndpointChange, LinkOptions, Store};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -45,7 +45,7 @@ type Snapshots = watch::Receiver<Arc<RoutingSnapshot>>;
 
 pub async fn run(args: &Args) {
     // Each follower has two connections.
-    common::file_limit::raise();
+    daemon::file_limit::raise();
     let results = json!({
         "changes": changes(args).await,
         "large_services": large_services(args).await,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use common::event::ClusterEvent;
-use common::store::Store;
 use kubeleet_tests::Redis;
+use model::event::ClusterEvent;
 use redis::aio::MultiplexedConnection;
+use store::Store;
 
 /// Events read by one sample; the next one continues from there.
 const EVENTS_PER_SAMPLE: usize = 1000;

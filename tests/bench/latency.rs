@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::store::Store;
 use kubeleet_tests::Http;
 use redis::aio::MultiplexedConnection;
 use reqwest::Method;
 use serde_json::{Value, json};
+use store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 

@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use common::ids::SchedulerId;
-use common::network::ContainerNetwork;
-use common::payload::Payload;
-use common::spec::HostPorts;
-use common::store::{Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Session};
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, REQUEST};
 use kubeleet_tests::{Fixture, LIMIT, Redis, eventually};
+use model::ids::SchedulerId;
+use model::network::ContainerNetwork;
+use model::pod::payload::Payload;
+use model::spec::HostPorts;
+use store::{Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Session};
 
 /// The pods of one call to Redis, as in a flood: those that a scheduler assigns, and those that a worker
 /// claims and acknowledges.

@@ -1,8 +1,8 @@
 //! Reads the endpoints of a service as a proxy does, without its pauses.
 
-use common::endpoint::Endpoint;
-use common::ids::ServiceName;
-use common::store::{EndpointVersion, FollowedEndpoints, ReadingStep, Store, StoreError};
+use model::ids::ServiceName;
+use model::network::endpoint::Endpoint;
+use store::{EndpointVersion, FollowedEndpoints, ReadingStep, Store, StoreError};
 
 /// How often a reading begins again.
 const MAX_ATTEMPTS: usize = 5;

@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use common::ids::{AssignmentId, HolderId, NodeName, PodId, SchedulerId, ServiceName};
-use common::lifecycle::Phase;
-use common::network::{ContainerNetwork, PublishedPort};
-use common::node::{NodeInfo, Resources};
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::spec::{HostPorts, Protocol, ServiceInput};
-use common::store::{
+use model::ids::{AssignmentId, HolderId, NodeName, PodId, SchedulerId, ServiceName};
+use model::network::{ContainerNetwork, PublishedPort};
+use model::node::{NodeInfo, Resources};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::service::Service;
+use model::service::volume::{EngineCopy, VolumeClaim};
+use model::spec::{HostPorts, Protocol, ServiceInput};
+use store::{
     Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Claimant, DeclareOutcome,
     DrainOutcome, KnownCluster, PodRef, PutMode, Registration, Session, Store, VolumeReport,
 };
-use common::volume::{EngineCopy, VolumeClaim};
 
 use testkit::fixtures;
 
@@ -264,7 +264,7 @@ impl Fixture {
 
     /// Stores a service with one pod in this phase, on this node if the phase has one. Registers the node.
     pub async fn pod_in(&self, phase: Phase, service: &str, on: &str) -> Placed {
-        use common::store::{FinishReport, PodOutcome};
+        use store::{FinishReport, PodOutcome};
         let session = self.node(on).await;
         let service = self.service(service, 1).await;
         let id = self.pods(&service.name).await[0].id.clone();
@@ -297,14 +297,14 @@ impl Fixture {
     }
 
     /// Requests that a pod be stopped.
-    pub async fn stop(&self, pod: &PodRecord) -> common::store::StopOutcome {
+    pub async fn stop(&self, pod: &PodRecord) -> store::StopOutcome {
         let seen = [(pod.id.clone(), pod.node.clone())];
         self.store.stop_pods(pod.service.as_ref(), &seen, "Surplus", "not wanted").await.unwrap()[0]
     }
 
     /// Reports a stopping pod of this worker as stopped.
     pub async fn finish_stopped(&self, session: &Session, pod: &PodRecord) {
-        use common::store::{FinishReport, PodOutcome};
+        use store::{FinishReport, PodOutcome};
         let payload = self.store.payload_of(pod).await.unwrap().unwrap();
         let reference = PodRef { id: &pod.id, assignment: pod.assignment.as_ref().unwrap() };
         let report = FinishReport::new(PodOutcome::Stopped);

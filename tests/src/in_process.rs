@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use common::clock::BootClock;
-use common::config::Config;
-use common::ids::{ClusterId, HolderId, NodeName};
-use common::store::{LinkOptions, Store};
+use daemon::clock::BootClock;
+use daemon::config::Config;
+use model::ids::{ClusterId, HolderId, NodeName};
+use store::{LinkOptions, Store};
 use testkit::fixtures;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::lifecycle::Phase;
-use common::node::Resource;
-use common::payload::Payload;
+use model::node::Resource;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
 
 use crate::Keyspace;
 use crate::keyspace::KeyEntry;

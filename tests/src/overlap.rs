@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::clock::{BootClock, Clock};
+use daemon::clock::{BootClock, Clock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use testkit::eventually::eventually_within;

@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::ids::{NodeName, PodId};
-use common::spec::{Port, PullPolicy, StopSignal};
 use engine::sim::{SimOptions, SimRuntime};
 use engine::{
     Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
@@ -14,6 +12,8 @@ use engine::{
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use model::ids::{NodeName, PodId};
+use model::spec::{Port, PullPolicy, StopSignal};
 
 use crate::invariants::Running;
 

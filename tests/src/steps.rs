@@ -1,8 +1,8 @@
-//! The calls at which a test can end a process: the names of failpoints. See `common::failpoint`.
+//! The calls at which a test can end a process: the names of failpoints. See `daemon::failpoint`.
 
 use std::sync::LazyLock;
 
-use common::store::{ProcessKind, SCRIPTS};
+use store::{ProcessKind, SCRIPTS};
 
 /// The calls of an API.
 pub static API: LazyLock<Vec<&str>> = LazyLock::new(|| {

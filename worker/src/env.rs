@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use common::clock::{BootClock, Clock};
-use common::config::{Config, RuntimeKind};
-use common::node::Psi;
+use daemon::clock::{BootClock, Clock};
+use daemon::config::{Config, RuntimeKind};
 use engine::Runtime;
 use engine::docker::DockerRuntime;
 use engine::docker::EngineRecord;
 use engine::process::ProcessRuntime;
 use engine::sim::{SimOptions, SimRuntime};
+use model::node::Psi;
 
 use crate::backup::backup_containers;
 use crate::backup::pod_backup::PodStore;

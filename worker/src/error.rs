@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use common::ids::{InvalidName, NodeName};
 use engine::RuntimeError;
+use model::ids::{InvalidName, NodeName};
 
 /// Why a worker cannot start, or cannot go on.
 #[derive(Debug, thiserror::Error)]

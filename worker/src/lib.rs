@@ -30,11 +30,11 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::clock::{BootClock, Clock};
-use common::config::{Config, RuntimeKind};
-use common::ids::NodeName;
-use common::store::{LinkOptions, Store};
+use daemon::clock::{BootClock, Clock};
+use daemon::config::{Config, RuntimeKind};
 use engine::Runtime;
+use model::ids::NodeName;
+use store::{LinkOptions, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

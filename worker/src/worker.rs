@@ -11,6 +11,10 @@ use common::store::{RedisProcess, Store};
 use engine::file_store::FileStore;
 use engine::kept_logs::KeptLogs;
 use engine::{Container, RegistryLogins, Runtime, RuntimeError};
+use model::ids::NodeName;
+use model::node::Psi;
+use model::spec::Memory;
+use store::{RedisProcess, Store};
 
 use crate::backup::pod_backup::PodBackup;
 use crate::env::WorkerEnv;

@@ -9,12 +9,12 @@ mod shortage;
 
 use std::sync::Arc;
 
-use common::api::NodeShortage;
-use common::host_access::HostRequest;
-use common::ids::ServiceName;
-use common::node::{Node, NodeKind, NodeState, Resource, Resources};
-use common::service::Service;
-use common::spec::{DesiredService, HostPorts, PodSpec};
+use api_types::NodeShortage;
+use model::ids::ServiceName;
+use model::node::host_access::HostRequest;
+use model::node::{Node, NodeKind, NodeState, Resource, Resources};
+use model::service::Service;
+use model::spec::{DesiredService, HostPorts, PodSpec};
 
 use self::amounts::{Rounded, amount};
 use self::shortage::Lack;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::node::Node;
-use common::store::{Store, StoreError};
+use model::node::Node;
+use store::{Store, StoreError};
 
 use crate::admission::capacity::{Demand, Shortage};
 

@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
-use common::config::GrowthLimits;
-use common::service::Service;
-use common::spec::DesiredService;
-use common::store::{ClusterSize, RedisMemory, Store};
+use daemon::config::GrowthLimits;
+use model::service::Service;
+use model::spec::DesiredService;
+use store::{ClusterSize, RedisMemory, Store};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 

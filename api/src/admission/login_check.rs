@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::config::Timing;
-use common::ids::NodeName;
-use common::node::{Node, NodeKind};
-use common::registry::{LoginVerdict, StoredLogin};
-use common::secret_key::SecretKey;
-use common::store::{LoginCheckRequest, Store, StoreError};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::timing::Timing;
+use model::node::{Node, NodeKind};
+use model::value::registry::{LoginVerdict, StoredLogin};
+use model::value::secret_key::SecretKey;
+use store::{LoginCheckRequest, Store, StoreError};
 
 use crate::state::AppState;
 use crate::status::views;
@@ -62,7 +62,7 @@ async fn ask(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::node::{NodeSettings, NodeState, Resources};
+    use model::node::{NodeSettings, NodeState, Resources};
     use testkit::fixtures;
 
     use super::*;

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::NodeName;
-use common::node::{Node, NodeState};
-use common::secret_key::SecretKey;
+use model::ids::NodeName;
+use model::node::{Node, NodeState};
+use model::value::secret_key::SecretKey;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
@@ -129,7 +129,7 @@ fn named(nodes: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::node::{NodeSettings, Resources};
+    use model::node::{NodeSettings, Resources};
     use testkit::fixtures;
 
     use super::*;

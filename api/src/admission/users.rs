@@ -1,9 +1,9 @@
 //! Which services use what is to be deleted: their next pods would wait for it for ever.
 
-use common::ids::{RegistryHost, ServiceName, ValueName};
-use common::service::{Service, ServiceState};
-use common::spec::ContainerSpec;
-use common::value::ValueKind;
+use model::ids::{RegistryHost, ServiceName, ValueName};
+use model::service::{Service, ServiceState};
+use model::spec::ContainerSpec;
+use model::value::ValueKind;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

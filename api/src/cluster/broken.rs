@@ -1,6 +1,7 @@
 //! The keys that a request found unreadable, so that the answer can name them beside everything else.
 
-use common::store::{BrokenKey, StoreError, or_broken};
+use model::broken_key::BrokenKey;
+use store::{StoreError, or_broken};
 
 /// The most keys that are named: a longer list would hide its first entries.
 pub(crate) const MAX_NAMED: usize = 20;

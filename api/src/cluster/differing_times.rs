@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use common::config::Timing;
-use common::ids::SchedulerId;
-use common::node::{Node, NodeState};
+use model::ids::SchedulerId;
+use model::node::timing::Timing;
+use model::node::{Node, NodeState};
 
 /// The most names in one sentence.
 const MAX_NAMES: usize = 3;

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use common::api::rfc3339;
-use common::event::{ClusterEvent, EventPosition, ObjectKind};
+use model::event::{ClusterEvent, EventPosition, ObjectKind};
+use model::time::rfc3339;
 use tokio::time::Instant;
 
 /// Changes of services that are remembered.

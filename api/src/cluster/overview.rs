@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::api::NodeCounts;
-use common::config::Timing;
-use common::ids::{SchedulerId, ServiceName};
-use common::node::{Node, NodeState};
-use common::store::broken_key;
-use common::store::{ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError};
+use api_types::NodeCounts;
+use model::RedisMillis;
+use model::ids::{SchedulerId, ServiceName};
+use model::node::timing::Timing;
+use model::node::{Node, NodeState};
+use model::queue_lengths::QueueLengths;
+use store::broken_key;
+use store::{ForeignKey, HeldNode, LinkHealth, NodeQueues, RedisMemory, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 use crate::cluster::proxy_watch::ProxySigns;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::ids::NodeName;
-use common::store::{ObservedCondition, ProxySign, Store, StoreError};
+use model::ids::NodeName;
+use store::{ObservedCondition, ProxySign, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 /// How often the background task looks. A sign of life lasts for longer.

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::api::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
-use common::ids::{ClusterId, NodeName, RecoveryId, VolumeName};
-use common::node::{NodeKind, NodeState};
-use common::recovery::{self, KnownState, RecoveryPlan};
-use common::saved_state::{SavedFile, SavedState, SavedValues, SavedVolume};
-use common::store::{Store, StoreError};
+use api_types::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
+use model::ids::{ClusterId, NodeName, RecoveryId, VolumeName};
+use model::node::{NodeKind, NodeState};
 use serde::Deserialize;
+use store::recovery::{self, KnownState, RecoveryPlan};
+use store::saved_state::{SavedFile, SavedState, SavedValues, SavedVolume};
+use store::{Store, StoreError};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -242,7 +242,7 @@ async fn expected_nodes(
     let held = held.map(|held| held.node);
     let (nodes, _unreadable) = store.nodes_each(&store.node_names().await?).await?;
     let is_live =
-        |node: &common::node::Node| node.state == NodeState::Alive && node.kind == NodeKind::Kubeleet;
+        |node: &model::node::Node| node.state == NodeState::Alive && node.kind == NodeKind::Kubeleet;
     let live = nodes.into_iter().filter(is_live).map(|node| node.name);
     Ok(held.chain(live).collect())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::store::{ProbeReport, Redundancy, SentinelReport, Store, StoreError, WriteProbe};
+use store::{ProbeReport, Redundancy, SentinelReport, Store, StoreError, WriteProbe};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ struct History {
 /// Redis takes no writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WriteOutage {
-    /// One of [`common::store::CAUSES`].
+    /// One of [`store::CAUSES`].
     pub(crate) cause: &'static str,
     /// Why, and what to do.
     pub(crate) text: String,

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use common::RedisMillis;
-use common::ids::NodeName;
-use common::store::{Store, StoreError};
-use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView, UsageReport};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::usage::{ClusterUsageView, NodeUsageView, PodUsageView, UsageReport};
+use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
 /// Requests within this time share what was read: workers measure every two seconds.
@@ -106,8 +106,8 @@ fn view(names: Vec<NodeName>, reports: Vec<Option<UsageReport>>) -> ClusterUsage
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::PodId;
-    use common::usage::{PodUsage, Usage};
+    use model::ids::PodId;
+    use model::node::usage::{PodUsage, Usage};
 
     use super::*;
 

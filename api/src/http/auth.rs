@@ -11,7 +11,7 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use common::secret::Secret;
+use model::value::secret::Secret;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 

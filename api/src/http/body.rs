@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use api_types::{AppLockInput, BindVolumeInput, RegistryInput, ScaleInput, ValueInput};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use common::api::{AppLockInput, BindVolumeInput, RegistryInput, ScaleInput, ValueInput};
-use common::document::{self, DocumentNode, Reading, Vocabulary};
-use common::spec::ServiceInput;
+use document::{self, DocumentNode, Reading, Vocabulary};
+use model::spec::ServiceInput;
 use serde_json::Value;
 
 use crate::http::problem::{ApiProblem, ProblemKind};

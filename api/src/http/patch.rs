@@ -1,7 +1,7 @@
 //! JSON merge patch (RFC 7396) of a stored service. Pure.
 
-use common::service::Service;
-use common::spec::{DesiredService, REPLICAS_NAMES, ServiceInput};
+use model::service::Service;
+use model::spec::{DesiredService, REPLICAS_NAMES, ServiceInput};
 use serde_json::{Map, Value};
 
 use crate::http::body::read_value;

@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
+use api_types::{FieldProblem, NodeShortage, Problem};
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use common::api::{FieldProblem, NodeShortage, Problem};
-use common::ids::ServiceName;
-use common::spec::Violation;
-use common::store::{BrokenKey, StoreError};
+use model::broken_key::BrokenKey;
+use model::ids::ServiceName;
+use model::spec::Violation;
+use store::StoreError;
 
 /// The media type of RFC 9457.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";

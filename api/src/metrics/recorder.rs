@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use common::lifecycle::Phase;
-use common::store::{CAUSES, RedisMemory};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use model::pod::lifecycle::Phase;
+use store::{CAUSES, RedisMemory};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::redis_watch::RedisCondition;

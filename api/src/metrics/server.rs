@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
-use common::listen::listen;
-use common::secret::Secret;
+use daemon::listen::listen;
 use metrics_exporter_prometheus::PrometheusHandle;
+use model::value::secret::Secret;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

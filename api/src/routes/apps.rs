@@ -1,11 +1,12 @@
 //! `/app/{name}/lock`: one client changes an app at a time.
 
+use api_types::AppLockInput;
 use axum::extract::State;
 use axum::http::StatusCode;
-use common::api::{AppLockInput, rfc3339};
-use common::ids::{AppName, LockId};
-use common::store::{APP_LOCK_PERIOD, AppLockOutcome};
+use model::ids::{AppName, LockId};
+use model::time::rfc3339;
 use serde::Deserialize;
+use store::{APP_LOCK_PERIOD, AppLockOutcome};
 use utoipa::IntoParams;
 
 use crate::http::body::JsonOrYaml;

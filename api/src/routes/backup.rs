@@ -2,19 +2,20 @@
 
 use std::collections::VecDeque;
 
+use api_types::RecoveryView;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use common::api::{RecoveryView, rfc3339};
-use common::ids::{PodId, RegistryHost, ServiceName, ValueName};
-use common::saved_state::{
+use model::ids::{PodId, RegistryHost, ServiceName, ValueName};
+use model::time::rfc3339;
+use model::value::ValueKind;
+use serde::Deserialize;
+use store::saved_state::{
     InvalidState, SavedEnd, SavedFile, SavedHeader, SavedLine, SavedState, SavedValues,
 };
-use common::store::{Store, StoreError};
-use common::value::ValueKind;
-use serde::Deserialize;
+use store::{Store, StoreError};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

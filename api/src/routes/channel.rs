@@ -1,6 +1,6 @@
 //! `/pod/{uuid}/channel`: commands in containers, connections to pods, and copies of files, over a WebSocket.
 //!
-//! No process calls another: what is sent goes through Redis (see [`common::channel`]).
+//! No process calls another: what is sent goes through Redis (see [`model::stream::channel`]).
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::response::Response;
-use common::channel::{ChannelRequest, Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
-use common::ids::{ContainerName, NodeName, PodId};
-use common::lifecycle::Phase;
-use common::store::{Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, Store};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use model::ids::{ContainerName, NodeName, PodId};
+use model::pod::lifecycle::Phase;
+use model::stream::channel::{ChannelRequest, Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
 use serde::Deserialize;
+use store::{Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, Store};
 use utoipa::IntoParams;
 
 use super::pods;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use api_types::{FindingView, List, RecoveryView};
 use axum::Json;
 use axum::extract::State;
-use common::api::{FindingView, List, RecoveryView};
-use common::ids::ClusterId;
-use common::store::Finding;
+use model::ids::ClusterId;
 use serde::Deserialize;
+use store::Finding;
 use utoipa::IntoParams;
 
 use crate::cluster::recovery;

@@ -1,12 +1,12 @@
 //! `/config`: values that are stored as they are.
 
+use api_types::{List, ValueComparison, ValueInput, ValueView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::api::{List, ValueComparison, ValueInput, ValueView};
-use common::ids::ValueName;
-use common::value::ValueKind;
+use model::ids::ValueName;
+use model::value::ValueKind;
 
 use super::values;
 use crate::admission::users::ForceOption;

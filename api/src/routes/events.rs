@@ -3,17 +3,17 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use api_types::List;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CACHE_CONTROL};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use common::api::List;
-use common::event::{ClusterEvent, EventPosition};
-use common::store::StoreError;
 use futures_util::StreamExt;
+use model::event::{ClusterEvent, EventPosition};
 use serde::Deserialize;
+use store::StoreError;
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use common::ids::NodeName;
-use common::store::GarbageRequest;
-use common::usage::GarbageView;
+use model::ids::NodeName;
+use model::node::usage::GarbageView;
 use serde::Deserialize;
+use store::GarbageRequest;
 use utoipa::IntoParams;
 
 use super::nodes;

@@ -1,12 +1,12 @@
 //! Liveness, readiness and metrics of this process.
 
+use api_types::{Problem, ReadyView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use common::api::{Problem, ReadyView};
-use common::config::Config;
-use common::lifecycle::Phase;
+use daemon::config::Config;
+use model::pod::lifecycle::Phase;
 
 use crate::admission::growth;
 use crate::cluster::overview::Overview;

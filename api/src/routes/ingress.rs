@@ -1,10 +1,10 @@
 //! `/route`: what is reached from outside the cluster.
 
+use api_types::{CertificateView, List, RouteView};
 use axum::Json;
 use axum::extract::State;
-use common::api::{CertificateView, List, RouteView};
-use common::ingress::IngressRule;
-use common::store::StoreError;
+use model::network::ingress::IngressRule;
+use store::StoreError;
 
 use crate::http::params::{Paging, Params, page_size};
 use crate::http::problem::ApiProblem;

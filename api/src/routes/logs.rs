@@ -1,6 +1,6 @@
 //! `/pod/{uuid}/log`: what the container of a pod wrote.
 //!
-//! No process calls another: the request and the output go through Redis (see the logs of `common::store`).
+//! No process calls another: the request and the output go through Redis (see the logs of `store`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use common::ids::{ContainerName, NodeName, PodId};
-use common::store::{LogChunk, LogRequest, Store, StoreError};
 use futures_util::{Stream, StreamExt};
+use model::ids::{ContainerName, NodeName, PodId};
 use serde::Deserialize;
+use store::{LogChunk, LogRequest, Store, StoreError};
 use utoipa::IntoParams;
 
 use super::pods;

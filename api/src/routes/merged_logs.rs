@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use api_types::LogItemView;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use common::api::LogItemView;
-use common::duration::HumanDuration;
-use common::ids::{AppName, ContainerName, PodId, ServiceName};
-use common::store::LinesRequest;
 use futures_util::StreamExt;
 use jiff::Timestamp;
+use model::duration::HumanDuration;
+use model::ids::{AppName, ContainerName, PodId, ServiceName};
 use serde::Deserialize;
+use store::LinesRequest;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 

@@ -1,14 +1,14 @@
 //! `/node`: the machines that run pods.
 
+use api_types::{List, NodeView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use common::api::{List, NodeView};
-use common::ids::NodeName;
-use common::node::Node;
-use common::store::RemoveNodeOutcome;
-use common::store::broken_key;
+use model::ids::NodeName;
+use model::node::Node;
 use serde::Deserialize;
+use store::RemoveNodeOutcome;
+use store::broken_key;
 use utoipa::IntoParams;
 
 use crate::http::params::{InPath, Paging, Params, page_of};

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use api_types::{List, PodView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use common::api::{List, PodView};
-use common::ids::{NodeName, PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::selector::LabelSelector;
-use common::slot::Slot;
-use common::store::broken_key;
-use common::store::{StopOutcome, StoreError};
+use model::ids::{NodeName, PodId, ServiceName};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::selector::LabelSelector;
 use serde::Deserialize;
+use store::broken_key;
+use store::{StopOutcome, StoreError};
 use utoipa::IntoParams;
 
 use crate::http::params::{InPath, Params, SelectorText, invalid_cursor, page_size, parse_selector};

@@ -1,14 +1,14 @@
 //! `/queue`: the payloads in Redis, and the dead letters.
 
+use api_types::{DeadLetterView, List, QueueItem, QueueView, QueuesView};
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
-use common::api::{DeadLetterView, List, QueueItem, QueueView, QueuesView};
-use common::ids::{NodeName, SchedulerId};
-use common::payload::MAX_PAYLOAD;
-use common::store::broken_key;
-use common::store::{DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
+use model::ids::{NodeName, SchedulerId};
+use model::pod::payload::MAX_PAYLOAD;
 use serde::Deserialize;
+use store::broken_key;
+use store::{DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema};
 

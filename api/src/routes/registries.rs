@@ -1,15 +1,15 @@
 //! `/registry`: users and passwords that workers pull images with. No answer, problem or log line has a
 //! password.
 
+use api_types::{List, RegistryInput, RegistryView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use common::api::{List, RegistryInput, RegistryView};
-use common::ids::RegistryHost;
-use common::registry::{LoginVerdict, RegistryInfo, RegistryLogin, StoredLogin, check_login};
-use common::store::PutLoginOutcome;
-use common::store::broken_key;
+use model::ids::RegistryHost;
+use model::value::registry::{LoginVerdict, RegistryInfo, RegistryLogin, StoredLogin, check_login};
+use store::PutLoginOutcome;
+use store::broken_key;
 
 use crate::admission::growth::Growth;
 use crate::admission::login_check;

@@ -8,5 +8,5 @@ use axum::response::IntoResponse;
     (status = 200, description = "The JSON Schema", body = Value, content_type = "application/schema+json"),
 ))]
 pub(crate) async fn get_service_schema() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "application/schema+json")], common::schema::of_service().to_string())
+    ([(CONTENT_TYPE, "application/schema+json")], model::schema::of_service().to_string())
 }

@@ -10,17 +10,17 @@ mod rollout;
 mod selection;
 mod stored;
 
+use api_types::{List, ScaleInput, ServiceView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use common::api::{List, ScaleInput, ServiceView};
-use common::ids::{AppName, ServiceName};
-use common::spec::{DesiredService, Kind, MAX_REPLICAS, ServiceInput};
-use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 use futures_util::{StreamExt, TryStreamExt};
+use model::ids::{AppName, ServiceName};
+use model::spec::{DesiredService, Kind, MAX_REPLICAS, ServiceInput};
 use serde::Deserialize;
 use serde_json::Value;
+use store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 use utoipa::{IntoParams, ToSchema};
 
 use self::change::ServiceChange;

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use api_types::{NodeCounts, PauseView, RedisMemoryView, RedisView, RedundancyView, StatusView};
 use axum::Json;
 use axum::extract::State;
-use common::RedisMillis;
-use common::api::{NodeCounts, PauseView, RedisMemoryView, RedisView, RedundancyView, StatusView, rfc3339};
-use common::config::Config;
-use common::mass_loss::{CircuitBreaker, SilentNodes};
-use common::node::{Node, NodeState};
-use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
+use daemon::config::Config;
+use model::RedisMillis;
+use model::node::mass_loss::{CircuitBreaker, SilentNodes};
+use model::node::{Node, NodeState};
+use model::queue_lengths::QueueLengths;
+use model::time::rfc3339;
+use store::{ForeignKey, HeldNode, HoldReason, Severity};
 
 use crate::admission::growth;
 use crate::admission::secret_keys::WorkerKeys;

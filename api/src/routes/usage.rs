@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use common::ids::{NodeName, PodId};
-use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView};
+use model::ids::{NodeName, PodId};
+use model::node::usage::{ClusterUsageView, NodeUsageView, PodUsageView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -1,16 +1,16 @@
 //! What `/secret` and `/config` have in common. No answer, problem or log line has a part of a content.
 
+use api_types::{List, ValueComparison, ValueInput, ValueView};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use bytesize::ByteSize;
-use common::api::{List, ValueComparison, ValueInput, ValueView};
-use common::ids::{AppName, ValueName};
-use common::secret_key::SecretKey;
-use common::store::broken_key;
-use common::store::{Durability, PutValueOutcome};
-use common::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
+use model::ids::{AppName, ValueName};
+use model::value::secret_key::SecretKey;
+use model::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
+use store::broken_key;
+use store::{Durability, PutValueOutcome};
 
 use crate::admission::growth::Growth;
 use crate::admission::users::{ForceOption, UsedObject, check_unused};

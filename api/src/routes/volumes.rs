@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use api_types::{BindVolumeInput, List, VolumeCondition, VolumeView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use common::api::{BindVolumeInput, List, VolumeCondition, VolumeView, rfc3339};
-use common::ids::{NodeName, ServiceName, VolumeName};
-use common::service::{Service, ServiceState};
-use common::spec::VolumeKind;
-use common::store::{BindVolumeOutcome, RemoveVolumeOutcome};
-use common::volume::{FormerCopy, Volume, VolumeClaim, VolumeScope, VolumeState};
+use model::ids::{NodeName, ServiceName, VolumeName};
+use model::service::volume::{FormerCopy, Volume, VolumeClaim, VolumeScope, VolumeState};
+use model::service::{Service, ServiceState};
+use model::spec::VolumeKind;
+use model::time::rfc3339;
 use serde::Deserialize;
+use store::{BindVolumeOutcome, RemoveVolumeOutcome};
 use utoipa::IntoParams;
 
 use crate::http::body::JsonOrYaml;

@@ -1,10 +1,10 @@
 //! The keys that a job or a cron has beside its record.
 
-use common::ids::ServiceName;
-use common::service::Service;
-use common::spec::Kind;
-use common::store::broken_key;
-use common::store::{Store, StoreError};
+use model::ids::ServiceName;
+use model::service::Service;
+use model::spec::Kind;
+use store::broken_key;
+use store::{Store, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 

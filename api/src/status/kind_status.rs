@@ -1,10 +1,11 @@
 //! Adds the status of jobs and crons to the views of services.
 
-use common::RedisMillis;
-use common::api::{CronStatus, IndexResultView, JobPhase, JobStatus, ServiceStatus, ServiceView, rfc3339};
-use common::service::{Service, ServiceState};
-use common::spec::Kind;
-use common::store::{IndexResult, JobResults, Store, StoreError};
+use api_types::{CronStatus, IndexResultView, JobPhase, JobStatus, ServiceStatus, ServiceView};
+use model::RedisMillis;
+use model::service::{Service, ServiceState};
+use model::spec::Kind;
+use model::time::rfc3339;
+use store::{IndexResult, JobResults, Store, StoreError};
 
 use super::kind_keys::{completions, runs};
 use super::pod_counts;

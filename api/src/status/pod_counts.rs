@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::api::ServiceStatus;
-use common::ids::{PodId, ServiceName, SpecId};
-use common::image::{self, ImageContent};
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::{Service, ServiceState};
-use common::slot::Slot;
-use common::store::broken_key;
-use common::store::{Store, StoreError};
+use api_types::ServiceStatus;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use model::ids::{PodId, ServiceName, SpecId};
+use model::pod::PodRecord;
+use model::pod::image::{self, ImageContent};
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::{Service, ServiceState};
+use store::broken_key;
+use store::{Store, StoreError};
 
 use super::kind_keys;
 use crate::cluster::broken::BrokenKeys;

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use api_types::{
+    DeadLetterView, GenerationOutcomeView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem,
+    QueuesOfNode,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::RedisMillis;
-use common::api::{
-    DeadLetterView, GenerationOutcomeView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem,
-    QueuesOfNode, rfc3339,
-};
-use common::ids::NodeName;
-use common::image::ImageContent;
-use common::node::{Node, NodeKind, NodeState};
-use common::pod::PodRecord;
-use common::spec::PodSpec;
-use common::store::{DeadLetter, GenerationOutcome, NodeQueues, PeekedPayload, UnschedulablePod};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::{Node, NodeKind, NodeState};
+use model::pod::PodRecord;
+use model::pod::image::ImageContent;
+use model::spec::PodSpec;
+use model::time::rfc3339;
+use store::{DeadLetter, GenerationOutcome, NodeQueues, PeekedPayload, UnschedulablePod};
 
 /// Returns a generation of a service; `until` is when it was replaced.
 pub(crate) fn generation(

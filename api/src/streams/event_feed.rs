@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::event::{ClusterEvent, EventPosition};
-use common::store::{Store, StoreError};
 use futures_util::Stream;
+use model::event::{ClusterEvent, EventPosition};
+use store::{Store, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 

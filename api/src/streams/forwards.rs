@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::ids::PodId;
+use model::ids::PodId;
 
 /// Connections to the same port with shorter pauses between them are one use.
 const PAUSE: Duration = Duration::from_secs(60);

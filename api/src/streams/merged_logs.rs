@@ -1,15 +1,15 @@
 //! The logs of several pods, merged in order of time. Each node merges those of its own pods (see the lines
-//! of `common::store`); here the answers of the nodes become one.
+//! of `store`); here the answers of the nodes become one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use common::ids::{NodeName, PodId, ServiceName};
-use common::log_line::{LineSplitter, LogLine};
-use common::log_merge::LogMerge;
-use common::store::{LinesRequest, LogChunk, LoggedPod, Store, StoreError};
 use futures_util::future::join_all;
+use model::ids::{NodeName, PodId, ServiceName};
+use model::stream::log_line::{LineSplitter, LogLine};
+use model::stream::log_merge::LogMerge;
+use store::{LinesRequest, LogChunk, LoggedPod, Store, StoreError};
 
 /// While logs are followed a line waits this long for older ones of other nodes.
 const HOLD: Duration = Duration::from_millis(800);

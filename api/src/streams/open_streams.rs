@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use common::address_range::client_network;
+use model::network::address_range::client_network;
 
 use crate::http::connections::ClientAddress;
 use crate::http::problem::{ApiProblem, ProblemKind};

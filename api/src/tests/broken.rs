@@ -1,7 +1,7 @@
 //! Every key that the API reads, in every wrong form: everything else is listed, and `/status` names the key.
 
-use common::ids::NodeName;
-use common::node::{NodeInfo, Resources};
+use model::ids::NodeName;
+use model::node::{NodeInfo, Resources};
 use serde_json::Value;
 use testkit::fixtures;
 

@@ -1,7 +1,7 @@
 //! What does not fit the cluster is refused as a whole, unless what fits may be started alone.
 
-use common::ids::NodeName;
-use common::node::Resources;
+use model::ids::NodeName;
+use model::node::Resources;
 use serde_json::{Value, json};
 use testkit::fixtures;
 

@@ -1,8 +1,8 @@
 //! Logs of pods, with a fake worker that answers.
 
 use axum::body::Bytes;
-use common::ids::NodeName;
-use common::store::{AnyLogRequest, LogChunk, LogRequest, Store};
+use model::ids::NodeName;
+use store::{AnyLogRequest, LogChunk, LogRequest, Store};
 
 use super::{Api, eventually};
 

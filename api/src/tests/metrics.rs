@@ -1,6 +1,6 @@
 //! The metrics of the API and of the cluster.
 
-use common::secret::Secret;
+use model::value::secret::Secret;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

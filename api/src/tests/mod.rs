@@ -28,10 +28,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use axum::response::Response;
-use common::config::Config;
-use common::store::{LinkOptions, Store};
+use daemon::config::Config;
 use http_body_util::BodyExt;
 use serde_json::Value;
+use store::{LinkOptions, Store};
 use testkit::{Redis, eventually, fixtures};
 use tower::ServiceExt;
 

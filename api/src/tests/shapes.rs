@@ -103,7 +103,7 @@ async fn the_status_shows_the_cluster_and_its_problems() {
     assert_eq!((&pause["no_deaths_for_seconds"], &pause["no_starts_for_seconds"]), (&20.into(), &15.into()));
     let ready = api.get("/readyz").await.expect(200);
     assert!(ready["warnings"].to_string().contains("scheduler"), "{ready}");
-    api.app.store.take(&common::ids::SchedulerId::random(), 1).await.unwrap();
+    api.app.store.take(&model::ids::SchedulerId::random(), 1).await.unwrap();
     // The answer is shared for a moment.
     eventually("a scheduler is alive", || async {
         api.get("/readyz").await.expect(200)["warnings"] == serde_json::json!([])

@@ -1,9 +1,9 @@
 //! `/secret` and `/config`.
 
-use common::ids::NodeName;
-use common::node::{NodeInfo, NodeSettings, Resources};
-use common::secret_key::SecretKey;
-use common::value::ValueKind;
+use model::ids::NodeName;
+use model::node::{NodeInfo, NodeSettings, Resources};
+use model::value::ValueKind;
+use model::value::secret_key::SecretKey;
 use serde_json::Value;
 use testkit::{eventually, fixtures};
 
@@ -229,7 +229,7 @@ async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
     let last: Value = serde_json::from_str(backup.lines().last().unwrap()).unwrap();
     assert_eq!(last["end"]["lines"], 3, "{backup}");
     // What a version before reads of it.
-    let first = common::saved_state::SavedFile::read(backup.lines()).unwrap();
+    let first = store::saved_state::SavedFile::read(backup.lines()).unwrap();
     assert!(first.end.more && first.state.pods.is_empty());
 
     api.redis.cli::<()>(&["FLUSHALL"]).await;
@@ -241,7 +241,7 @@ async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
         (view["values"].as_u64().unwrap(), view["present_values"].as_u64().unwrap())
     };
     assert_eq!((restore(false).await, restore(true).await, restore(true).await), ((2, 1), (2, 1), (0, 3)));
-    let name = |text: &str| common::ids::ValueName::new(text).unwrap();
+    let name = |text: &str| model::ids::ValueName::new(text).unwrap();
     let key = api.app.config.secret_key.as_ref();
     let open = async |kind, text: &str| {
         let stored = api.app.store.current_value(kind, &name(text)).await.unwrap().unwrap();
@@ -249,7 +249,7 @@ async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
     };
     assert_eq!(open(ValueKind::Secret, "db").await, (2, b"hunter2".to_vec()));
     assert_eq!(open(ValueKind::Config, "app.conf").await, (1, b"newer".to_vec()), "what is there wins");
-    let host = common::ids::RegistryHost::new("reg.example").unwrap();
+    let host = model::ids::RegistryHost::new("reg.example").unwrap();
     let login = api.app.store.login(&host).await.unwrap().unwrap().open(key).unwrap();
     assert_eq!((login.user.as_str(), login.password.expose()), ("bob", &b"hunter3"[..]));
 }

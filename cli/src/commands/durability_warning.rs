@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use common::api::{DurabilityState, DurabilityView, ServiceView};
+use api_types::{DurabilityState, DurabilityView, ServiceView};
 
 use output::objects::status::durability_text;
 use output::stderr;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use common::document::{self, DocumentNode, Vocabulary};
-use common::duration::HumanDuration;
-use common::ingress::{HttpRule, IngressRule, TcpRule, Tls};
-use common::spec::{OnDisconnect, RestartPolicy};
+use document::{self, DocumentNode, Vocabulary};
+use model::duration::HumanDuration;
+use model::network::ingress::{HttpRule, IngressRule, TcpRule, Tls};
+use model::spec::{OnDisconnect, RestartPolicy};
 
 /// Longer durations are refused: a deadline that far away may not be representable.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 86_400);
@@ -147,7 +147,7 @@ mod tests {
             ("web.example:80,tls=auto", "web 80 tls=auto"),
             ("tcp:5432:5433", "web 5433"),
         ] {
-            let web = common::ids::ServiceName::new("web").unwrap();
+            let web = model::ids::ServiceName::new("web").unwrap();
             assert_eq!(ingress_rule(text).unwrap().target(&web), expected, "{text}");
         }
         for wrong in [
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_host_without_a_port_leads_to_the_port_of_the_pods() {
-        let web = common::ids::ServiceName::new("web").unwrap();
+        let web = model::ids::ServiceName::new("web").unwrap();
         for (text, expected) in [
             ("shop.local", "web 8080"),
             ("shop.local/api,tls", "web 8080 tls"),

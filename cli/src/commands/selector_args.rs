@@ -1,7 +1,7 @@
 //! `-l`: selects services by their labels, pods by those of their service, and nodes by theirs.
 
 use clap::Args;
-use common::selector::LabelSelector;
+use model::service::selector::LabelSelector;
 
 /// Selects objects by label.
 #[derive(Debug, Default, Clone, PartialEq, Args)]

@@ -349,7 +349,7 @@ async fn a_wrong_name_does_not_keep_the_other_objects_from_being_deleted() {
 /// An API with two pods of `web`, which finds a pod by its complete uuid only.
 fn two_pods(request: &str) -> String {
     let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running));
-    let list = |items: &[&common::api::PodView]| ok_json(&serde_json::json!({ "items": items }));
+    let list = |items: &[&api_types::PodView]| ok_json(&serde_json::json!({ "items": items }));
     match request.split(" HTTP").next().unwrap() {
         "GET /pod/aaaa1111" => ok_json(&a),
         "GET /pod/aabb2222" => ok_json(&b),
@@ -389,7 +389,7 @@ async fn operations_are_the_commands_of_the_types() {
         "GET /service" => ok_json(&serde_json::json!({ "items": [fixtures::service("web")] })),
         "GET /pod" => ok_json(&serde_json::json!({ "items": [fixtures::pod("aaaa", Phase::Running)] })),
         "GET /node" => ok_json(&serde_json::json!({ "items": [fixtures::node("worker1")] })),
-        "GET /queue" => ok_json(&common::api::QueuesView::default()),
+        "GET /queue" => ok_json(&api_types::QueuesView::default()),
         "POST /service/web/scale" => ok_json(&fixtures::service("web")),
         "DELETE /pod/aaaa1111" => ok_json(&fixtures::pod("aaaa1111", Phase::Stopping)),
         line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
@@ -498,8 +498,8 @@ async fn a_watch_reconnects_after_the_last_event_it_received() {
 /// An API with the app `shop`, whose web has two pods, and a service `lone`.
 fn shop(request: &str) -> String {
     let service = |name: &str| {
-        let app = name.starts_with("shop-").then(|| common::ids::AppName::new("shop").unwrap());
-        common::api::ServiceView { app, ..fixtures::service(name) }
+        let app = name.starts_with("shop-").then(|| model::ids::AppName::new("shop").unwrap());
+        api_types::ServiceView { app, ..fixtures::service(name) }
     };
     let pods = [fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running)];
     let none = || ok_json(&serde_json::json!({ "items": [] }));
@@ -574,13 +574,13 @@ async fn a_name_without_a_type_is_found_and_deletes_nothing_but_a_service() {
 
 /// An API with one pod of a service that was just created, which has ended with an exit code.
 fn one_off(request: &str) -> String {
-    let pod = common::api::PodView {
+    let pod = api_types::PodView {
         exit_code: Some(4),
-        node: Some(common::ids::NodeName::new("worker1").unwrap()),
+        node: Some(model::ids::NodeName::new("worker1").unwrap()),
         ..fixtures::pod("aaaa1111", Phase::Failed)
     };
     match request.split(" HTTP").next().unwrap() {
-        "POST /service" => ok_json(&common::api::ServiceView { replicas: 1, ..fixtures::service("once") }),
+        "POST /service" => ok_json(&api_types::ServiceView { replicas: 1, ..fixtures::service("once") }),
         line if line.starts_with("GET /pod?service=once") => ok_json(&serde_json::json!({ "items": [pod] })),
         line if line.contains("/log?") => response("200 OK", "text/plain", "hello\n"),
         "DELETE /service/once" => response("204 No Content", "text/plain", ""),

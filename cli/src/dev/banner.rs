@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use common::config::RuntimeKind;
+use daemon::config::RuntimeKind;
 
 use super::credentials::DevCredentials;
 use super::engine::{Engine, HELLO_IMAGE};

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use common::config::{Config, RuntimeKind, Secret};
-use common::secret_key::SecretKey;
+use daemon::config::{Config, RuntimeKind};
+use model::value::secret::Secret;
+use model::value::secret_key::SecretKey;
 
 use crate::dev_token::{SavedToken, replace_private};
 
@@ -108,7 +109,7 @@ mod tests {
 
     use std::os::unix::fs::MetadataExt;
 
-    use common::config::{Serves, Sources};
+    use daemon::config::{Serves, Sources};
 
     use super::*;
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::{Config, RuntimeKind};
-use common::ids::{ClusterId, NodeName};
+use daemon::config::{Config, RuntimeKind};
 use engine::Runtime;
 use engine::docker::DockerRuntime;
 use engine::docker::sample_image::ensure_hello_image;
 use engine::process::ProcessRuntime;
 use engine::sim::{SimOptions, SimRuntime};
 use futures_util::future::join_all;
+use model::ids::{ClusterId, NodeName};
 use proxy::names::rules;
 
 /// The image of the `hello` service, created locally.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::store::Store;
+use store::Store;
 use tokio_util::sync::CancellationToken;
 
 use output::objects::events;

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use common::config::RuntimeKind;
-use common::ids::NodeName;
+use daemon::config::RuntimeKind;
+use model::ids::NodeName;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use common::config::Config;
+use daemon::config::Config;
 
 use output::stderr;
 
@@ -21,11 +21,11 @@ impl LogFile {
     /// Starts logging, into a file of this directory unless the terminal is to show all.
     pub(super) fn start(directory: &Path, config: &Config, verbose: bool) -> anyhow::Result<Self> {
         if verbose {
-            common::telemetry::init(&config.log, config.log_json);
+            daemon::telemetry::init(&config.log, config.log_json);
             return Ok(Self(None));
         }
         let path = directory.join(NAME);
-        common::telemetry::init_to_file(&config.log, config.log_json, create(&path)?);
+        daemon::telemetry::init_to_file(&config.log, config.log_json, create(&path)?);
         Ok(Self(Some(path)))
     }
 

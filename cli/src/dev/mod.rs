@@ -22,11 +22,7 @@ use std::time::Duration;
 
 use ::proxy::Start;
 use anyhow::{Context, bail};
-use common::config::{Config, RuntimeKind, Serves, TunnelListen, proxy_socket_in};
-use common::ids::NodeName;
-use common::node::Resources;
-use common::spec::{Cpus, Memory};
-use common::store::{LinkOptions, Store};
+use daemon::config::{Config, RuntimeKind, Serves, TunnelListen, proxy_socket_in};
 use engine::Engine;
 use output::stderr;
 use tokio::task::JoinSet;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use common::secret::Secret;
+use model::value::secret::Secret;
 
 use crate::settings::SettingFlags;
 

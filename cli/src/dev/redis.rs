@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use common::secret::Secret;
-use common::store::{LinkOptions, RedisUrl, Store};
+use daemon::redis_url::RedisUrl;
+use model::value::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
+use store::{LinkOptions, Store};
 use tokio::process::{Child, Command};
 
 use crate::dev_token::replace_private;

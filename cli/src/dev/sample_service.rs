@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use common::config::RuntimeKind;
-use common::ingress::{HttpRule, IngressRule};
-use common::lifecycle::Phase;
-use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
-use common::store::{PutMode, PutOutcome, Store};
+use daemon::config::RuntimeKind;
+use model::network::ingress::{HttpRule, IngressRule};
+use model::pod::lifecycle::Phase;
+use model::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
+use store::{PutMode, PutOutcome, Store};
 
 use super::banner;
 use super::engine::{Engine, HELLO_IMAGE};

@@ -1,7 +1,7 @@
 //! Commands of other programs, and what they are here.
 
 use clap::Command;
-use common::ids::ServiceName;
+use model::ids::ServiceName;
 
 use super::habit::Habit;
 use super::line::TypedLine;

@@ -30,7 +30,7 @@ impl Cluster {
         let api_port = free_port();
         let api = format!("http://127.0.0.1:{api_port}");
         let mut cluster = Self { api, daemons: Vec::new(), redis, directory: tempfile::tempdir().unwrap() };
-        let key = common::secret_key::SecretKey::generate().unwrap();
+        let key = model::value::secret_key::SecretKey::generate().unwrap();
         std::fs::write(cluster.directory.path().join("secret-key"), key).unwrap();
         for daemon in ["api", "scheduler"] {
             cluster.start_daemon(daemon, "worker1", api_port);

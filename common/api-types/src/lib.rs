@@ -30,7 +30,7 @@ pub use apps::AppLockInput;
 pub use cluster::FindingView;
 pub use jobs::{CronStatus, IndexResultView, JobPhase, JobStatus};
 pub use logs::LogItemView;
-pub use model::time::rfc3339;
+use model::time::rfc3339;
 pub use nodes::{NodeQueuesView, NodeView};
 pub use pods::PodView;
 pub use problem::{FieldProblem, NodeShortage, Problem};

@@ -32,11 +32,8 @@ pub use channels::{
     Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, PEER_TIMEOUT, Receipt,
 };
 pub use check::Finding;
-pub use daemon::redis_url::{RedisUrl, UrlError};
 pub use foreign_keys::ForeignKey;
 pub use keys::channel;
-pub use model::broken_key::BrokenKey;
-pub use model::queue_lengths::QueueLengths;
 pub use network::addresses::GivenAddress;
 pub use network::certificates::{CertificateStatuses, Challenge};
 pub use network::endpoints::{
@@ -71,7 +68,8 @@ pub use recovery::RecoveryAnswer;
 pub use recovery::saved_state;
 pub use redis_link::{
     AttachedReplica, CAUSES, Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand,
-    SentinelFacts, SentinelReport, StoreError, Subscription, Transport, TransportConnection,
+    SentinelFacts, SentinelReport, StoreError, Subscription, Transport, TransportConnection, pending_hints,
+    tick_or_hints,
 };
 pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, Prelude, ProcessKind, SCRIPTS, Script};
 pub use server::capacity::{ClusterSize, RedisMemory};

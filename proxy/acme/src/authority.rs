@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::config::AcmeSettings;
+use daemon::config::AcmeSettings;
 use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::backoff::Backoff;
-use common::certificate::{CertificateStatus, StoredCertificate};
-use common::store::{Store, StoreError, channel};
+use daemon::backoff::Backoff;
 use gate::saved_file;
 use ingress::certificate_expires;
 use ingress::certificates::stored::{OrderStanding, StoredCertificates};
+use model::network::certificate::{CertificateStatus, StoredCertificate};
+use store::{Store, StoreError, channel};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -257,10 +257,10 @@ impl Logged {
 
 #[cfg(test)]
 mod tests {
-    use common::secret::Secret;
-    use common::secret_key::SecretKey;
-    use common::store::LinkOptions;
+    use model::value::secret::Secret;
+    use model::value::secret_key::SecretKey;
     use routing::snapshot::RoutingSnapshot;
+    use store::LinkOptions;
     use tokio::sync::watch;
 
     use super::*;

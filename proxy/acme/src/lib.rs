@@ -4,7 +4,7 @@
 //! ordered (`follow`). Ingress answers the authority, and serves the certificates. What they share is in
 //! Redis, in one record for each host.
 //!
-//! Of this workspace it may import `common`, `gate`, `routing` and `ingress`.
+//! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `routing` and `ingress`.
 //!
 //! Tests: acme, scenarios::acme, scripts::certificates
 
@@ -17,13 +17,13 @@ mod orderer;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::config::Config;
-use common::store::Store;
+use daemon::config::Config;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 use ingress::certificates::stored::StoredCertificates;
 use ingress::{Challenges, IngressConfig};
 use routing::snapshot::RoutingSnapshot;
+use store::Store;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::certificate::{StoredCertificate, open_account, seal_account, wait_after};
-use common::config::{AcmeSettings, Secret};
-use common::secret_key::SecretKey;
-use common::store::{Challenge, Store, StoreError};
+use daemon::backoff::Backoff;
+use daemon::config::AcmeSettings;
 use ingress::CACHED_FOR;
 use ingress::certificates::parse;
 use ingress::certificates::stored;
@@ -14,6 +11,10 @@ use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder,
     Order, OrderStatus, Problem, RetryPolicy,
 };
+use model::network::certificate::{StoredCertificate, open_account, seal_account, wait_after};
+use model::value::secret::Secret;
+use model::value::secret_key::SecretKey;
+use store::{Challenge, Store, StoreError};
 use tokio::time::{sleep, timeout};
 
 use super::authority::Authority;

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::NodeName;
-use common::store::StoreError;
 use ingress::certificates::stored::StoredCertificates;
+use model::ids::NodeName;
+use store::StoreError;
 use tokio::task::{Id, JoinSet};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

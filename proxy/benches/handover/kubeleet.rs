@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::handover::LocalPod;
 use kubeleet_proxy::gate::Gates;
 use kubeleet_proxy::ingress::Ingress;
 use kubeleet_proxy::snapshot::RoutingSnapshot;
+use model::network::endpoint::{Endpoint, EndpointState};
+use model::network::handover::LocalPod;
 use testkit::child_guard::ChildGuard;
 use testkit::ports::free_port;
 use tokio::runtime::Runtime;

@@ -5,9 +5,9 @@
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::handover::LocalPod;
-use common::ids::{AssignmentId, NodeName, PodId};
+use model::ids::{AssignmentId, NodeName, PodId};
+use model::network::endpoint::{Endpoint, EndpointState};
+use model::network::handover::LocalPod;
 use tokio_util::sync::CancellationToken;
 
 use crate::listening::Listening;

@@ -11,9 +11,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use common::handover::LocalPod;
-use common::ids::{AssignmentId, PodId, ServiceName};
 use metrics::Counter;
+use model::ids::{AssignmentId, PodId, ServiceName};
+use model::network::handover::LocalPod;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@
 //!   kept in step with those of this one.
 //! - The rest is what all parts of the proxy share: sockets, timers, fair shares, files.
 //!
-//! Of this workspace it may import `common` only.
+//! Of this workspace it may import `daemon` and `model` only.
 //!
 //! Tests: gate, worker::handing_over, scenarios::handover, scenarios::take_over
 

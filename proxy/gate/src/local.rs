@@ -1,7 +1,7 @@
 //! The socket to the workers of this host: takes what they say about their pods, and tells them when a pod
 //! that is to be stopped has let go of its last request.
 //!
-//! The protocol is in [`common::handover`]. Only the user of the proxy can open the socket (0600).
+//! The protocol is in [`model::network::handover`]. Only the user of the proxy can open the socket (0600).
 
 mod connection;
 mod host;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::{FromWorker, Gateway, Lines, lines, to_line};
-use common::ids::NodeName;
 use futures_util::{SinkExt, StreamExt};
+use model::ids::NodeName;
+use model::network::handover::{FromWorker, Gateway, Lines, lines, to_line};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

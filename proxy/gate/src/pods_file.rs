@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::LocalPod;
-use common::ids::NodeName;
+use model::ids::NodeName;
+use model::network::handover::LocalPod;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 

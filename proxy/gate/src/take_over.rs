@@ -22,9 +22,9 @@ mod sockets;
 use std::io;
 use std::time::Duration;
 
-use common::handover::{FromWorker, Lines, LocalPod, MAX_PODS, lines, to_line};
-use common::ids::NodeName;
 use futures_util::{SinkExt, StreamExt};
+use model::ids::NodeName;
+use model::network::handover::{FromWorker, Lines, LocalPod, MAX_PODS, lines, to_line};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio_util::codec::LinesCodecError;
@@ -161,7 +161,7 @@ async fn within<T>(answer: impl Future<Output = Result<T, TakeOverError>>) -> Re
 mod tests {
     use std::net::SocketAddr;
 
-    use common::listen::Presence;
+    use daemon::listen::Presence;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpStream, UdpSocket};

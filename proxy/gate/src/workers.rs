@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::handover::{Gateway, LocalPod};
-use common::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
+use model::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
+use model::network::endpoint::{Endpoint, EndpointState};
+use model::network::handover::{Gateway, LocalPod};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

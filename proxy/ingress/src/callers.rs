@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use common::ids::ServiceName;
+use model::ids::ServiceName;
 use tokio::time::{Instant, sleep};
 
 use crate::shared::IngressShared;

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::store::{Challenge, Store};
+use store::{Challenge, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -78,7 +78,7 @@ async fn answer_all(store: Store, mut questions: mpsc::Receiver<Question>) {
 
 #[cfg(test)]
 mod tests {
-    use common::store::LinkOptions;
+    use store::LinkOptions;
     use testkit::redis::Redis;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::address_range::AddressRange;
+use model::network::address_range::AddressRange;
 
 use crate::challenges::Challenges;
 use crate::https::HttpsConfig;

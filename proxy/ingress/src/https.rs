@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use common::ingress::Tls;
 use hyper::header::{self, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Response, StatusCode};
+use model::network::ingress::Tls;
 use routing::route::{RouteTable, host_name};
 use rustls::ServerConfig;
 use tokio::net::TcpStream;

@@ -6,8 +6,8 @@
 //! - [`certificates`] has the certificates of HTTPS, from files and from Redis, and `challenges` the answers
 //!   to authorities that check a host.
 //!
-//! Of this workspace it may import `common`, `gate`, `tunnel` and `routing`. Its tests have pods on this host
-//! and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
+//! Of this workspace it may import `model`, `store`, `gate`, `tunnel` and `routing`. Its tests have pods on
+//! this host and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
 //!
 //! Tests: ingress, scenarios::ingress_limits, scenarios::https
 

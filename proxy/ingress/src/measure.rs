@@ -1,10 +1,10 @@
 //! The metrics of ingress.
 
-use common::ids::ServiceName;
 use hyper::StatusCode;
 use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use model::ids::ServiceName;
 
 const REQUESTS: &str = "kubeleet_ingress_requests_total";
 const SECONDS: &str = "kubeleet_ingress_answer_seconds";

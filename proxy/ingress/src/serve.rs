@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use common::ingress::HttpProtocol;
+use model::network::ingress::HttpProtocol;
 
 use super::answer::{AnswerBody, OwnAnswer, accepts_json};
 use super::{https, measure, upgrade};

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use common::ids::{PodId, ServiceName};
 use gate::Gates;
 use gate::rarely::RarelyEach;
 use gate::shares::TakenPlace;
+use model::ids::{PodId, ServiceName};
 use routing::follow::Doubts;
 use tokio::sync::watch;
 use tunnel::TunnelDialer;

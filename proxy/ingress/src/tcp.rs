@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::ids::ServiceName;
 use gate::Pass;
 use gate::listening::Listening;
 use gate::socket;
+use model::ids::ServiceName;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;

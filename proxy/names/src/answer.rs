@@ -3,12 +3,12 @@
 //! A name that exists has no other records than those it is for: any other question about it has an empty
 //! answer, because musl takes "no such name" for AAAA as "no such name" at all.
 
-use common::address::{AddressName, DOMAIN, PoolAddress};
-use common::ids::{AppName, ServiceName};
-use common::spec::asked_for;
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, PTR, SRV};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use model::ids::{AppName, ServiceName};
+use model::network::address::{AddressName, DOMAIN, PoolAddress};
+use model::spec::asked_for;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;

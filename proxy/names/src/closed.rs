@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use common::address_range::AddressRange;
-use common::store::RedisUrl;
+use daemon::redis_url::RedisUrl;
+use model::network::address_range::AddressRange;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tunnel::PORT as TUNNEL_PORT;

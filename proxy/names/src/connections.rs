@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::address::PoolAddress;
-use common::listen::Presence;
+use daemon::listen::Presence;
 use gate::listening::Listening;
 use ingress::{IngressShared, RequestTarget, pass_on};
+use model::network::address::PoolAddress;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;

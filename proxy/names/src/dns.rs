@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::listen::Presence;
-use common::store::Store;
+use daemon::listen::Presence;
 use gate::listening::Listening;
 use routing::follow::Follower;
+use store::Store;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -179,9 +179,9 @@ mod tests {
 
     use std::net::Ipv4Addr;
 
-    use common::store::LinkOptions;
     use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
     use hickory_proto::rr::{Name, RecordType};
+    use store::LinkOptions;
     use testkit::eventually::{check, eventually};
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpSocket;

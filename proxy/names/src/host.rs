@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::Gateway;
-use common::listen::Presence;
-use common::store::RedisUrl;
+use daemon::listen::Presence;
+use daemon::redis_url::RedisUrl;
 use gate::listening::Listening;
 use gate::name_reach::{KnownNameReach, NameReach};
 use ingress::IngressShared;
+use model::network::handover::Gateway;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
@@ -23,7 +23,7 @@ use super::dns::DnsListener;
 use super::resolver::Resolver;
 use super::rules::{Rules, RulesError};
 use super::{connections, dns, names_file, probe};
-use common::address_range::AddressRange;
+use model::network::address_range::AddressRange;
 
 /// Between two looks at the rules while they lead here, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);

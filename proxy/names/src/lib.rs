@@ -11,7 +11,7 @@
 //! - [`rules`] are the rules of the host that lead to both and that keep pods from what is not theirs,
 //!   [`closed`] is what that is on other hosts, and `host` keeps all of it going.
 //!
-//! Of this workspace it may import `common`, `gate`, `tunnel`, `routing` and `ingress`.
+//! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel`, `routing` and `ingress`.
 //!
 //! Tests: names, scenarios::names, scenarios::service_names
 

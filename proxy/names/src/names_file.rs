@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::address::{AddressName, PoolAddress};
 use gate::saved_file;
+use model::network::address::{AddressName, PoolAddress};
 use serde::{Deserialize, Serialize};
 
 use super::resolver::Resolver;

@@ -4,10 +4,10 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use common::address::DOMAIN;
-use common::address::PoolAddress;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RData, RecordType};
+use model::network::address::DOMAIN;
+use model::network::address::PoolAddress;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 

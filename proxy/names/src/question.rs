@@ -2,9 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use common::address::{DOMAIN, PoolAddress};
-use common::ids::ServiceName;
 use hickory_proto::rr::Name;
+use model::ids::ServiceName;
+use model::network::address::{DOMAIN, PoolAddress};
 
 /// What a domain name is the name of. A service is named as in the question: within an app by its short name
 /// perhaps.

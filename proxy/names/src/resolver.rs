@@ -7,16 +7,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::address::{AddressName, PoolAddress};
-use common::endpoint::EndpointState;
-use common::ids::{AppName, ServiceName};
-use common::store::{GivenAddress, Store, StoreError};
 use futures_util::future::try_join_all;
 use gate::Gates;
 use gate::rarely::Rarely;
 use gate::shares::Shares;
+use model::ids::{AppName, ServiceName};
+use model::network::address::{AddressName, PoolAddress};
+use model::network::endpoint::EndpointState;
 use routing::follow::Interest;
 use routing::snapshot::RoutingSnapshot;
+use store::{GivenAddress, Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 

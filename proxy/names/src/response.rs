@@ -1,10 +1,10 @@
 //! The messages that questions are answered with: their header, their size, and what says that there is
 //! nothing.
 
-use common::address::DOMAIN;
 use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
+use model::network::address::DOMAIN;
 
 /// What the header of a message takes, in bytes.
 const HEADER_BYTES: usize = 12;

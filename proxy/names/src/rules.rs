@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::address_range::AddressRange;
+use model::network::address_range::AddressRange;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -69,7 +69,7 @@ struct Forwarding {
 /// Our chains and their rules, which replace whatever was in them.
 fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: bool) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
-    let resolver = common::address::PoolAddress::RESOLVER.ip();
+    let resolver = model::network::address::PoolAddress::RESOLVER.ip();
     // Pods have no IPv6.
     let ranges = ranges.iter().map(ToString::to_string).filter(|range| !range.contains(':'));
     let of_ranges = ranges.map(|range| format!("-d {range}"));

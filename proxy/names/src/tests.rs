@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use common::address::{AddressName, PoolAddress};
-use common::ids::{AppName, ServiceName};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
+use model::ids::{AppName, ServiceName};
+use model::network::address::{AddressName, PoolAddress};
 use proptest::prelude::*;
 
 use super::answer::{NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::ids::ServiceName;
-use common::store::Routing;
+use model::ids::ServiceName;
+use store::Routing;
 
 use crate::endpoint_set::EndpointSet;
 use crate::route::RouteTable;

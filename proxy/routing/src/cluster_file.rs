@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::endpoint::Endpoint;
-use common::ids::{PodId, ServiceName};
-use common::ingress::{IngressRule, read_rules};
-use common::store::{AliasesByApp, Callers, EndpointVersion, Routing};
 use gate::saved_file;
+use model::ids::{PodId, ServiceName};
+use model::network::endpoint::Endpoint;
+use model::network::ingress::{IngressRule, read_rules};
 use serde::{Deserialize, Serialize};
+use store::{AliasesByApp, Callers, EndpointVersion, Routing};
 
 use crate::cluster::FollowedCluster;
 use crate::endpoint_set::EndpointSet;
@@ -111,7 +111,7 @@ mod tests {
             let set = EndpointSet::saved(version.clone(), vec![endpoint.clone()], is_heard);
             let callers = [(web.clone(), [ServiceName::new("api").unwrap()].into())].into();
             let aliases = [("db.internal".to_owned(), web.clone())].into();
-            let aliases = [(common::ids::AppName::new("shop").unwrap(), aliases)].into();
+            let aliases = [(model::ids::AppName::new("shop").unwrap(), aliases)].into();
             let routing = Arc::new(Routing { routes: vec![rule.clone()], callers, aliases });
             let known = FollowedCluster { routing, sets: [(web.clone(), set)].into() };
             write(&path, &text(&known)).unwrap();

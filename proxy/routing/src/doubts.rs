@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::{NodeName, ServiceName};
-use common::store::{EndpointReading, EndpointVersion, FollowedEndpoints};
 use gate::workers::Workers;
+use model::ids::{NodeName, ServiceName};
+use store::{EndpointReading, EndpointVersion, FollowedEndpoints};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
@@ -162,12 +162,12 @@ mod tests {
 
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use common::endpoint::{Endpoint, EndpointState};
-    use common::handover::LocalPod;
-    use common::ingress::IngressRule;
-    use common::store::{EndpointVersion, LinkOptions, Routing, Store};
     use gate::Gates;
     use gate::fixtures::local_pod;
+    use model::network::endpoint::{Endpoint, EndpointState};
+    use model::network::handover::LocalPod;
+    use model::network::ingress::IngressRule;
+    use store::{EndpointVersion, LinkOptions, Routing, Store};
     use testkit::eventually;
     use testkit::redis::Redis;
     use tokio::net::TcpListener;

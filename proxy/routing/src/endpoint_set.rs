@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use common::endpoint::Endpoint;
-use common::ids::{NodeName, PodId};
-use common::store::{EndpointChange, EndpointVersion};
+use model::ids::{NodeName, PodId};
+use model::network::endpoint::Endpoint;
+use store::{EndpointChange, EndpointVersion};
 
 use crate::snapshot::Endpoints;
 

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::backoff::Backoff;
-use common::ids::ServiceName;
-use common::store::{EndpointChange, Routing, Store, StoreError, Subscription, channel};
+use daemon::backoff::Backoff;
 use gate::saved_file;
+use model::ids::ServiceName;
+use store::{EndpointChange, Routing, Store, StoreError, Subscription, channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -360,8 +360,8 @@ fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use common::ingress::IngressRule;
-    use common::store::LinkOptions;
+    use model::network::ingress::IngressRule;
+    use store::LinkOptions;
 
     use crate::shared::WANTED_FOR;
 

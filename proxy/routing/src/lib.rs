@@ -4,7 +4,7 @@
 //!   makes of the endpoints of one. Both are pure. [`snapshot`] is what the proxy decides from.
 //! - [`follow`] keeps it up to date, and asks the hosts, through the tunnel, while Redis does not answer.
 //!
-//! Of this workspace it may import `common`, `gate` and `tunnel`.
+//! Of this workspace it may import `daemon`, `model`, `store`, `gate` and `tunnel`.
 //!
 //! Tests: routing, scripts::following, scripts::endpoints, scripts::routes
 

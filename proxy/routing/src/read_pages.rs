@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::ids::ServiceName;
-use common::store::{EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, StoreError};
+use model::ids::ServiceName;
+use store::{EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, StoreError};
 use tokio::time::{Instant, sleep};
 
 use crate::read_limit::ReadLimit;

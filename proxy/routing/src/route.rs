@@ -9,10 +9,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use common::ids::{AppName, ServiceName};
-use common::ingress::{HttpProtocol, IngressRule, Tls};
-use common::spec::Seconds;
-use common::store::{AliasesByApp, Callers, Routing};
+use model::ids::{AppName, ServiceName};
+use model::network::ingress::{HttpProtocol, IngressRule, Tls};
+use model::spec::Seconds;
+use store::{AliasesByApp, Callers, Routing};
 
 /// The rules of all services, arranged for lookup.
 #[derive(Debug, Clone, Default)]
@@ -203,7 +203,7 @@ fn parents(host: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use common::ingress::{HttpRule, TcpRule};
+    use model::network::ingress::{HttpRule, TcpRule};
     use proptest::prelude::*;
 
     use super::*;

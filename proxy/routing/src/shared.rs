@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::ids::ServiceName;
-use common::store::{EndpointVersion, Store};
+use model::ids::ServiceName;
+use store::{EndpointVersion, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

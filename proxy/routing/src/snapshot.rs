@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::endpoint::Endpoint;
-use common::ids::ServiceName;
+use model::ids::ServiceName;
+use model::network::endpoint::Endpoint;
 
 use crate::route::RouteTable;
 

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::endpoint::Endpoint;
-use common::ids::{NodeName, ServiceName};
 use futures_util::{StreamExt, stream};
 use gate::EnterError;
 use gate::socket::{self, Socket};
+use model::ids::{NodeName, ServiceName};
+use model::network::endpoint::Endpoint;
 use rustls::pki_types::{IpAddr, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;

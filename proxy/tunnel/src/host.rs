@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::config::{Config, TunnelListen};
-use common::ids::NodeName;
-use common::secret_key::SecretKey;
-use common::store::{Store, StoreError, channel};
+use daemon::backoff::Backoff;
+use daemon::config::{Config, TunnelListen};
 use gate::listening::{self, Listening};
 use gate::saved_file;
 use gate::workers::Workers;
+use model::ids::NodeName;
+use model::value::secret_key::SecretKey;
+use store::{Store, StoreError, channel};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 

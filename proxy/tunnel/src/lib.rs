@@ -6,7 +6,7 @@
 //! A proxy's own key is made by itself and never leaves its host. Redis has only the fingerprint of the
 //! public key: reading Redis reveals no secret key.
 //!
-//! Of this workspace it may import `common` and `gate`.
+//! Of this workspace it may import `daemon`, `model`, `store` and `gate`.
 //!
 //! Tests: tunnel, ingress::other_host, scenarios::tunnel, scenarios::three_hosts
 

@@ -79,7 +79,7 @@ impl TunnelListener {
         gates: Arc<Gates>,
     ) -> io::Result<Self> {
         let workers = Arc::new(Workers::new(gates));
-        Self::on(Arc::new(common::listen::listen(address)?), key, peers, workers)
+        Self::on(Arc::new(daemon::listen::listen(address)?), key, peers, workers)
     }
 
     /// Takes connections on a socket.

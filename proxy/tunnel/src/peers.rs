@@ -7,8 +7,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use common::ids::NodeName;
 use gate::saved_file;
+use model::ids::NodeName;
 
 use super::key::Fingerprint;
 

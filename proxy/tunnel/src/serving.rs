@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use common::endpoint::Endpoint;
-use common::ids::{PodId, ServiceName};
+use model::ids::{PodId, ServiceName};
+use model::network::endpoint::Endpoint;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 /// The most services of one question.

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use common::ids::{AssignmentId, PodId};
 use gate::socket::Socket;
+use model::ids::{AssignmentId, PodId};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::server::TlsStream;
 

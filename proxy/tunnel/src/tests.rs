@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::handover::LocalPod;
-use common::ids::{AssignmentId, NodeName, PodId};
 use gate::fixtures::local_pod;
 use gate::{EnterError, Gates};
+use model::ids::{AssignmentId, NodeName, PodId};
+use model::network::endpoint::{Endpoint, EndpointState};
+use model::network::handover::LocalPod;
 use testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

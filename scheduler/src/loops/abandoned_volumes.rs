@@ -8,10 +8,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use common::control_loop::{Loop, Next};
-use common::ids::{ServiceName, VolumeName};
-use common::store::{RemoveVolumeOutcome, Store, StoreError};
-use common::volume::{Volume, VolumeScope, VolumeState};
+use daemon::control_loop::{Loop, Next};
+use model::ids::{ServiceName, VolumeName};
+use model::service::volume::{Volume, VolumeScope, VolumeState};
+use store::{RemoveVolumeOutcome, Store, StoreError};
 
 use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};

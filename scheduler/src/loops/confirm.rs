@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use common::control_loop::{Loop, Next};
-use common::ids::SchedulerId;
-use common::store::{Store, StoreError};
+use daemon::control_loop::{Loop, Next};
+use model::ids::SchedulerId;
+use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 

@@ -10,12 +10,13 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::RedisMillis;
-use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
-use common::ids::ServiceName;
-use common::service::{Service, ServiceState};
-use common::spec::{Concurrency, Kind};
-use common::store::{Store, StoreError, Subscription, TickOutcome, channel};
+use daemon::control_loop::{Loop, Next};
+use model::RedisMillis;
+use model::ids::ServiceName;
+use model::service::{Service, ServiceState};
+use model::spec::{Concurrency, Kind};
+use store::{Store, StoreError, Subscription, TickOutcome, channel};
+use store::{pending_hints, tick_or_hints};
 
 use crate::context::SchedulerContext;
 use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};

@@ -13,13 +13,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::clock::Clock;
-use common::control_loop::{Loop, Next};
-use common::ids::{NodeName, SchedulerId};
-use common::mass_loss::{CircuitBreaker, SilentNodes};
-use common::node::Node;
-use common::store::{DeclareOutcome, ObservedCondition, SilenceProof, Store, StoreError};
+use daemon::clock::Clock;
+use daemon::control_loop::{Loop, Next};
+use model::RedisMillis;
+use model::ids::{NodeName, SchedulerId};
+use model::node::Node;
+use model::node::mass_loss::{CircuitBreaker, SilentNodes};
+use store::{DeclareOutcome, ObservedCondition, SilenceProof, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::context::SchedulerContext;

@@ -10,12 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::control_loop::{Loop, Next};
-use common::ids::NodeName;
-use common::node::{Node, NodeState};
-use common::store::broken_key;
-use common::store::{DrainOutcome, NodeQueues, Store, StoreError};
+use daemon::control_loop::{Loop, Next};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::node::{Node, NodeState};
+use store::broken_key;
+use store::{DrainOutcome, NodeQueues, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::context::SchedulerContext;

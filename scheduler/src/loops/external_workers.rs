@@ -11,11 +11,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use common::control_loop::{Loop, Next};
-use common::ids::{NodeName, SchedulerId};
-use common::node::NodeKind;
-use common::payload::Payload;
-use common::store::{ExternalBeat, ExternalSign, Store, StoreError};
+use daemon::control_loop::{Loop, Next};
+use model::ids::{NodeName, SchedulerId};
+use model::node::NodeKind;
+use model::pod::payload::Payload;
+use store::{ExternalBeat, ExternalSign, Store, StoreError};
 
 use crate::context::SchedulerContext;
 

@@ -11,16 +11,17 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::control_loop::{Loop, Next, pending_hints};
-use common::ids::{NodeName, SchedulerId};
-use common::node::Resources;
-use common::payload::Payload;
-use common::pod::Refusal;
-use common::store::{
+use daemon::control_loop::{Loop, Next};
+use model::ids::{NodeName, SchedulerId};
+use model::node::Resources;
+use model::pod::Refusal;
+use model::pod::payload::Payload;
+use placement::{Outcome, PlacementPolicy, PodRequest, decide};
+use store::pending_hints;
+use store::{
     AssignOutcome, Assignment, Parked, SchedulerQueue, Store, StoreError, Subscription, TAKEN_AT_ONCE,
     channel,
 };
-use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 
 use crate::apply::{AssignResult, Executor, unschedulable_message};
 use crate::context::SchedulerContext;
@@ -342,7 +343,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use common::ids::PodId;
+    use model::ids::PodId;
     use placement::{PlacementTarget, Requirements};
 
     use super::*;

@@ -11,17 +11,18 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::RedisMillis;
-use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
-use common::ids::{Incarnation, NodeName, SchedulerId, ServiceName, SpecId};
-use common::lifecycle::Phase;
-use common::node::{Node, NodeInfo, NodeState};
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
-use common::spec::{JobPolicy, Kind};
-use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, channel};
+use daemon::control_loop::{Loop, Next};
+use model::RedisMillis;
+use model::ids::{Incarnation, NodeName, SchedulerId, ServiceName, SpecId};
+use model::node::{Node, NodeInfo, NodeState};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use model::spec::{JobPolicy, Kind};
 use rand::seq::SliceRandom;
+use store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, channel};
+use store::{pending_hints, tick_or_hints};
 
 use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use common::control_loop::{Loop, Next};
-use common::store::{Store, StoreError};
+use daemon::control_loop::{Loop, Next};
+use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use common::control_loop::{Loop, Next, tick_or_hints};
-use common::store::{Store, StoreError, Subscription, Unpark, channel};
+use daemon::control_loop::{Loop, Next};
+use store::tick_or_hints;
+use store::{Store, StoreError, Subscription, Unpark, channel};
 
 use crate::context::SchedulerContext;
 

@@ -7,12 +7,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use common::control_loop::{Loop, Next};
-use common::ids::{SchedulerId, ServiceName};
-use common::service::{Service, ServiceState};
-use common::spec::{ContainerSpec, OnChange};
-use common::store::{RestartOutcome, Store, StoreError, ValueRollout, ValueRolloutNote};
-use common::value::ValueKind;
+use daemon::control_loop::{Loop, Next};
+use model::ids::{SchedulerId, ServiceName};
+use model::service::{Service, ServiceState};
+use model::spec::{ContainerSpec, OnChange};
+use model::value::ValueKind;
+use store::{RestartOutcome, Store, StoreError, ValueRollout, ValueRolloutNote};
 
 use crate::context::SchedulerContext;
 
@@ -130,7 +130,7 @@ fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use common::ids::ValueName;
+    use model::ids::ValueName;
     use serde_json::json;
     use testkit::fixtures;
 

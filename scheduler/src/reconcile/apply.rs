@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use common::RedisMillis;
-use common::ids::{PodId, SchedulerId};
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::slot::Slot;
-use common::store::{
+use futures_util::{StreamExt, TryStreamExt};
+use model::RedisMillis;
+use model::ids::{PodId, SchedulerId};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::Service;
+use store::{
     CreateOutcome, FormerGeneration, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
 };
-use futures_util::{StreamExt, TryStreamExt};
 
 use super::lost_pods::GonePods;
 use super::plan::ReconcilePlan;

@@ -1,10 +1,10 @@
 //! Reads the input of a job's plan and carries the plan out, and what becomes of a cron that is deleted. No
 //! decisions are left here.
 
-use common::RedisMillis;
-use common::ids::ServiceName;
-use common::service::{Service, ServiceState};
-use common::store::{CreateOutcome, JobIndices, Store, StoreError};
+use model::RedisMillis;
+use model::ids::ServiceName;
+use model::service::{Service, ServiceState};
+use store::{CreateOutcome, JobIndices, Store, StoreError};
 
 use super::apply::carry_out;
 use super::job::{JobPlan, JobStep};

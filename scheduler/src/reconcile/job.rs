@@ -8,13 +8,13 @@
 
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::{Service, ServiceState};
-use common::spec::{JobPolicy, Period};
-use common::store::{IndexResult, JobIndices};
+use model::RedisMillis;
+use model::ids::PodId;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::service::{Service, ServiceState};
+use model::spec::{JobPolicy, Period};
+use store::{IndexResult, JobIndices};
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::plan::{self, ReconcilePlan};
@@ -232,7 +232,7 @@ fn millis(duration: Duration) -> RedisMillis {
 mod tests {
     use std::collections::BTreeMap;
 
-    use common::spec::ServiceFields;
+    use model::spec::ServiceFields;
 
     use super::super::plan::testing::{record, slot};
     use super::*;

@@ -6,10 +6,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::ids::{NodeName, PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
+use model::RedisMillis;
+use model::ids::{NodeName, PodId, ServiceName};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use common::ids::{NodeName, PodId, ServiceName};
-use common::node::{HeldPod, Node, NodeState};
+use model::ids::{NodeName, PodId, ServiceName};
+use model::node::{HeldPod, Node, NodeState};
 
 use super::slots::{ReplicaSlot, SlotHolder};
 
@@ -179,7 +179,7 @@ fn sentence(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::lifecycle::Phase;
+    use model::pod::lifecycle::Phase;
 
     use super::super::plan::testing::slots;
     use super::*;

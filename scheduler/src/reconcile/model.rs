@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::{Service, ServiceState};
-use common::slot::Slot;
-use common::spec::{ServiceFields, UpdatePolicy};
+use model::ids::PodId;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::{Service, ServiceState};
+use model::spec::{ServiceFields, UpdatePolicy};
 use proptest::prelude::*;
 
 use super::lost_payload::ObservedState;

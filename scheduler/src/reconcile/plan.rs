@@ -10,12 +10,12 @@
 //! A new generation replaces old pods step by step, see [`super::replacing`]. Whether it goes on is judged by
 //! its new pods, see [`super::rollout`].
 
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::{Service, ServiceState};
-use common::slot::Slot;
-use common::store::ReplacedPod;
+use model::ids::PodId;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::{Service, ServiceState};
+use store::ReplacedPod;
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::replacing::{self, Replacing};
@@ -199,8 +199,8 @@ pub(super) fn stopped_again<'a>(
 /// Fixtures: services and pods.
 #[cfg(test)]
 pub(crate) mod testing {
-    use common::ids::SpecId;
-    use common::spec::OnDisconnect;
+    use model::ids::SpecId;
+    use model::spec::OnDisconnect;
     use testkit::fixtures;
 
     use super::*;
@@ -253,9 +253,9 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use common::RedisMillis;
-    use common::ingress::IngressRule;
-    use common::spec::ServiceFields;
+    use model::RedisMillis;
+    use model::network::ingress::IngressRule;
+    use model::spec::ServiceFields;
 
     use super::testing::{record, service, slot, slots, stopped_first};
     use super::*;

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::ids::NodeName;
-use common::service::Service;
-use common::spec::Dependency;
-use common::store::{PreparedImages, Store, StoreError};
+use model::RedisMillis;
+use model::ids::NodeName;
+use model::service::Service;
+use model::spec::Dependency;
+use store::{PreparedImages, Store, StoreError};
 
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
@@ -58,7 +58,7 @@ pub(crate) async fn look(
     Ok(Preparation { missing: (!obstacles.is_empty()).then(|| obstacles.join("; ")), images })
 }
 
-fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &common::store::ReplacedPod> {
+fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &store::ReplacedPod> {
     plan.replace.iter().filter(|pod| pod.successor.is_none())
 }
 
@@ -107,10 +107,10 @@ pub(crate) fn hold_back(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::PodId;
-    use common::service::ServiceState;
-    use common::spec::ServiceFields;
-    use common::store::ReplacedPod;
+    use model::ids::PodId;
+    use model::service::ServiceState;
+    use model::spec::ServiceFields;
+    use store::ReplacedPod;
 
     use super::super::plan::testing::service;
     use super::super::rollout::RolloutStep;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use common::ids::ServiceName;
+use model::ids::ServiceName;
 
 /// Between a step and the first look whether the next one can follow.
 const FIRST_WAIT: Duration = Duration::from_millis(100);

@@ -8,13 +8,13 @@
 //! successor is good: only while at most `max_surge` replicas have two pods. If the cluster has no room for
 //! two, a service that does not ask for this order falls back to the other one, pod by pod.
 
-use common::RedisMillis;
-use common::lifecycle::Phase;
-use common::node::Resource;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::spec::{OnFailure, UpdatePolicy};
-use common::store::ReplacedPod;
+use model::RedisMillis;
+use model::node::Resource;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::service::Service;
+use model::spec::{OnFailure, UpdatePolicy};
+use store::ReplacedPod;
 
 use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
@@ -192,10 +192,10 @@ fn allows_next(Basis { service, policy, now }: Basis<'_>, pod: &PodRecord) -> bo
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
-    use common::node::Resources;
-    use common::service::{RolloutMarks, ServiceState};
-    use common::spec::ServiceFields;
+    use model::node::Resources;
+    use model::pod::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
+    use model::service::{RolloutMarks, ServiceState};
+    use model::spec::ServiceFields;
 
     use super::super::plan::testing::{record, second_slot, service, slot};
     use super::super::slots::SlotHolder;

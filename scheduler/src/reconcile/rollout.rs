@@ -9,11 +9,11 @@
 
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::lifecycle::Phase;
-use common::pod::{EndedRun, PodRecord};
-use common::service::{Service, ServiceState};
-use common::spec::{OnFailure, UpdatePolicy};
+use model::RedisMillis;
+use model::pod::lifecycle::Phase;
+use model::pod::{EndedRun, PodRecord};
+use model::service::{Service, ServiceState};
+use model::spec::{OnFailure, UpdatePolicy};
 
 /// Reasons of a pod that do not go away by waiting a little longer.
 const BAD_REASONS: [&str; 5] =
@@ -204,8 +204,8 @@ fn with_last_output(pod: &PodRecord, message: String) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::service::RolloutMarks;
-    use common::spec::ServiceFields;
+    use model::service::RolloutMarks;
+    use model::spec::ServiceFields;
     use serde_json::json;
 
     use super::super::plan::testing::{record, service};

@@ -1,11 +1,11 @@
 //! The slots of a service with their pods, and what every planner asks of them. Pure. [`super::plan`] says
 //! what the words mean.
 
-use common::ids::{NodeName, PodId};
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::slot::Slot;
+use model::ids::{NodeName, PodId};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::Service;
 
 /// What a slot holds.
 #[derive(Debug, Clone, PartialEq)]

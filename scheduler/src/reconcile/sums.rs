@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use common::ids::{NodeName, ServiceName, SpecId};
-use common::lifecycle::Phase;
-use common::node::{Resource, Resources};
-use common::pod::PodRecord;
-use common::store::{NodeUsage, PortCorrection};
+use model::ids::{NodeName, ServiceName, SpecId};
+use model::node::{Resource, Resources};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use store::{NodeUsage, PortCorrection};
 
 use super::slots::{ReplicaSlot, SlotHolder};
 
@@ -106,7 +106,7 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use common::ids::Incarnation;
+    use model::ids::Incarnation;
 
     use super::*;
     use crate::reconcile::plan::testing::record;

@@ -7,11 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 
-use common::ids::{PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::store::{RestoreOutcome, Store, StoreError};
+use model::ids::{PodId, ServiceName};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::service::Service;
+use store::{RestoreOutcome, Store, StoreError};
 
 use super::lost_payload::ObservedState;
 use super::slots::{ReplicaSlot, SlotHolder};

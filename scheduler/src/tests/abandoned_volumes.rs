@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::ids::{NodeName, ServiceName};
-use common::saved_state::SavedVolume;
+use model::ids::{NodeName, ServiceName};
+use store::saved_state::SavedVolume;
 use testkit::need_redis;
 
 use super::cluster::{Cluster, defaults};

@@ -1,9 +1,9 @@
 //! Broken input and broken keys hold up nothing else (invariants 7 and 13).
 
-use common::ids::{PodId, SpecId, ValueName};
-use common::payload::Payload;
-use common::store::QueueName;
-use common::value::{StoredValue, ValueBytes, ValueKind};
+use model::ids::{PodId, SpecId, ValueName};
+use model::pod::payload::Payload;
+use model::value::{StoredValue, ValueBytes, ValueKind};
+use store::QueueName;
 
 use super::cluster::{Cluster, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
@@ -213,7 +213,7 @@ async fn whatever_key_of_one_object_is_broken_other_pods_are_placed_and_stopped(
             good.work().await;
             let own = cluster.pods(&name).await;
             let pushed = cluster.store.pod(&pushed).await.unwrap();
-            let is_running = |pod: &common::pod::PodRecord| pod.phase == common::lifecycle::Phase::Running;
+            let is_running = |pod: &model::pod::PodRecord| pod.phase == model::pod::lifecycle::Phase::Running;
             let own_run = own.iter().all(is_running) && own.len() == services;
             if own_run && pushed.as_ref().is_some_and(is_running) {
                 Ok(())
@@ -222,7 +222,7 @@ async fn whatever_key_of_one_object_is_broken_other_pods_are_placed_and_stopped(
             }
         })
         .await;
-        let service = common::ids::ServiceName::new(&name).unwrap();
+        let service = model::ids::ServiceName::new(&name).unwrap();
         if services > 0 {
             cluster.store.delete_service(&service).await.unwrap();
             eventually(&format!("with {key} {field:?} a deleted service ends"), async || {
@@ -254,7 +254,7 @@ async fn a_broken_key_of_one_silent_node_does_not_keep_the_others_alive() {
     good.fall_silent();
     eventually("the other node is declared dead", async || {
         let node = cluster.store.node(&good.name).await.unwrap();
-        let is_dead = node.as_ref().is_some_and(|node| node.state == common::node::NodeState::Dead);
+        let is_dead = node.as_ref().is_some_and(|node| node.state == model::node::NodeState::Dead);
         if is_dead { Ok(()) } else { Err(format!("{node:?}")) }
     })
     .await;

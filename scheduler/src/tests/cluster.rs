@@ -4,18 +4,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::clock::BootClock;
-use common::config::Timing;
-use common::ids::{NodeName, PodId, SchedulerId, ServiceName};
-use common::network::ContainerNetwork;
-use common::node::{HeldPod, NodeInfo, Resources};
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::spec::ServiceInput;
-use common::store::{
-    AckItem, Claimant, FinishReport, PodOutcome, PodRef, PutMode, QueueName, RedisUrl, Registration, Session,
-    Store, StoreError,
+use daemon::clock::BootClock;
+use daemon::redis_url::RedisUrl;
+use model::ids::{NodeName, PodId, SchedulerId, ServiceName};
+use model::network::ContainerNetwork;
+use model::node::timing::Timing;
+use model::node::{HeldPod, NodeInfo, Resources};
+use model::pod::PodRecord;
+use model::pod::payload::Payload;
+use model::service::Service;
+use model::spec::ServiceInput;
+use store::{
+    AckItem, Claimant, FinishReport, PodOutcome, PodRef, PutMode, QueueName, Registration, Session, Store,
+    StoreError,
 };
 use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;

@@ -1,6 +1,6 @@
 //! Nodes that other programs serve.
 
-use common::node::{NodeKind, NodeState};
+use model::node::{NodeKind, NodeState};
 
 use super::cluster::{Cluster, fast_failure_detection, pushed};
 use testkit::{eventually, need_redis};
@@ -11,7 +11,7 @@ async fn an_external_worker_gets_plain_pods_and_loses_them_when_it_dies() {
     let cluster = Cluster::new(fast_failure_detection());
     let _scheduler = cluster.scheduler();
     let writer = cluster.write_often("hb:external");
-    let name = common::ids::NodeName::new("external").unwrap();
+    let name = model::ids::NodeName::new("external").unwrap();
     eventually("the external worker is a node", async || match cluster.store.node(&name).await.unwrap() {
         Some(node) if node.kind == NodeKind::External && node.state == NodeState::Alive => Ok(()),
         other => Err(format!("{other:?}")),
@@ -26,10 +26,10 @@ async fn an_external_worker_gets_plain_pods_and_loses_them_when_it_dies() {
     assert_eq!(payload, pushed("plain").into_bytes());
     let _: u64 = cluster.server.cli(&[&b"SADD"[..], b"cs:external", &payload[..]]).await;
     let _: u64 = cluster.server.cli(&[&b"LREM"[..], b"rq:external", b"1", &payload[..]]).await;
-    let id = common::ids::PodId::new("plain").unwrap();
+    let id = model::ids::PodId::new("plain").unwrap();
     eventually("the pod counts as running", async || {
         let pod = cluster.store.pod(&id).await.unwrap().unwrap();
-        if pod.phase == common::lifecycle::Phase::Running { Ok(()) } else { Err(format!("{pod:?}")) }
+        if pod.phase == model::pod::lifecycle::Phase::Running { Ok(()) } else { Err(format!("{pod:?}")) }
     })
     .await;
     // A pod that needs more than an image is not placed there.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use common::ids::NodeName;
-use common::lifecycle::Phase;
-use common::node::NodeState;
+use model::ids::NodeName;
+use model::node::NodeState;
+use model::pod::lifecycle::Phase;
 
 use super::cluster::{Cluster, FakeNode, fast_failure_detection, pushed};
 use testkit::{eventually, need_redis};

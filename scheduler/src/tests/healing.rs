@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use common::ids::{NodeName, PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::node::HeldPod;
-use common::store::PreparedImages;
+use model::ids::{NodeName, PodId, ServiceName};
+use model::node::HeldPod;
+use model::pod::lifecycle::Phase;
+use store::PreparedImages;
 
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
@@ -199,7 +199,7 @@ async fn running_pods_are_listed_again_after_the_loss_of_any_list() {
         .await;
         converge(&cluster, &[&node], "web", 4, 1).await;
         assert_eq!(cluster.pods("web").await.len(), 4, "{key}");
-        let ids = |pods: &[common::pod::PodRecord]| pods.iter().map(|pod| pod.id.clone()).collect::<Vec<_>>();
+        let ids = |pods: &[model::pod::PodRecord]| pods.iter().map(|pod| pod.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&cluster.pods("web").await), ids(&before), "{key}");
         assert_eq!(cluster.server.cli::<u64>(&["SCARD", "cs:a"]).await, 5, "{key}");
         assert!(cluster.server.cli::<bool>(&["SISMEMBER", "pushed", "mine"]).await, "{key}");

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use common::ids::{PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::payload::Payload;
-use common::store::QueueName;
+use model::ids::{PodId, ServiceName};
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use store::QueueName;
 
 use super::cluster::{Cluster, FakeNode, fast_repair};
 use testkit::{eventually, need_redis};

@@ -1,8 +1,8 @@
 //! Placement, from `sq` to the queues of the nodes.
 
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::store::QueueName;
+use model::ids::PodId;
+use model::pod::lifecycle::Phase;
+use store::QueueName;
 
 use super::cluster::{Cluster, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
@@ -226,7 +226,7 @@ async fn the_in_flight_pods_of_a_killed_scheduler_are_placed_by_another() {
         cluster.push("sq", pushed(&format!("p{i}")));
     }
     // A scheduler that took all of them and then died.
-    let killed = common::ids::SchedulerId::random();
+    let killed = model::ids::SchedulerId::random();
     assert_eq!(cluster.store.take(&killed, 100).await.unwrap().len(), 40);
     let _scheduler = cluster.scheduler();
     eventually("the other scheduler places them", async || {

@@ -1,7 +1,7 @@
 //! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
 //! random except when the faults of the scenario occur.
 
-use common::ids::{ServiceName, VolumeName};
+use model::ids::{ServiceName, VolumeName};
 
 use crate::checks::observed_state::SimulatedPod;
 use crate::faults::schedule_faults::RefusedWrites;

@@ -1,6 +1,6 @@
 //! The store's scripts with something taken out: the tests of the invariants must notice.
 
-use common::store::{PRELUDE, Prelude, SCRIPTS, Script};
+use store::{PRELUDE, Prelude, SCRIPTS, Script};
 
 use crate::Redis;
 

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::config::{Config, Serves, Sources, Timing};
-use common::ids::{HolderId, Incarnation, NodeName, PodId, PodName, ServiceName, SpecId};
-use common::lifecycle::Phase;
-use common::node::{Node, NodeInfo, NodeKind, NodeState, Resources};
-use common::pod::PodRecord;
-use common::service::{Service, ServiceState};
-use common::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
-use common::store::{Claimant, SilenceProof};
+use daemon::config::{Config, Serves, Sources};
+use model::ids::{HolderId, Incarnation, NodeName, PodId, PodName, ServiceName, SpecId};
+use model::node::timing::Timing;
+use model::node::{Node, NodeInfo, NodeKind, NodeState, Resources};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::service::{Service, ServiceState};
+use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
+use store::{Claimant, SilenceProof};
 
 /// The image of every fixture.
 pub const IMAGE: &str = "nginx";

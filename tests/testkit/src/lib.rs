@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[cfg(feature = "common")]
+#[cfg(feature = "types")]
 pub mod ablation;
 #[cfg(feature = "common")]
 pub mod api_fixtures;
@@ -16,14 +16,14 @@ pub mod eventually;
 #[cfg(feature = "common")]
 pub mod fake_api;
 pub mod faulty_engine;
-#[cfg(feature = "common")]
+#[cfg(feature = "types")]
 pub mod fixtures;
 pub mod ports;
 pub mod redis;
 pub mod require;
 pub mod sentinel;
 
-#[cfg(feature = "common")]
+#[cfg(feature = "types")]
 pub use ablation::Ablation;
 pub use child_guard::ChildGuard;
 pub use eventually::{block_on, eventually, eventually_within};

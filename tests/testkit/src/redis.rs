@@ -171,8 +171,8 @@ impl Redis {
     }
 
     /// A store on this server.
-    #[cfg(feature = "common")]
-    pub fn store(&self) -> common::store::Store {
+    #[cfg(feature = "types")]
+    pub fn store(&self) -> store::Store {
         store(&self.url())
     }
 
@@ -310,9 +310,9 @@ pub async fn query<T: FromRedisValue>(
 }
 
 /// A store behind a URL.
-#[cfg(feature = "common")]
-pub fn store(url: &str) -> common::store::Store {
-    use common::store::{LinkOptions, Store};
+#[cfg(feature = "types")]
+pub fn store(url: &str) -> store::Store {
+    use store::{LinkOptions, Store};
     // Connecting takes long on a machine that is busy with other tests.
     let options = LinkOptions { connect_timeout: Duration::from_secs(10), ..LinkOptions::default() };
     Store::new(url.parse().unwrap(), options)

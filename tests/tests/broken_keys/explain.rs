@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use common::ids::PodId;
 use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::kept_log;
+use model::ids::PodId;
 
 /// The last lines of each kind that are told.
 const MAX_LINES: usize = 25;

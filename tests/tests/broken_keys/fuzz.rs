@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use common::ids::NodeName;
 use kubeleet_tests::Keyspace;
 use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::recorded_engine::Act;
+use model::ids::NodeName;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::ids::{NodeName, PodId};
 use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::invariants::{against_containers, services_unrest};
 use kubeleet_tests::recorded_engine::Act;
+use model::ids::{NodeName, PodId};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::check;

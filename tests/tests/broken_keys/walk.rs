@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::ids::{NodeName, PodId};
 use kubeleet_tests::Keyspace;
 use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::keyspace::KeyEntry;
+use model::ids::{NodeName, PodId};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 

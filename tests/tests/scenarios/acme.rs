@@ -38,7 +38,7 @@ impl Site {
         let folder = cluster.folder().to_owned();
         let pebble = Pebble::start(&folder, validity, environment).await;
         let key = folder.join("secret-key");
-        std::fs::write(&key, common::secret_key::SecretKey::generate().unwrap()).unwrap();
+        std::fs::write(&key, model::value::secret_key::SecretKey::generate().unwrap()).unwrap();
         let api = cluster.api_with(&[("KUBELEET_SECRET_KEY_FILE", key.to_str().unwrap())]).await;
         let root = pebble.root(&folder);
         let tls_port = free_port();

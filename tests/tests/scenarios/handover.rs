@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::handover::{FromProxy, FromWorker, LocalPod, lines, to_line};
-use common::ids::{AssignmentId, PodId};
 use futures_util::{SinkExt, StreamExt};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
 use kubeleet_tests::{Cluster, ClusterTiming};
+use model::ids::{AssignmentId, PodId};
+use model::network::handover::{FromProxy, FromWorker, LocalPod, lines, to_line};
 use proxy::LocalServer;
 use proxy::gate::{Gates, Pass};
 use reqwest::Method;

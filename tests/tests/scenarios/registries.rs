@@ -67,7 +67,7 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let registry = Registry::start(Asks::Basic).await;
     let key = cluster.folder().join("secret-key");
-    std::fs::write(&key, common::secret_key::SecretKey::generate().unwrap()).unwrap();
+    std::fs::write(&key, model::value::secret_key::SecretKey::generate().unwrap()).unwrap();
     let config = cluster.folder().join("config.json");
     std::fs::write(&config, config_of(&registry, "bob", &format!("{SECRET}-0"))).unwrap();
     let settings = [("KUBELEET_SECRET_KEY_FILE", key.to_str().unwrap()), ("KUBELEET_LOG", "debug")];
@@ -128,7 +128,7 @@ async fn a_registry_that_asks_for_a_token_gets_the_login_and_an_open_one_needs_n
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let registry = Registry::start(Asks::Bearer).await;
     let key = cluster.folder().join("secret-key");
-    std::fs::write(&key, common::secret_key::SecretKey::generate().unwrap()).unwrap();
+    std::fs::write(&key, model::value::secret_key::SecretKey::generate().unwrap()).unwrap();
     let home = cluster.folder().to_str().unwrap().to_owned();
     let settings = [("KUBELEET_SECRET_KEY_FILE", key.to_str().unwrap()), ("DOCKER_CONFIG", &home)];
     let (api, _scheduler) = (cluster.api_with(&settings).await, cluster.scheduler());

@@ -31,7 +31,7 @@ fn has_none(place: &str, text: &[u8]) {
 
 fn write_key(cluster: &Cluster) -> PathBuf {
     let path = cluster.folder().join("secret-key");
-    std::fs::write(&path, common::secret_key::SecretKey::generate().unwrap()).unwrap();
+    std::fs::write(&path, model::value::secret_key::SecretKey::generate().unwrap()).unwrap();
     path
 }
 

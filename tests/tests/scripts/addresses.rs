@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::address::{AddressName, PoolAddress};
-use common::ids::ServiceName;
-use common::store::{GivenAddress, StoreError};
 use kubeleet_tests::Fixture;
+use model::ids::ServiceName;
+use model::network::address::{AddressName, PoolAddress};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
+use store::{GivenAddress, StoreError};
 
 use crate::changing_nothing;
 

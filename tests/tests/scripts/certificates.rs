@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use common::certificate::OrderFailure;
-use common::store::{Challenge, StoreError};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::DEAD_AFTER;
+use model::network::certificate::OrderFailure;
+use store::{Challenge, StoreError};
 
 use crate::changing_nothing;
 use crate::operations::certificate;
@@ -14,7 +14,7 @@ use crate::operations::certificate;
 const HOST: &str = "a.example";
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn status(fixture: &Fixture) -> common::certificate::CertificateStatus {
+async fn status(fixture: &Fixture) -> model::network::certificate::CertificateStatus {
     let (_, mut statuses) = fixture.store.certificate_statuses(&[HOST.to_owned()]).await.unwrap();
     statuses.remove(0).unwrap()
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::channel::{ChannelRequest, Frame, Purpose, TerminalSize, WINDOW};
-use common::lifecycle::Phase;
-use common::store::{Channel, ChannelError, ChannelOutcome};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
+use model::pod::lifecycle::Phase;
+use model::stream::channel::{ChannelRequest, Frame, Purpose, TerminalSize, WINDOW};
+use store::{Channel, ChannelError, ChannelOutcome};
 use testkit::eventually;
 
 fn request(placed: &Placed, id: &str) -> ChannelRequest {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::SchedulerId;
-use common::lifecycle::Phase;
-use common::network::ContainerNetwork;
-use common::node::Resources;
-use common::payload::Payload;
-use common::spec::HostPorts;
-use common::store::{
-    Ack, AckItem, AssignOutcome, Assignment, Claim, FinishReport, PodOutcome, PodRef, StatusReport, Store,
-};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, Placed, REQUEST, node, pushed};
 use kubeleet_tests::invariants::overcommitted;
+use model::ids::SchedulerId;
+use model::network::ContainerNetwork;
+use model::node::Resources;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::spec::HostPorts;
+use store::{
+    Ack, AckItem, AssignOutcome, Assignment, Claim, FinishReport, PodOutcome, PodRef, StatusReport, Store,
+};
 use testkit::fixtures;
 
 /// Invariant 9: two schedulers, each with a snapshot of an empty node, assign all their pods in small
@@ -180,7 +180,7 @@ pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
     let drainers = (0..4).map(|_| {
         let (store, dead) = (fixture.store.clone(), dead.clone());
         tokio::spawn(async move {
-            use common::store::DrainOutcome::Moved;
+            use store::DrainOutcome::Moved;
             while let Moved(_) = store.drain_step(&dead).await.unwrap() {}
         })
     });

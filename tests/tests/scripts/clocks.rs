@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use common::ids::SchedulerId;
-use common::store::DeclareOutcome;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, node};
+use model::ids::SchedulerId;
+use store::DeclareOutcome;
 use testkit::fixtures;
 
 const HOUR_MS: u64 = 3_600_000;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use common::address::AddressName;
-use common::ids::ServiceName;
-use common::spec::ServiceInput;
-use common::store::{Durability, GivenAddress, PutMode, PutOutcome, Store, WriteReceipt, WriteState};
 use kubeleet_tests::ablation::sources;
 use kubeleet_tests::{Redis, eventually};
+use model::ids::ServiceName;
+use model::network::address::AddressName;
+use model::spec::ServiceInput;
+use store::{Durability, GivenAddress, PutMode, PutOutcome, Store, WriteReceipt, WriteState};
 
 const SOON: Duration = Duration::from_secs(20);
 const UNCONFIRMED: Durability = Durability::Unconfirmed { confirmed: 0, known: 1 };

@@ -1,11 +1,11 @@
 //! Bad input never blocks a queue (invariant 7), and a lost payload is put back: reject, requeue.
 
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::payload::Payload;
-use common::store::{DeadLetterRequeue, EditedPayload, RequeueOutcome, WriteOutcome};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, pushed};
+use model::ids::PodId;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use store::{DeadLetterRequeue, EditedPayload, RequeueOutcome, WriteOutcome};
 
 use crate::{changing_nothing, checks};
 

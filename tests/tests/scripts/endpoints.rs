@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::ids::{PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::store::{
-    EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, StatusReport,
-    Subscription, channel,
-};
 use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::fixture::Placed;
 use kubeleet_tests::{Ablation, Fixture, Keyspace, invariants};
+use model::ids::{PodId, ServiceName};
+use model::network::endpoint::{Endpoint, EndpointState};
+use model::pod::lifecycle::Phase;
 use proxy::endpoint_set::{Applied, EndpointSet};
+use store::{
+    EndpointChange, EndpointReading, EndpointVersion, FollowedEndpoints, ReadingStep, StatusReport,
+    Subscription, channel,
+};
 use testkit::eventually::{check, eventually};
 
 use crate::operations::{cases, ready};
@@ -141,7 +141,7 @@ async fn a_pod_is_ready_while_nothing_is_reported_about_it() {
     let (service, assignment) = (web(), placed.assignment.unwrap());
     for (reason, expected) in [("Unhealthy", EndpointState::Running), ("", EndpointState::Ready)] {
         let status = StatusReport { service: Some(&service), reason, ..StatusReport::default() };
-        let pod = common::store::PodRef { id: &record.id, assignment: &assignment };
+        let pod = store::PodRef { id: &record.id, assignment: &assignment };
         session.report(pod, &status).await.unwrap().unwrap();
         assert_eq!(state().await, expected, "{reason:?}");
     }

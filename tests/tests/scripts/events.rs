@@ -1,7 +1,7 @@
 //! The same event of many pods is one entry of the stream; readers see one event for each pod.
 
-use common::event::ObjectKind;
 use kubeleet_tests::Fixture;
+use model::event::ObjectKind;
 
 #[tokio::test]
 async fn a_batch_event_is_read_as_one_event_for_each_pod() {

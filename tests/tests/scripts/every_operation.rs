@@ -1,9 +1,9 @@
 //! What holds for every script: wrong types are refused before any write, a repetition changes nothing, and a
 //! worker that lost its right to write changes nothing (invariant 3).
 
-use common::store::StoreError;
 use kubeleet_tests::keyspace::KeyEntry;
 use kubeleet_tests::{Checkpoint, Fixture, Keyspace};
+use store::StoreError;
 
 use crate::changing_nothing;
 use crate::operations::{NODE, cases, ready, ready_script, worker_scripts};

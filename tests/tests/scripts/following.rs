@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::endpoint::EndpointState;
-use common::ids::ServiceName;
-use common::store::{LinkOptions, Store};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::endpoints::read_endpoints;
+use model::ids::ServiceName;
+use model::network::endpoint::EndpointState;
 use proxy::follow::Follower;
 use proxy::snapshot::RoutingSnapshot;
 use serde_json::json;
+use store::{LinkOptions, Store};
 use testkit::eventually::{check, eventually, eventually_within};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};

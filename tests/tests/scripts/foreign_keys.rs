@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use common::lifecycle::Phase;
-use common::store::{ClaimReply, ForeignKey};
 use kubeleet_tests::fixture::{ATTEMPTS, Placed};
 use kubeleet_tests::{Checkpoint, Fixture};
+use model::pod::lifecycle::Phase;
+use store::{ClaimReply, ForeignKey};
 
 use crate::operations::{NODE, cases, prepare};
 

@@ -1,14 +1,14 @@
 //! Host ports: one pod of a node has each, whichever schedulers place, and it is free again when the pod
 //! leaves.
 
-use common::ids::{AssignmentId, SchedulerId, ServiceName};
-use common::lifecycle::Phase;
-use common::payload::Payload;
-use common::spec::HostPorts;
-use common::store::{AssignOutcome, Assignment, Claim, PodRef, PortCorrection, WriteOutcome};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node};
 use kubeleet_tests::invariants::host_port_mismatches;
+use model::ids::{AssignmentId, SchedulerId, ServiceName};
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::spec::HostPorts;
+use store::{AssignOutcome, Assignment, Claim, PodRef, PortCorrection, WriteOutcome};
 
 use crate::changing_nothing;
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use common::ids::ServiceName;
-use common::pod::{EndedRun, PodRecord};
-use common::recovery::plan;
-use common::service::Service;
-use common::spec::{Kind, ServiceInput};
-use common::store::{
+use kubeleet_tests::Fixture;
+use model::ids::ServiceName;
+use model::pod::{EndedRun, PodRecord};
+use model::service::Service;
+use model::spec::{Kind, ServiceInput};
+use serde_json::{Value, json};
+use store::recovery::plan;
+use store::{
     CreateOutcome, CronTick, FinishReport, PodOutcome, PodRef, PutMode, PutOutcome, RestartOutcome,
     ScaleOutcome, Session, TickOutcome, WriteOutcome,
 };
-use kubeleet_tests::Fixture;
-use serde_json::{Value, json};
 
 use crate::changing_nothing;
 
@@ -62,7 +62,7 @@ async fn finish(session: &Session, pod: &PodRecord, exit_code: i64) -> WriteOutc
 
 fn payload(pod: &PodRecord) -> Vec<u8> {
     let spec = pod.spec.clone().unwrap();
-    let payload = common::payload::Payload::for_service(
+    let payload = model::pod::payload::Payload::for_service(
         pod.name.clone(),
         pod.id.clone(),
         &pod.image,

@@ -1,14 +1,14 @@
-//! The scripts do what the table of `common::lifecycle` says: a pod in every phase meets every event, through
+//! The scripts do what the table of `model::pod::lifecycle` says: a pod in every phase meets every event, through
 //! the store's operations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use common::ids::AssignmentId;
-use common::lifecycle::{Phase, PodEvent, transition};
-use common::spec::HostPorts;
-use common::store::{DeadLetterRequeue, FinishReport, PodOutcome, PodRef};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::Placed;
+use model::ids::AssignmentId;
+use model::pod::lifecycle::{Phase, PodEvent, transition};
+use model::spec::HostPorts;
+use store::{DeadLetterRequeue, FinishReport, PodOutcome, PodRef};
 
 const NODE: &str = "w1";
 

@@ -1,10 +1,10 @@
 //! A Redis that uses all of its `maxmemory`: what keeps alive or frees goes on, and what adds is refused
 //! whole.
 
-use common::lifecycle::Phase;
-use common::spec::ServiceInput;
-use common::store::{AtMaxmemory, DeclareOutcome, PutMode, SCRIPTS, ScaleOutcome, StoreError};
 use kubeleet_tests::{Checkpoint, Fixture};
+use model::pod::lifecycle::Phase;
+use model::spec::ServiceInput;
+use store::{AtMaxmemory, DeclareOutcome, PutMode, SCRIPTS, ScaleOutcome, StoreError};
 use testkit::fixtures;
 
 use crate::changing_nothing;

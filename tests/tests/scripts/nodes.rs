@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
-use common::config::Timing;
-use common::ids::NodeName;
-use common::lifecycle::Phase;
-use common::node::{Node, NodeKind, NodeState};
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::slot::Slot;
-use common::spec::HostPorts;
-use common::store::{
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{DEAD_AFTER, MACHINE, Placed, facts, node, pushed};
+use model::ids::NodeName;
+use model::node::timing::Timing;
+use model::node::{Node, NodeKind, NodeState};
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
+use model::spec::HostPorts;
+use store::{
     Claimant, DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RequeueOutcome,
     RestoreOutcome, SilenceProof,
 };
-use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{DEAD_AFTER, MACHINE, Placed, facts, node, pushed};
 use testkit::fixtures;
 
 use crate::{changing_nothing, checks};
@@ -337,8 +337,8 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
     let given = Payload::parse(taken).unwrap();
     let seen = fixture.store.node(&external).await.unwrap().unwrap();
     let request = kubeleet_tests::fixture::REQUEST;
-    let request = common::node::Resources { cpu_millis: 0, memory_bytes: 0, ..request };
-    let assignment = common::store::Assignment {
+    let request = model::node::Resources { cpu_millis: 0, memory_bytes: 0, ..request };
+    let assignment = store::Assignment {
         payload: given.clone(),
         node: external.clone(),
         incarnation: seen.incarnation,

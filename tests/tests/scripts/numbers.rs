@@ -1,12 +1,12 @@
 //! Absurd numbers: no script fails between two writes.
 
-use common::lifecycle::Phase;
-use common::node::Resources;
-use common::payload::Payload;
-use common::spec::HostPorts;
-use common::store::{AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, PodRef, StoreError};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, node, pushed};
+use model::node::Resources;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::spec::HostPorts;
+use store::{AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, PodRef, StoreError};
 
 const HUGE: [u64; 4] = [u64::MAX, i64::MAX as u64, 10_000_000_000_000_000_000, 1 << 50];
 
@@ -66,7 +66,7 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
         let () = fixture.redis.cli(&[&b"LPUSH"[..], in_flight.as_bytes(), &payload.raw]).await;
         let incarnation: String = fixture.redis.cli(&["HGET", "node:w1", "incarnation"]).await;
         let request = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 1, disk_bytes: 0, pods: 1 };
-        let incarnation = Some(common::ids::Incarnation::new(incarnation).unwrap());
+        let incarnation = Some(model::ids::Incarnation::new(incarnation).unwrap());
         let assignment = Assignment {
             payload,
             node: node("w1"),

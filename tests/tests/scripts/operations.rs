@@ -2,33 +2,34 @@
 
 use std::time::Duration;
 
-use common::address::AddressName;
-use common::certificate::StoredCertificate;
-use common::channel::{ChannelRequest, Purpose};
-use common::config::{Secret, Timing};
-use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
-use common::image::ImageContent;
-use common::lifecycle::Phase;
-use common::node::{HeldPod, NodeInfo};
-use common::payload::Payload;
-use common::recovery::PodRecovery;
-use common::registry::{RegistryLogin, StoredLogin};
-use common::saved_state::SavedVolume;
-use common::secret_key::SecretKey;
-use common::slot::Slot;
-use common::spec::{HostPorts, ServiceInput};
-use common::store::{
-    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, ObservedCondition, Parked, PodOutcome,
-    PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport,
-    StatusReport, Store, StoreError, Unpark, WriteOutcome,
-};
-use common::value::{StoredValue, ValueBytes, ValueKind};
-use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed, report_copies};
+use model::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
+use model::network::address::AddressName;
+use model::network::certificate::StoredCertificate;
+use model::node::timing::Timing;
+use model::node::{HeldPod, NodeInfo};
+use model::pod::image::ImageContent;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::slot::Slot;
+use model::service::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
+use model::spec::{HostPorts, ServiceInput};
+use model::stream::channel::{ChannelRequest, Purpose};
+use model::value::registry::{RegistryLogin, StoredLogin};
+use model::value::secret::Secret;
+use model::value::secret_key::SecretKey;
+use model::value::{StoredValue, ValueBytes, ValueKind};
+use store::recovery::PodRecovery;
+use store::saved_state::SavedVolume;
+use store::{
+    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, ObservedCondition, Parked, PodOutcome,
+    PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport,
+    StatusReport, Store, StoreError, Unpark, WriteOutcome,
+};
 use testkit::fixtures;
 
 /// An operation that can be called any number of times.
@@ -750,7 +751,7 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
 
 async fn finish(
     session: &Session,
-    (id, assignment, payload, service): &(PodId, AssignmentId, Payload, Option<common::ids::ServiceName>),
+    (id, assignment, payload, service): &(PodId, AssignmentId, Payload, Option<model::ids::ServiceName>),
     outcome: PodOutcome,
 ) -> SessionResult<WriteOutcome> {
     let report = FinishReport { exit_code: Some(0), ..FinishReport::new(outcome) };

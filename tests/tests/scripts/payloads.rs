@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::ids::PodId;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::invariants::payloads_of;
+use model::ids::PodId;
 
 use crate::operations::{cases, ready};
 

@@ -1,11 +1,11 @@
 //! The phases of pods: every script is run against a pod in every phase. Each change it makes must be a
-//! transition of `common::lifecycle` that the table of scripts declares for it.
+//! transition of `model::pod::lifecycle` that the table of scripts declares for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::lifecycle::{Phase, PodEvent, transition};
-use common::store::{SCRIPTS, Script};
 use kubeleet_tests::{Checkpoint, Fixture};
+use model::pod::lifecycle::{Phase, PodEvent, transition};
+use store::{SCRIPTS, Script};
 
 use crate::operations::{NODE, cases, prepare};
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::{ClusterId, NodeName};
-use common::lifecycle::Phase;
-use common::recovery::{KnownState, RecoveryPlan, plan};
-use common::saved_state::{SavedHeader, SavedPod, SavedSpec, SavedState};
-use common::store::{PutMode, Registration, Store};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::node;
 use kubeleet_tests::keyspace::KeyEntry;
+use model::ids::{ClusterId, NodeName};
+use model::pod::lifecycle::Phase;
+use store::recovery::{KnownState, RecoveryPlan, plan};
+use store::saved_state::{SavedHeader, SavedPod, SavedSpec, SavedState};
+use store::{PutMode, Registration, Store};
 use testkit::fixtures;
 
 /// Requests as much as each pod of the services.
@@ -100,7 +100,7 @@ async fn two_nodes(fixture: &Fixture) {
     fixture.assign_all(&w2).await;
     fixture.run_all(&w2).await;
     let input = serde_json::json!({"name": "db", "image": "other", "replicas": 8});
-    let desired = common::spec::ServiceInput::from_value(&input).unwrap().normalize().unwrap();
+    let desired = model::spec::ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     fixture.store.put_service(&desired, PutMode::Replace, None).await.unwrap();
 }
 
@@ -204,7 +204,7 @@ async fn an_answer_counts_when_it_is_complete_and_of_this_request() {
     two_nodes(&fixture).await;
     let saved = save(&fixture).await;
     let lines = saved.to_lines(SavedHeader::new(ClusterId::random()), 2);
-    let (id, later) = (common::ids::RecoveryId::random(), common::ids::RecoveryId::random());
+    let (id, later) = (model::ids::RecoveryId::random(), model::ids::RecoveryId::random());
     let w1 = node("w1");
     assert_eq!(store.recovery_request().await.unwrap(), None);
     store.request_recovery(&id, &[]).await.unwrap();
@@ -226,7 +226,7 @@ async fn an_answer_counts_when_it_is_complete_and_of_this_request() {
 async fn a_worker_with_the_id_registers_after_a_recovery() {
     let fixture = Fixture::new().await;
     let cluster = ClusterId::random();
-    let known = Some(common::store::KnownCluster { id: &cluster, containers: 1 });
+    let known = Some(store::KnownCluster { id: &cluster, containers: 1 });
     let info = fixtures::node_info(kubeleet_tests::fixture::REQUEST);
     let w1 = node("w1");
     assert!(matches!(

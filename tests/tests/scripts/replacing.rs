@@ -1,13 +1,13 @@
 //! Replicas with two pods: the second one starts before the first one is stopped.
 
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
-use common::service::Service;
-use common::slot::Slot;
-use common::store::{CreateOutcome, PodRef, ReplacedPod, RestoreOutcome, StatusReport};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::Placed;
+use model::ids::PodId;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::slot::Slot;
+use model::service::Service;
+use store::{CreateOutcome, PodRef, ReplacedPod, RestoreOutcome, StatusReport};
 
 use crate::changing_nothing;
 

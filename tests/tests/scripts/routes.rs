@@ -1,10 +1,10 @@
 //! `routes`: a route belongs to one service, and follows from the records of services.
 
-use common::ids::ServiceName;
-use common::spec::{DesiredService, ServiceInput};
-use common::store::{PutMode, PutOutcome};
 use kubeleet_tests::Fixture;
+use model::ids::ServiceName;
+use model::spec::{DesiredService, ServiceInput};
 use serde_json::{Value, json};
+use store::{PutMode, PutOutcome};
 
 use crate::changing_nothing;
 

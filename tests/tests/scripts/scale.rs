@@ -1,12 +1,12 @@
 //! No script blocks Redis for long, however large the service: everything goes in batches.
 
-use common::ids::ServiceName;
-use common::node::Resources;
-use common::payload::Payload;
-use common::spec::HostPorts;
-use common::store::{Assignment, CreateOutcome, DrainOutcome};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node};
+use model::ids::ServiceName;
+use model::node::Resources;
+use model::pod::payload::Payload;
+use model::spec::HostPorts;
+use store::{Assignment, CreateOutcome, DrainOutcome};
 
 /// The longest time that a script may take, in microseconds.
 const MAX_MICROS: &str = "50000";

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::ids::{PodId, SchedulerId};
-use common::lifecycle::Phase;
-use common::node::Resources;
-use common::payload::Payload;
-use common::pod::{NodeRefusal, Refusal};
-use common::spec::HostPorts;
-use common::store::{AssignOutcome, Assignment, ParkOutcome, Parked, Unpark};
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, pushed};
 use kubeleet_tests::{Fixture, Redis};
+use model::ids::{PodId, SchedulerId};
+use model::node::Resources;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::{NodeRefusal, Refusal};
+use model::spec::HostPorts;
+use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Unpark};
 
 use crate::{changing_nothing, checks};
 

@@ -2,17 +2,17 @@
 
 use std::sync::LazyLock;
 
-use common::ids::{AssignmentId, PodId, ServiceName};
-use common::image::ImageContent;
-use common::lifecycle::Phase;
-use common::service::ServiceState;
-use common::spec::{DesiredService, ServiceInput};
-use common::store::{
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::node;
+use model::ids::{AssignmentId, PodId, ServiceName};
+use model::pod::image::ImageContent;
+use model::pod::lifecycle::Phase;
+use model::service::ServiceState;
+use model::spec::{DesiredService, ServiceInput};
+use store::{
     CreateOutcome, Durability, GenerationOutcome, MarkOutcome, PodRef, PutMode, PutOutcome, RestartOutcome,
     RolloutMark, ScaleOutcome, StopOutcome,
 };
-use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::node;
 
 use crate::changing_nothing;
 

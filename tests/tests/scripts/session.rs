@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::config::Timing;
-use common::ids::{AssignmentId, ClusterId, HolderId, PodId, ServiceName};
-use common::lifecycle::Phase;
-use common::network::ContainerNetwork;
-use common::node::Psi;
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::store::{
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{ATTEMPTS, Placed, REQUEST, facts, network, node, pushed};
+use model::ids::{AssignmentId, ClusterId, HolderId, PodId, ServiceName};
+use model::network::ContainerNetwork;
+use model::node::Psi;
+use model::node::timing::Timing;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use store::{
     Ack, AckItem, Claim, ClaimReply, Claimant, Fenced, FinishReport, HoldReason, KnownCluster, PodOutcome,
     PodRef, Registration, StatusReport, WriteOutcome,
 };
-use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{ATTEMPTS, Placed, REQUEST, facts, network, node, pushed};
 use testkit::fixtures;
 
 use crate::{changing_nothing, checks};

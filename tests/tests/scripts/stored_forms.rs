@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::spec::{DesiredService, ServiceInput};
-use common::store::{PutMode, PutOutcome};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::keyspace::KeyEntry;
+use model::ids::PodId;
+use model::pod::lifecycle::Phase;
+use model::spec::{DesiredService, ServiceInput};
+use store::{PutMode, PutOutcome};
 
 /// The files of `scripts/stored-form`, one for each version.
 fn fixtures() -> Vec<PathBuf> {

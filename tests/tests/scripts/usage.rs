@@ -1,9 +1,9 @@
 //! Usage: nodes measure while a client asks, and one report serves all who look.
 
-use common::ids::NodeName;
-use common::store::channel;
-use common::usage::{MachineUsage, UsageReport};
 use kubeleet_tests::Fixture;
+use model::ids::NodeName;
+use model::node::usage::{MachineUsage, UsageReport};
+use store::channel;
 
 fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()

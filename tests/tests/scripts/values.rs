@@ -1,12 +1,12 @@
 //! Secrets, configs and logins for registries: versions, limits, and what of them is in Redis.
 
-use common::ids::{AppName, RegistryHost, ValueName};
-use common::registry::{RegistryLogin, StoredLogin};
-use common::secret_key::SecretKey;
-use common::store::{PutLoginOutcome, PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
-use common::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::keyspace::KeyEntry;
+use model::ids::{AppName, RegistryHost, ValueName};
+use model::value::registry::{RegistryLogin, StoredLogin};
+use model::value::secret_key::SecretKey;
+use model::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
+use store::{PutLoginOutcome, PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
 
 fn name(text: &str) -> ValueName {
     ValueName::new(text).unwrap()

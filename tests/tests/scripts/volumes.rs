@@ -1,22 +1,22 @@
 //! Persistent volumes: each has its data on one node, whichever schedulers place, and nothing of it goes
 //! unasked.
 
-use common::ids::{SchedulerId, ServiceName, VolumeName};
-use common::lifecycle::Phase;
-use common::node::SharedVolumesState;
-use common::payload::Payload;
-use common::saved_state::SavedVolume;
-use common::store::{
-    AssignOutcome, Assignment, BindVolumeOutcome, Registration, RemoveNodeOutcome, RemoveVolumeOutcome,
-    RequeueOutcome, Session, SharedDirectoryReport,
-};
-use common::volume::{
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_copies, report_volumes};
+use model::ids::{SchedulerId, ServiceName, VolumeName};
+use model::node::SharedVolumesState;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::service::volume::{
     EngineCopy, FormerCopy, LocalExcess, Volume, VolumeClaim, VolumeScope, VolumeSize, VolumeState,
     VolumeVerdict,
 };
-use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_copies, report_volumes};
 use serde_json::json;
+use store::saved_state::SavedVolume;
+use store::{
+    AssignOutcome, Assignment, BindVolumeOutcome, Registration, RemoveNodeOutcome, RemoveVolumeOutcome,
+    RequeueOutcome, Session, SharedDirectoryReport,
+};
 
 use crate::changing_nothing;
 

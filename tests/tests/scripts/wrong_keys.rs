@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use common::ids::SchedulerId;
-use common::lifecycle::Phase;
-use common::store::{Fenced, Finding, ForeignKey};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
+use model::ids::SchedulerId;
+use model::pod::lifecycle::Phase;
+use store::{Fenced, Finding, ForeignKey};
 
 /// The keys of the whole cluster, but those that every script moves out of its way.
 const CLUSTER_KEYS: [&str; 19] = [
@@ -131,7 +131,7 @@ async fn names_are_read_from_the_records_while_their_list_has_another_type() {
 async fn a_service_without_pods_is_listed_by_the_next_one_that_looks() {
     let fixture = Fixture::new().await;
     fixture.service("empty", 0).await;
-    let names = [common::ids::ServiceName::new("empty").unwrap()];
+    let names = [model::ids::ServiceName::new("empty").unwrap()];
     overwrite(&fixture, "services").await;
     let found = fixture.store.check().await.unwrap();
     let is_it = |finding: &&Finding| finding.key == "services" && finding.problem.contains("must be a set");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId, PodName, ServiceName};
-use common::network::ContainerNetwork;
-use common::payload::Payload;
-use common::spec::{ContainerSpec, OnDisconnect, PodSpec};
+use model::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId, PodName, ServiceName};
+use model::network::ContainerNetwork;
+use model::pod::payload::Payload;
+use model::spec::{ContainerSpec, OnDisconnect, PodSpec};
 use sha2::{Digest, Sha256};
 
 use crate::label;

@@ -1,5 +1,5 @@
 //! Failpoints around every call of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
-//! [`common::failpoint`].
+//! [`daemon::failpoint`].
 
 use std::io;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::channel::TerminalSize;
-use common::failpoint::{self, Side};
-use common::handover::Gateway;
-use common::ids::{ClusterId, NodeName, RegistryHost};
-use common::registry::{LoginVerdict, RegistryLogin};
-use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
+use daemon::failpoint::{self, Side};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use model::ids::{ClusterId, NodeName, RegistryHost};
+use model::network::handover::Gateway;
+use model::spec::{HealthCheck, Port, PullPolicy, StopSignal};
+use model::stream::channel::TerminalSize;
+use model::value::registry::{LoginVerdict, RegistryLogin};
 use tokio::time::Instant;
 
 use crate::{

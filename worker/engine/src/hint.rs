@@ -1,6 +1,6 @@
 //! Hints that containers may have changed.
 
-use common::ids::PodId;
+use model::ids::PodId;
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means
 /// that any may have.

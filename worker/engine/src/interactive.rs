@@ -3,9 +3,9 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use common::channel::TerminalSize;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use model::stream::channel::TerminalSize;
 use tokio::io::AsyncWrite;
 
 use crate::RuntimeError;

@@ -15,6 +15,7 @@ use common::config::Config;
 use common::ids::{ContainerName, PodId, ServiceName};
 use futures_util::StreamExt;
 use futures_util::stream;
+use model::ids::{ContainerName, PodId, ServiceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 

@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use common::log_line::LineSplitter;
 use futures_util::stream::{self, BoxStream, StreamExt};
+use model::stream::log_line::LineSplitter;
 
 use crate::RuntimeError;
 

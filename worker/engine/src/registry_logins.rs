@@ -1,8 +1,8 @@
 //! What a runtime asks for the credentials that the cluster has stored.
 
-use common::ids::RegistryHost;
-use common::registry::RegistryLogin;
 use futures_util::future::BoxFuture;
+use model::ids::RegistryHost;
+use model::value::registry::RegistryLogin;
 
 /// The credentials that `kubeleet registry login` has stored.
 pub trait RegistryLogins: Send + Sync {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::channel::TerminalSize;
-use common::handover::Gateway;
-use common::ids::{ClusterId, NodeName, RegistryHost};
-use common::registry::{LoginVerdict, RegistryLogin};
-use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
+use model::ids::{ClusterId, NodeName, RegistryHost};
+use model::network::handover::Gateway;
+use model::spec::{HealthCheck, Port, PullPolicy, StopSignal};
+use model::stream::channel::TerminalSize;
+use model::value::registry::{LoginVerdict, RegistryLogin};
 use tokio::time::Instant;
 
 use crate::container::{Container, ContainerRequest, Identity};

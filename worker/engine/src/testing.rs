@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::{AssignmentId, ClusterId, NodeName, PodId, PodName};
-use common::spec::OnDisconnect;
+use model::ids::{AssignmentId, ClusterId, NodeName, PodId, PodName};
+use model::spec::OnDisconnect;
 
 use crate::{Identity, NoLogins, RegistryLogins};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::{AssignmentId, ClusterId, PodId, ServiceName, VolumeName};
-use common::spec::{FolderOwner, VolumeKind, VolumeMount};
-use common::volume::{VolumeClaim, VolumeScope};
+use model::ids::{AssignmentId, ClusterId, PodId, ServiceName, VolumeName};
+use model::service::volume::{VolumeClaim, VolumeScope};
+use model::spec::{FolderOwner, VolumeKind, VolumeMount};
 use sha2::{Digest, Sha256};
 
 use crate::{ContainerRequest, Identity, label};
@@ -155,7 +155,7 @@ impl EngineVolume {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::ContainerName;
+    use model::ids::ContainerName;
 
     use super::*;
     use crate::testing::identity;

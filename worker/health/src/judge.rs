@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::clock::BootInstant;
-use common::health::Health;
-use common::spec::CheckTiming;
+use daemon::clock::BootInstant;
+use model::pod::health::Health;
+use model::spec::CheckTiming;
 
 /// What one probe has found.
 #[derive(Debug, Clone, PartialEq, Eq)]

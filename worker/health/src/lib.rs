@@ -13,9 +13,9 @@ mod tests;
 
 use std::net::IpAddr;
 
-use common::clock::BootInstant;
-use common::health::Health;
-use common::spec::{CheckTiming, ProbeMethod};
+use daemon::clock::BootInstant;
+use model::pod::health::Health;
+use model::spec::{CheckTiming, ProbeMethod};
 
 pub use self::judge::CheckChange;
 

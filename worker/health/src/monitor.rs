@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::clock::{BootInstant, Clock};
+use daemon::clock::{BootInstant, Clock};
 use futures_util::FutureExt;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;

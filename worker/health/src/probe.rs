@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::spec::{HttpCheck, ProbeMethod};
-use common::system_error;
+use daemon::system_error;
 use engine::{ExecResult, Runtime, RuntimeError};
 use futures_util::future::BoxFuture;
 use http_body_util::Empty;
@@ -14,6 +13,7 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
+use model::spec::{HttpCheck, ProbeMethod};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use common::clock::BootInstant;
-use common::health::Health;
-use common::spec::ProbeMethod;
+use daemon::clock::BootInstant;
+use model::pod::health::Health;
+use model::spec::ProbeMethod;
 use tokio::task::AbortHandle;
 
 use super::judge::{HealthJudge, ProbeOutcome};

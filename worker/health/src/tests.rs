@@ -9,9 +9,9 @@ mod probes;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use common::clock::{BootInstant, Clock};
-use common::health::Health;
-use common::spec::HealthCheck;
+use daemon::clock::{BootInstant, Clock};
+use model::pod::health::Health;
+use model::spec::HealthCheck;
 
 use super::{CheckKind, ContainerCheck};
 

@@ -12,8 +12,8 @@ pub mod unknown_fields;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use common::config::PodPolicy;
-use common::spec::{ContainerSpec, PodSpec};
+use daemon::config::PodPolicy;
+use model::spec::{ContainerSpec, PodSpec};
 
 /// The verdict about one field: an error if the node refuses its value.
 type FieldVerdict = Result<(), String>;
@@ -189,7 +189,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::collections::BTreeSet;
 
-    use common::host_access::HostAccess;
+    use model::node::host_access::HostAccess;
     use serde_json::Value;
     use utoipa::PartialSchema;
 

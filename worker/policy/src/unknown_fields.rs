@@ -1,6 +1,6 @@
 //! Fields of pushed payloads that kubeleet does not know. Pure.
 //!
-//! The engine gets the fields of [`common::spec::ContainerSpec`] and nothing else. Here the worker refuses,
+//! The engine gets the fields of [`model::spec::ContainerSpec`] and nothing else. Here the worker refuses,
 //! by name, unknown fields that ask for more: a pod that asked to be privileged must not start unprivileged
 //! as if nothing had happened. Unknown fields that ask for nothing dangerous are ignored.
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::store::{Store, StoreError};
+use store::{Store, StoreError};
 use tokio::time::Instant;
 
 use crate::answer::log_throttle::LogThrottle;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use common::store::{AnyLogRequest, LogChunk, LogRequest, StoreError};
 use engine::RuntimeError;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use store::{AnyLogRequest, LogChunk, LogRequest, StoreError};
 use tokio::time::Instant;
 
 use crate::answer::lines;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::ids::NodeName;
+use model::ids::NodeName;
 use tokio::time::Instant;
 
 /// How many log requests a node answers at a time. More of them share what a node may write.

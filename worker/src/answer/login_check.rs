@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::registry::LoginVerdict;
-use common::store::{LogChunk, LoginCheckRequest, StoreError};
+use model::value::registry::LoginVerdict;
+use store::{LogChunk, LoginCheckRequest, StoreError};
 
 use crate::session::context::SessionContext;
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use common::ids::{ServiceName, SpecId};
-use common::store::{PrepareRequest, PreparedImages, Store, StoreError};
+use model::ids::{ServiceName, SpecId};
+use store::{PrepareRequest, PreparedImages, Store, StoreError};
 
 use crate::session::context::SessionContext;
 use crate::start::pod_images;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::store::StoreError;
+use store::StoreError;
 
 use crate::session::context::SessionContext;
 use crate::worker::Worker;

@@ -1,7 +1,7 @@
 //! Finds the container that a request from outside is about.
 
-use common::ids::{ContainerName, PodId};
 use engine::{Container, ContainerState, RuntimeError};
+use model::ids::{ContainerName, PodId};
 
 use crate::session::context::SessionContext;
 

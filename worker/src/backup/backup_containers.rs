@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use common::ids::{ClusterId, NodeName};
-use common::lifecycle::Phase;
-use common::payload::Payload;
-use common::saved_state::{SavedFile, SavedPod, SavedState};
-use common::spec::{OnDisconnect, PodSpec};
 use engine::{Container, ContainerState, Identity, Runtime};
+use model::ids::{ClusterId, NodeName};
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::spec::{OnDisconnect, PodSpec};
+use store::saved_state::{SavedFile, SavedPod, SavedState};
 
 use crate::backup::pod_backup;
 use crate::fencing::known_containers::KnownContainers;

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::ids::{AssignmentId, PodId, ServiceName, SpecId};
-use common::store::StoreError;
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
+use model::ids::{AssignmentId, PodId, ServiceName, SpecId};
+use store::StoreError;
 use tokio::time::Instant;
 
 use crate::backup::pod_backup::{self, Keep};

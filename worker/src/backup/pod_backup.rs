@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::config::Config;
-use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
-use common::lifecycle::Phase;
-use common::node::HeldPod;
-use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
+use daemon::config::Config;
 use engine::{Container, PodKey};
+use model::RedisMillis;
+use model::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
+use model::node::HeldPod;
+use model::pod::lifecycle::Phase;
+use store::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
 
 use tokio::time::Instant;
 

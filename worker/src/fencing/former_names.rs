@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::clock::BootInstant;
-use common::ids::NodeName;
+use daemon::clock::BootInstant;
 use engine::{ContainerState, RuntimeError, list_own};
+use model::ids::NodeName;
 
 use crate::backup::backup_containers;
 use crate::fencing::fence::{self, FenceScope};

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use common::spec::OnDisconnect;
 use engine::Container;
+use model::spec::OnDisconnect;
 
 /// The containers with `on_disconnect: stop` that ran when this process last saw them, by their handle.
 #[derive(Default)]

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use common::clock::BootInstant;
-use common::store::RedisProcess;
+use daemon::clock::BootInstant;
+use store::RedisProcess;
 
 use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 

@@ -4,10 +4,10 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use common::clock::BootInstant;
-use common::config::Config;
-use common::store::RedisProcess;
+use daemon::clock::BootInstant;
+use daemon::config::Config;
 use serde::{Deserialize, Serialize};
+use store::RedisProcess;
 use tokio::task::JoinHandle;
 
 use crate::support::change_log::ChangeLog;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::pin::pin;
 use std::time::Duration;
 
-use common::config::Timing;
+use model::node::timing::Timing;
 use tokio::net::UnixStream;
 use tokio::time::MissedTickBehavior;
 

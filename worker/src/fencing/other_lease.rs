@@ -1,7 +1,7 @@
 //! Leases of the other workers of this machine.
 
-use common::clock::BootInstant;
-use common::ids::{ClusterId, NodeName};
+use daemon::clock::BootInstant;
+use model::ids::{ClusterId, NodeName};
 
 /// The lease of another worker of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker, lines, to_line};
-use common::ids::AssignmentId;
-use common::spec::OnDisconnect;
 use engine::{Container, RuntimeError};
 use futures_util::future::BoxFuture;
 use futures_util::{SinkExt, StreamExt};
+use model::ids::AssignmentId;
+use model::network::handover::{FromProxy, FromWorker, lines, to_line};
+use model::spec::OnDisconnect;
 use tokio::time::Instant;
 
 use super::socket::{ProxySocket, dial};

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::control_loop::{Loop, Next};
-use common::handover::{FromWorker, Lines, lines, to_line};
-use common::spec::OnDisconnect;
+use daemon::control_loop::{Loop, Next};
 use futures_util::{SinkExt, StreamExt};
+use model::network::handover::{FromWorker, Lines, lines, to_line};
+use model::spec::OnDisconnect;
 use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 

@@ -23,8 +23,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker, Gateway};
-use common::ids::{AssignmentId, PodId};
+use model::ids::{AssignmentId, PodId};
+use model::network::handover::{FromProxy, FromWorker, Gateway};
 use tokio::sync::{Notify, watch};
 
 use self::drain::{DrainProgress, LinkStatus};

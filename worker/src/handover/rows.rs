@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use common::handover::{FromWorker, LocalPod, MAX_PODS};
-use common::ids::AssignmentId;
-use common::pod::ContainerProgress;
+use model::ids::AssignmentId;
+use model::network::handover::{FromWorker, LocalPod, MAX_PODS};
+use model::pod::ContainerProgress;
 
 use crate::running::step::DesiredState;
 use crate::running::table::ManagedPod;
@@ -65,9 +65,9 @@ fn all(now: &Rows) -> Vec<FromWorker> {
 mod tests {
     use std::sync::Arc;
 
-    use common::clock::BootInstant;
-    use common::payload::Payload;
-    use common::spec::PodSpec;
+    use daemon::clock::BootInstant;
+    use model::pod::payload::Payload;
+    use model::spec::PodSpec;
 
     use super::*;
 

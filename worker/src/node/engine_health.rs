@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::ids::NodeName;
 use engine::RuntimeError;
+use model::ids::NodeName;
 use tokio::time::Instant;
 
 use crate::support::change_log::ChangeLog;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use common::node::Resources;
-use common::spec::MAX_MEMORY_BYTES;
+use model::node::Resources;
+use model::spec::MAX_MEMORY_BYTES;
 use procfs::sys::kernel;
 use procfs::{Current, Meminfo};
 

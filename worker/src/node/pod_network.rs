@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::control_loop::{Loop, Next};
+use daemon::control_loop::{Loop, Next};
 use engine::RuntimeError;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! The kernel's pressure stall information: how much tasks wait for CPU, memory and I/O.
 
-use common::node::Psi;
+use model::node::Psi;
 use procfs::{CpuPressure, Current, IoPressure, MemoryPressure};
 
 /// Returns the current pressure; `None` if the kernel has no PSI (before 4.20, or built or booted without

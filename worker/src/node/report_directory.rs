@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::ids::ClusterId;
-use common::store::{SharedDirectoryReport, StoreError};
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
+use model::ids::ClusterId;
+use store::{SharedDirectoryReport, StoreError};
 
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;

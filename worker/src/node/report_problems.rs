@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::ids::NodeName;
-use common::node::HeldPod;
-use common::store::StoreError;
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
+use model::ids::NodeName;
+use model::node::HeldPod;
+use store::StoreError;
 use tokio::time::Instant;
 
 use crate::session::context::SessionContext;

@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use common::config::{Config, RuntimeKind};
-use common::ids::{ClusterId, ServiceName, VolumeName};
-use common::spec::VolumeKind;
-use common::store::SharedDirectoryReport;
-use common::volume::VolumeClaim;
+use daemon::config::{Config, RuntimeKind};
 use engine::{ContainerRequest, EngineVolume, VolumeOwner};
+use model::ids::{ClusterId, ServiceName, VolumeName};
+use model::service::volume::VolumeClaim;
+use model::spec::VolumeKind;
 use serde::{Deserialize, Serialize};
+use store::SharedDirectoryReport;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::start::files_unavailable::FilesUnavailable;
-use common::replace_file::replace_file;
+use daemon::replace_file::replace_file;
 
 /// The file with the id.
 const IDENTITY: &str = ".kubeleet-shared";
@@ -144,7 +144,7 @@ impl SharedDirectory {
             (self.usable_root(request.identity.cluster.as_ref()).await?, service_of(request)?);
         for volume in request.container.volumes.iter_mut().filter(|volume| is_shared(volume.kind)) {
             let (source, app) = (volume.source.clone().unwrap_or_default(), volume.app.clone());
-            let shared = common::spec::SharedVolume { source, app, space: None };
+            let shared = model::spec::SharedVolume { source, app, space: None };
             let claim = VolumeClaim::of_shared(&service, shared);
             let claim = claim.ok_or_else(|| unavailable("its name is too long".to_owned()))?;
             let path = root.join(claim.name.as_str());

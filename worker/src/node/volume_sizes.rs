@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::volume::{LocalExcess, VolumeSize};
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
 use engine::{EngineVolume, RuntimeError, VolumeOwner};
+use model::service::volume::{LocalExcess, VolumeSize};
 
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;

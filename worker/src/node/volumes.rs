@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::ids::VolumeName;
-use common::store::{SessionResult, VolumeReport};
-use common::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
 use engine::{EngineVolume, RuntimeError, VolumeOwner};
+use model::ids::VolumeName;
+use model::service::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
+use store::{SessionResult, VolumeReport};
 use tokio::time::Instant;
 
 use crate::session::context::SessionContext;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::ids::PodId;
+use model::ids::PodId;
 
 /// For each pod the handle of its container that is to be inspected.
 #[derive(Default)]

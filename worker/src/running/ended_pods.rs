@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use common::clock::BootInstant;
-use common::ids::PodId;
-use common::lifecycle::Phase;
-use common::pod::PodRecord;
+use daemon::clock::BootInstant;
 use engine::{Container, ContainerState};
+use model::ids::PodId;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
 
 use crate::running::table::EndedPod;
 use crate::session::context::SessionContext;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use common::ids::{AssignmentId, ContainerName};
-use common::pod::EndedRun;
 use engine::Runtime;
 use futures_util::StreamExt;
+use model::ids::{AssignmentId, ContainerName};
+use model::pod::EndedRun;
 
 /// The last lines of a run that are kept, within [`EndedRun::MAX_OUTPUT`].
 const LINES: usize = 10;

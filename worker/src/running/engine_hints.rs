@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use common::ids::PodId;
 use engine::Hint;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use model::ids::PodId;
 use tokio::time::Instant;
 
 use crate::running::table::PodTable;

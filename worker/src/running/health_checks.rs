@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use common::health::Health;
-use common::pod::{ContainerProgress, EndedRun};
 use engine::ContainerState;
 use futures_util::stream::{StreamExt, poll_fn};
+use model::pod::health::Health;
+use model::pod::{ContainerProgress, EndedRun};
 use tokio::sync::mpsc;
 
 use crate::running::ended_runs;

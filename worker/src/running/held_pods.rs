@@ -11,9 +11,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::ids::{AssignmentId, PodId};
-use common::node::HeldPod;
 use engine::{Container, ContainerState, PodKey};
+use model::ids::{AssignmentId, PodId};
+use model::node::HeldPod;
 
 /// See the module.
 #[derive(Default)]

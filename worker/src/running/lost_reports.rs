@@ -1,8 +1,8 @@
 //! A new master may have lost what was reported of pods, such as that one is ready: their records are
 //! compared with what is to be reported, and what differs is reported again.
 
-use common::ids::PodId;
-use common::store::StoreError;
+use model::ids::PodId;
+use store::StoreError;
 
 use crate::session::context::SessionContext;
 

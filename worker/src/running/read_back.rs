@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::ids::{AssignmentId, PodId};
-use common::lifecycle::Phase;
-use common::network::ContainerNetwork;
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::spec::{ContainerSpec, PodSpec};
-use common::store::{FinishReport, PodOutcome, PodRef, StoreError};
 use futures_util::FutureExt;
+use model::ids::{AssignmentId, PodId};
+use model::network::ContainerNetwork;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::spec::{ContainerSpec, PodSpec};
+use store::{FinishReport, PodOutcome, PodRef, StoreError};
 
 use crate::running::step::DesiredState;
 use crate::running::table::ManagedPod;

@@ -10,9 +10,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::clock::BootInstant;
-use common::control_loop::{Loop, Next};
+use daemon::backoff::Backoff;
+use daemon::clock::BootInstant;
+use daemon::control_loop::{Loop, Next};
 use tokio::time::Instant;
 
 use crate::running::engine_hints::EngineHints;

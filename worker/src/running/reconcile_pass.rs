@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::clock::BootInstant;
-use common::ids::{AssignmentId, PodId};
-use common::spec::OnDisconnect;
-use common::store::StoreError;
+use daemon::clock::BootInstant;
 use engine::{Container, RuntimeError};
+use model::ids::{AssignmentId, PodId};
+use model::spec::OnDisconnect;
+use store::StoreError;
 
 use crate::node::engine_health::Probe;
 use crate::running::actions;

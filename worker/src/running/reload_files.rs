@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::ids::ValueName;
-use common::store::StoreError;
-use common::value::ValueKind;
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
 use engine::Identity;
+use model::RedisMillis;
+use model::ids::ValueName;
+use model::value::ValueKind;
+use store::StoreError;
 
 use crate::session::context::SessionContext;
 use crate::start::container_files::{self, Reloaded};

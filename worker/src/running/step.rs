@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use common::clock::BootInstant;
-use common::duration;
-use common::health::Health;
-use common::spec::{RestartPolicy, StartCondition};
+use daemon::clock::BootInstant;
 use engine::ContainerState;
+use model::duration;
+use model::pod::health::Health;
+use model::spec::{RestartPolicy, StartCondition};
 
 /// The exit code of a process that was killed.
 const KILLED: i64 = 137;

@@ -1,8 +1,8 @@
 //! The order in which the containers of a pod are stopped: the reverse of their starts, sidecars after the
 //! others, the sandbox last. Pure.
 
-use common::spec::PodSpec;
 use engine::Container;
+use model::spec::PodSpec;
 
 /// Sorts the containers of a pod into groups. Those of one group are stopped together, after those of the
 /// groups before it.
@@ -50,7 +50,7 @@ fn depth(spec: &PodSpec, index: usize, limit: usize) -> usize {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::ContainerName;
+    use model::ids::ContainerName;
 
     use super::*;
     use engine::testing::identity;

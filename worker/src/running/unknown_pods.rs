@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::ids::PodId;
+use model::ids::PodId;
 use tokio::time::Instant;
 
 /// Since when each unknown pod has been in stop requests. [`crate::running::read_back`] resolves those that

@@ -6,11 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use common::node::HeldPod;
-use common::recovery;
-use common::spec::OnDisconnect;
-use common::store::StoreError;
 use engine::{Container, PodKey};
+use model::node::HeldPod;
+use model::spec::OnDisconnect;
+use store::StoreError;
+use store::recovery;
 
 use crate::running::held_pods;
 use crate::running::remove::{Why, remove};

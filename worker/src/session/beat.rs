@@ -1,10 +1,10 @@
 //! One heartbeat: renews the lease (invariant 5), and learns which pods are to be stopped and which are not
 //! this node's any more (invariant 3).
 
-use common::RedisMillis;
-use common::clock::BootInstant;
-use common::ids::{AssignmentId, PodId};
-use common::store::{HeartbeatReply, RedisProcess, StoreError};
+use daemon::clock::BootInstant;
+use model::RedisMillis;
+use model::ids::{AssignmentId, PodId};
+use store::{HeartbeatReply, RedisProcess, StoreError};
 use tokio::time::Instant;
 
 use crate::session::broken_records::UNUSABLE_FIELDS;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use common::ids::PodId;
+use model::ids::PodId;
 
 use crate::support::text::short_sha256;
 

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::config::RuntimeKind;
-use common::store::{Session, SessionResult};
+use daemon::backoff::Backoff;
+use daemon::config::RuntimeKind;
 use futures_util::future::BoxFuture;
+use store::{Session, SessionResult};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 

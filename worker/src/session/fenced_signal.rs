@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use common::store::Fenced;
+use store::Fenced;
 use tokio_util::sync::CancellationToken;
 
 /// Set once, when Redis refuses this session's writes for good.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::ids::PodId;
-use common::store::{Store, StoreError, Subscription, channel};
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
 use futures_util::FutureExt;
+use model::ids::PodId;
+use store::{Store, StoreError, Subscription, channel};
 use tokio::time::Instant;
 
 use crate::answer::channels;

@@ -8,9 +8,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use common::config::Config;
-use common::ids::{ClusterId, HolderId, NodeName};
-use common::replace_file::replace_file;
+use daemon::config::Config;
+use daemon::replace_file::replace_file;
+use model::ids::{ClusterId, HolderId, NodeName};
 use serde::{Deserialize, Serialize};
 
 use crate::fencing::lease_file::{self, SavedLease};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::RedisMillis;
-use common::clock::{BootInstant, Clock};
+use daemon::clock::{BootInstant, Clock};
+use model::RedisMillis;
 
 use crate::support::timings::WorkerTimings;
 

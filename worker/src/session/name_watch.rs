@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use common::config::Timing;
-use common::store::NameTaken;
+use model::node::timing::Timing;
+use store::NameTaken;
 
 use crate::fencing::fence::SAFETY_MARGIN;
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use common::api::rfc3339;
-use common::backoff::Backoff;
-use common::clock::BootInstant;
-use common::config::RuntimeKind;
-use common::ids::ClusterId;
-use common::node::{NodeInfo, NodeSettings};
-use common::store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
+use daemon::backoff::Backoff;
+use daemon::clock::BootInstant;
+use daemon::config::RuntimeKind;
 use engine::EngineInfo;
+use model::ids::ClusterId;
+use model::node::{NodeInfo, NodeSettings};
+use model::time::rfc3339;
+use store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::recovery;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use common::ids::Incarnation;
+use model::ids::Incarnation;
 
 /// A worker that is replaced twice within this time shares its name with one of an earlier version.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! What to do about a reply of Redis: use it, retry, or give up.
 
-use common::store::StoreError;
+use store::StoreError;
 
 /// A reply of Redis, sorted by what the caller does about it.
 pub(crate) enum ReplyClass<T> {

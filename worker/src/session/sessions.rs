@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::control_loop::run_loop;
-use common::store::{Fenced, Session};
+use daemon::control_loop::run_loop;
+use store::{Fenced, Session};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use common::ids::ClusterId;
+use model::ids::ClusterId;
 use tokio::time::Instant;
 
 use crate::worker::Worker;

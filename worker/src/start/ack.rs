@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::store::{AckItem, StoreError};
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
+use store::{AckItem, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

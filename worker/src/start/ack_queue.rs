@@ -1,6 +1,6 @@
 //! The queue from the starts to the [acknowledgement loop](crate::start::ack).
 
-use common::store::{Ack, AckItem};
+use store::{Ack, AckItem};
 use tokio::sync::{mpsc, oneshot};
 
 /// How many acknowledgements may wait before further starts have to.

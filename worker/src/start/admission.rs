@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::ids::{PodName, ServiceName};
-use common::node::Resources;
-use common::payload::Payload;
-use common::spec::{HostPorts, PodSpec};
-use common::store::{ClaimItem, ClaimReply, SessionResult, StoreError};
 use futures_util::FutureExt;
+use model::ids::{PodName, ServiceName};
+use model::node::Resources;
+use model::pod::payload::Payload;
+use model::spec::{HostPorts, PodSpec};
+use store::{ClaimItem, ClaimReply, SessionResult, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::running::table::Admission;

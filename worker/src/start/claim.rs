@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::payload::Payload;
-use common::store::{ClaimReply, StoreError, WorkQueue};
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
+use model::pod::payload::Payload;
+use store::{ClaimReply, StoreError, WorkQueue};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 

@@ -1,12 +1,12 @@
 //! The credentials of registries that `kubeleet registry login` has stored in Redis, decrypted.
 
-use common::ids::{NodeName, RegistryHost};
-use common::registry::RegistryLogin;
-use common::secret_key::SecretKey;
-use common::store::Store;
-use common::value::ReadError;
 use engine::RegistryLogins;
 use futures_util::future::BoxFuture;
+use model::ids::{NodeName, RegistryHost};
+use model::value::ReadError;
+use model::value::registry::RegistryLogin;
+use model::value::secret_key::SecretKey;
+use store::Store;
 
 /// Reads each login when it is asked for: a changed password needs no restart.
 pub(crate) struct ClusterLogins {

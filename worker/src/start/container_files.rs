@@ -6,6 +6,8 @@ use common::spec::{ContainerSpec, FileReference, StopSignal};
 use common::value::{ReadError, ValueBytes, ValueKind};
 use engine::file_store::{DirectoryGuard, NewFile};
 use engine::{ContainerRequest, Identity, MountedFile};
+use model::spec::{ContainerSpec, FileReference, StopSignal};
+use model::value::{ReadError, ValueBytes, ValueKind};
 
 use crate::start::files_unavailable::FilesUnavailable;
 use crate::worker::Worker;

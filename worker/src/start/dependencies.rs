@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use common::ids::{AssignmentId, PodId, ServiceName};
+use model::ids::{AssignmentId, PodId, ServiceName};
 
 use crate::running::step::DesiredState;
 use crate::running::table::ManagedPod;

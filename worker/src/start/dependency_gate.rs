@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::ids::{PodId, ServiceName};
-use common::spec::Dependency;
-use common::store::{Store, StoreError};
+use model::ids::{PodId, ServiceName};
+use model::spec::Dependency;
+use store::{Store, StoreError};
 use tokio::time::Instant;
 
 /// How often a pod that waits looks again.

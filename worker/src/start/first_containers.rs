@@ -1,8 +1,8 @@
 //! The first containers of a pod: its sandbox, and the containers that depend on no other one. Those that do
 //! are started when the pod is managed and what they depend on is there.
 
-use common::spec::Port;
 use engine::{Container, RuntimeError};
+use model::spec::Port;
 
 use crate::running::table::ManagedPod;
 use crate::start::container_files;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use common::ids::{AssignmentId, ServiceName, SpecId};
-use common::image::{self, ImageContent};
-use common::spec::{ContainerSpec, PodSpec, PullPolicy};
-use common::store::PodRef;
 use engine::{LocalImage, RuntimeError};
+use model::ids::{AssignmentId, ServiceName, SpecId};
+use model::pod::image::{self, ImageContent};
+use model::spec::{ContainerSpec, PodSpec, PullPolicy};
+use store::PodRef;
 
 use crate::node::garbage;
 use crate::session::context::SessionContext;

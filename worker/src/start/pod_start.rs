@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::ids::AssignmentId;
-use common::spec::HostPorts;
-use common::store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
+use daemon::backoff::Backoff;
 use engine::{Container, ContainerState, RuntimeError};
+use model::ids::AssignmentId;
+use model::spec::HostPorts;
+use store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 

@@ -1,9 +1,9 @@
 //! Asks, before a pod's containers are created, whether they may have its persistent volumes: an engine
 //! creates a volume that it does not have, and then the pod would start without its data.
 
-use common::ids::VolumeName;
-use common::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeVerdict};
 use engine::{RuntimeError, VolumeOwner};
+use model::ids::VolumeName;
+use model::service::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeVerdict};
 
 use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::store::StoreError;
+use store::StoreError;
 use tokio::time::Instant;
 
 /// A Redis that refuses some commands and allows others works again once none was refused for this time.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::ids::NodeName;
-use common::usage::Usage;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use model::ids::NodeName;
+use model::node::usage::Usage;
 
 const STARTS: &str = "kubeleet_pod_starts_total";
 const START_SECONDS: &str = "kubeleet_pod_start_seconds";
@@ -49,7 +49,7 @@ pub(crate) fn describe() {
     describe_gauge!(POD_MEMORY, Unit::Bytes, "Working set of a pod");
     describe_gauge!(POD_READ, "Bytes that a pod reads from block devices in a second");
     describe_gauge!(POD_WRITTEN, "Bytes that a pod writes to block devices in a second");
-    common::control_loop::describe_metrics();
+    daemon::control_loop::describe_metrics();
 }
 
 /// Counts the end of a start. `result`: see [`describe`].

@@ -1,6 +1,6 @@
 //! Tests of broken records and keys: each harms its own pod, and no other.
 
-use common::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
 
 use super::rig::{Rig, eventually, id, payload};
 

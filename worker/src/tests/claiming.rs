@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::lifecycle::Phase;
 use engine::sim::SimOptions;
+use model::pod::lifecycle::Phase;
 
 use super::rig::{Rig, eventually, payload, payload_with};
 

@@ -5,12 +5,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::clock::{BootClock, Clock};
-use common::ids::{AssignmentId, NodeName, PodId};
-use common::lifecycle::Phase;
+use daemon::clock::{BootClock, Clock};
 use engine::Runtime;
 use engine::docker::DockerRuntime;
 use engine::docker::sample_image::{Recipe, import_recipe};
+use model::ids::{AssignmentId, NodeName, PodId};
+use model::pod::lifecycle::Phase;
 
 use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::handover::LocalPod;
-use common::lifecycle::Phase;
-use common::spec::OnDisconnect;
 use engine::sim::SimOptions;
 use engine::testing::identity;
 use engine::{Container, ContainerState, Identity};
 use futures_util::FutureExt;
+use model::network::handover::LocalPod;
+use model::pod::lifecycle::Phase;
+use model::spec::OnDisconnect;
 use proxy::LocalServer;
 use proxy::gate::{EnterError, Gates, Pass};
 use tokio::net::UnixListener;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::lifecycle::Phase;
 use engine::ContainerState;
+use model::pod::lifecycle::Phase;
 
 use super::rig::*;
 

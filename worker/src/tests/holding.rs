@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use common::clock::{BootClock, Clock};
-use common::ids::{ClusterId, NodeName};
-use common::lifecycle::Phase;
-use common::saved_state::{SavedFile, SavedState};
-use common::spec::{ContainerSpec, OnDisconnect};
-use common::store::HoldReason;
+use daemon::clock::{BootClock, Clock};
 use engine::testing::identity;
 use engine::{ContainerRequest, Identity, Runtime};
+use model::ids::{ClusterId, NodeName};
+use model::pod::lifecycle::Phase;
+use model::spec::{ContainerSpec, OnDisconnect};
+use store::HoldReason;
+use store::saved_state::{SavedFile, SavedState};
 
 use super::rig::{Rig, eventually, payload, payload_with};
 use crate::fencing::lease_file::{self, SavedLease};

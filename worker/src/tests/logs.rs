@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::lifecycle::Phase;
-use common::store::{LinesRequest, LogChunk, LogRequest, LoggedPod};
 use engine::process::ProcessRuntime;
 use engine::sim::SimOptions;
+use model::pod::lifecycle::Phase;
+use store::{LinesRequest, LogChunk, LogRequest, LoggedPod};
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
 use crate::answer::log_throttle::MAX_READERS;

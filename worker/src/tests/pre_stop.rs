@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::lifecycle::Phase;
 use engine::process::ProcessRuntime;
+use model::pod::lifecycle::Phase;
 use tokio::time::Instant;
 
 use super::rig::{Rig, eventually, payload_with};

@@ -1,9 +1,9 @@
 //! Tests of containers that exit, vanish, or are to be stopped.
 
-use common::lifecycle::Phase;
-use common::spec::ContainerSpec;
 use engine::testing::identity;
 use engine::{ContainerRequest, Identity, Runtime};
+use model::pod::lifecycle::Phase;
+use model::spec::ContainerSpec;
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use common::ids::{RecoveryId, ServiceName};
-use common::lifecycle::Phase;
-use common::node::HeldPod;
-use common::recovery::plan;
-use common::saved_state::{SavedFile, SavedState};
-use common::spec::ServiceInput;
-use common::store::PutMode;
+use model::ids::{RecoveryId, ServiceName};
+use model::node::HeldPod;
+use model::pod::lifecycle::Phase;
+use model::spec::ServiceInput;
+use store::PutMode;
+use store::recovery::plan;
+use store::saved_state::{SavedFile, SavedState};
 
 use super::rig::{Rig, eventually, payload, payload_with};
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::Config;
-use common::ids::{HolderId, NodeName, PodId, SchedulerId};
-use common::lifecycle::Phase;
-use common::node::Resources;
-use common::payload::Payload;
-use common::pod::PodRecord;
-use common::spec::ServiceInput;
-use common::store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
-use common::volume::VolumeClaim;
+use daemon::config::Config;
 use engine::sim::{SimOptions, SimRuntime};
 use engine::{Container, Runtime};
+use model::ids::{HolderId, NodeName, PodId, SchedulerId};
+use model::node::Resources;
+use model::pod::PodRecord;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::service::volume::VolumeClaim;
+use model::spec::ServiceInput;
+use store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
 pub(super) use testkit::eventually;
 use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
@@ -235,7 +235,7 @@ impl Rig {
             let node = self.store.node(&self.node()).await.unwrap().unwrap();
             let (zero, proof) = (Duration::ZERO, fixtures::long_proof());
             self.store.declare_dead(&node, short, zero, zero, proof).await.unwrap();
-            self.store.node(&self.node()).await.unwrap().unwrap().state == common::node::NodeState::Dead
+            self.store.node(&self.node()).await.unwrap().unwrap().state == model::node::NodeState::Dead
         })
         .await;
         let node = self.store.node(&self.node()).await.unwrap().unwrap();

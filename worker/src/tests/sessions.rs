@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::lifecycle::Phase;
-use common::store::StopOutcome;
 use engine::sim::SimOptions;
+use model::pod::lifecycle::Phase;
+use store::StopOutcome;
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
 use crate::WorkerError;
@@ -280,9 +280,9 @@ async fn a_stop_requested_during_a_start_is_not_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_simulated_workers_share_one_process() {
     let Some(mut rig) = Rig::new("many_simulated_workers_share_one_process") else { return };
-    rig.config.runtime = common::config::RuntimeKind::Sim;
+    rig.config.runtime = daemon::config::RuntimeKind::Sim;
     rig.config.sim_workers = 200;
-    rig.config.timing = common::config::Timing::default();
+    rig.config.timing = model::node::timing::Timing::default();
     let shutdown = tokio_util::sync::CancellationToken::new();
     let workers = tokio::spawn(crate::run(std::sync::Arc::new(rig.config.clone()), shutdown.clone()));
     eventually("all have registered", || async { rig.store.live_nodes().await.unwrap() == 200 }).await;

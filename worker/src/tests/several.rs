@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::lifecycle::Phase;
-use common::pod::ContainerProgress;
 use engine::sim::SimOptions;
 use engine::{Container, ContainerState, Runtime};
+use model::pod::ContainerProgress;
+use model::pod::lifecycle::Phase;
 
 use super::rig::*;
 

@@ -1,11 +1,11 @@
 //! Volumes on the simulated engine, where they are names: who removes which, and when.
 
-use common::ids::{ServiceName, VolumeName};
-use common::lifecycle::Phase;
-use common::node::SharedVolumesState;
-use common::store::RemoveVolumeOutcome;
-use common::volume::VolumeState;
 use engine::VolumeOwner;
+use model::ids::{ServiceName, VolumeName};
+use model::node::SharedVolumesState;
+use model::pod::lifecycle::Phase;
+use model::service::volume::VolumeState;
+use store::RemoveVolumeOutcome;
 
 use super::rig::*;
 

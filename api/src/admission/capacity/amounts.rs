@@ -1,6 +1,6 @@
 //! Amounts of resources as people write them.
 
-use common::node::Resource;
+use model::node::Resource;
 
 /// To which side an amount is rounded that has too many digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Why pods do not fit, and the problem that says so.
 
-use common::api::NodeShortage;
-use common::ids::ServiceName;
-use common::node::Resource;
-use common::spec::HostPorts;
+use api_types::NodeShortage;
+use model::ids::ServiceName;
+use model::node::Resource;
+use model::spec::HostPorts;
 
 use super::amounts::{Rounded, amount, cores, memory};
 use crate::http::problem::{ApiProblem, ProblemKind, ShortageMembers};

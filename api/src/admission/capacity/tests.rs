@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use common::host_access::HostAccess;
-use common::ids::SpecId;
-use common::node::NodeSettings;
-use common::spec::ServiceInput;
+use model::ids::SpecId;
+use model::node::NodeSettings;
+use model::node::host_access::HostAccess;
+use model::spec::ServiceInput;
 use serde_json::{Value, json};
 use testkit::fixtures;
 

@@ -1,11 +1,11 @@
 //! A change of a service that exists, which begins again if another client was faster.
 
 use axum::response::Response;
-use common::ids::ServiceName;
-use common::service::Service;
-use common::spec::DesiredService;
-use common::store::{FormerGeneration, PutMode, PutOutcome};
+use model::ids::ServiceName;
+use model::service::Service;
+use model::spec::DesiredService;
 use serde_json::{Map, Value};
+use store::{FormerGeneration, PutMode, PutOutcome};
 
 use super::checks::{check_capacity, check_ingress, check_name};
 use super::dependencies::check_dependencies;

@@ -1,7 +1,7 @@
 //! What is checked of a service before it is stored.
 
-use common::ids::ServiceName;
-use common::spec::{DesiredService, ServiceInput};
+use model::ids::ServiceName;
+use model::spec::{DesiredService, ServiceInput};
 
 use crate::admission::capacity::Demand;
 use crate::http::params::PlacementOptions;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::ServiceName;
-use common::json_pointer;
-use common::spec::{DependsOn, DesiredService, StartCondition, circle_with};
+use document::json_pointer;
+use model::ids::ServiceName;
+use model::spec::{DependsOn, DesiredService, StartCondition, circle_with};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;

@@ -1,9 +1,9 @@
 //! The former generations of a service, and the one to which an undo goes back.
 
-use common::ids::ServiceName;
-use common::service::{Service, ServiceState};
-use common::store::broken_key;
-use common::store::{FormerGeneration, GenerationOutcome};
+use model::ids::ServiceName;
+use model::service::{Service, ServiceState};
+use store::broken_key;
+use store::{FormerGeneration, GenerationOutcome};
 
 use super::stored::being_deleted;
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -94,8 +94,8 @@ fn nothing_to_undo(service: &Service, former: &[FormerGeneration], to: Option<u6
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use GenerationOutcome::{Failed, Good, RolledBack, Unknown};
-    use common::service::RolloutMarks;
-    use common::spec::PodSpec;
+    use model::service::RolloutMarks;
+    use model::spec::PodSpec;
     use testkit::fixtures;
 
     use super::*;

@@ -1,13 +1,13 @@
 //! What a service was before, and how it becomes that again.
 
+use api_types::{GenerationView, List, ServiceView};
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use common::api::{GenerationView, List, ServiceView};
-use common::ids::ServiceName;
-use common::service::Service;
-use common::store::GenerationOutcome;
+use model::ids::ServiceName;
+use model::service::Service;
 use serde::Deserialize;
+use store::GenerationOutcome;
 use utoipa::IntoParams;
 
 use super::change::ServiceChange;

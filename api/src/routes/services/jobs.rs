@@ -1,15 +1,15 @@
 //! Results of jobs, and jobs of crons that are run by hand.
 
+use api_types::{IndexResultView, List, ServiceView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::api::{IndexResultView, List, ServiceView};
-use common::ids::{ServiceName, WriteId};
-use common::service::{Service, ServiceState};
-use common::spec::{DesiredService, Kind};
-use common::store::{CronTick, TickOutcome};
+use model::ids::{ServiceName, WriteId};
+use model::service::{Service, ServiceState};
+use model::spec::{DesiredService, Kind};
 use serde::Deserialize;
+use store::{CronTick, TickOutcome};
 use utoipa::IntoParams;
 
 use super::stored::{being_deleted, not_found, read, respond_stored};

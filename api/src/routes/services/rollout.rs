@@ -1,12 +1,12 @@
 //! Pausing, resuming and promoting the replacement of a service's pods.
 
+use api_types::ServiceView;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::api::ServiceView;
-use common::ids::ServiceName;
-use common::service::ServiceState;
-use common::store::{MarkOutcome, RolloutMark};
+use model::ids::ServiceName;
+use model::service::ServiceState;
+use store::{MarkOutcome, RolloutMark};
 
 use super::stored::{being_deleted, not_found, read, with_etag};
 use crate::http::params::InPath;

@@ -1,9 +1,9 @@
 //! The selection of services for a list.
 
-use common::ids::AppName;
-use common::selector::LabelSelector;
-use common::service::Service;
-use common::store::broken_key;
+use model::ids::AppName;
+use model::service::Service;
+use model::service::selector::LabelSelector;
+use store::broken_key;
 
 use crate::http::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::http::problem::{ApiProblem, ProblemKind};

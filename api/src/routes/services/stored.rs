@@ -2,17 +2,17 @@
 
 use std::collections::HashSet;
 
+use api_types::{DurabilityView, ServiceView};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
-use common::api::{DurabilityView, ServiceView};
-use common::ids::ServiceName;
-use common::ingress::alias_of_route;
-use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
-use common::spec::{DesiredService, Kind};
-use common::store::broken_key;
-use common::store::{CreateOutcome, PutOutcome, WriteReceipt};
+use model::ids::ServiceName;
+use model::network::ingress::alias_of_route;
+use model::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use model::spec::{DesiredService, Kind};
+use store::broken_key;
+use store::{CreateOutcome, PutOutcome, WriteReceipt};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, status_of};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api_types::ServiceView;
 use clap::Args;
 use client::Client;
 use common::api::ServiceView;
@@ -306,7 +307,7 @@ mod tests {
     fn services_that_need_an_order_are_not_written_at_once() {
         let service = |yaml: &str| {
             let text = format!("image: x\n{yaml}");
-            ServiceInput::read(&common::document::yaml(&text).0[0]).into_result().unwrap()
+            ServiceInput::read(&document::yaml(&text).0[0]).into_result().unwrap()
         };
         for (services, expected) in [
             (&["name: a", "name: b", "name: c"][..], "abc"),

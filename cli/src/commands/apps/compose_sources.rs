@@ -6,8 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::value::MAX_VALUE_BYTES;
 use compose::{FileSources, PathKind, Project, SourceError};
+use model::value::MAX_VALUE_BYTES;
 
 use output::humanize;
 

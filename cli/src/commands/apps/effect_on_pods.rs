@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::spec::ServiceInput;
+use model::spec::ServiceInput;
 use serde_json::{Map, Value};
 
 use output::humanize;
@@ -55,7 +55,7 @@ mod tests {
     fn a_change_says_what_it_replaces_and_why() {
         let read = |yaml: &str| {
             let text = format!("name: web\n{yaml}");
-            ServiceInput::read(&common::document::yaml(&text).0[0]).into_result().unwrap()
+            ServiceInput::read(&document::yaml(&text).0[0]).into_result().unwrap()
         };
         for (before, after, expected) in [
             ("image: a\nreplicas: 3", "image: b\nreplicas: 3", "3 pods are replaced: image"),

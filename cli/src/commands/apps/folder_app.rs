@@ -42,7 +42,7 @@ impl FolderApp {
         let read = async || {
             let services = client.services_of_app(app.as_str()).await?;
             let pair =
-                |name: &common::ids::ServiceName| Some((app.short_name(name)?.to_owned(), name.to_string()));
+                |name: &model::ids::ServiceName| Some((app.short_name(name)?.to_owned(), name.to_string()));
             Ok::<_, CommandError>(services.iter().filter_map(|service| pair(&service.name)).collect())
         };
         let services: &Vec<(String, String)> = self.services.get_or_try_init(read).await?;

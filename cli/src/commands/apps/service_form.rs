@@ -1,8 +1,8 @@
 //! The desired state of a service in one form, whether it comes from a file or from the API: what `edit`
 //! shows and `diff` compares.
 
-use common::api::ServiceView;
-use common::spec::{ServiceInput, Violation};
+use api_types::ServiceView;
+use model::spec::{ServiceInput, Violation};
 
 use crate::commands::error::CommandError;
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn read(yaml: &str) -> ServiceInput {
-        ServiceInput::read(&common::document::yaml(yaml).0[0]).into_result().unwrap()
+        ServiceInput::read(&document::yaml(yaml).0[0]).into_result().unwrap()
     }
 
     #[test]

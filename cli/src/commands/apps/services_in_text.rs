@@ -1,9 +1,9 @@
 //! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All
 //! mistakes of the file are found at once, each at its line.
 
-use common::api::ServiceView;
-use common::document::{self, DocumentNode, Mistake};
-use common::spec::ServiceInput;
+use api_types::ServiceView;
+use document::{self, DocumentNode, Mistake};
+use model::spec::ServiceInput;
 
 /// The field of a list, as `get -o yaml` prints one.
 const LIST_FIELD: &str = "items";
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn what_the_api_prints_can_be_read_again() {
         let mut view = fixtures::service("web");
-        view.durability = Some(common::api::DurabilityView {
-            state: common::api::DurabilityState::SingleMachine,
+        view.durability = Some(api_types::DurabilityView {
+            state: api_types::DurabilityState::SingleMachine,
             replicas: 0,
             known: 0,
             message: String::new(),

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use api_types::RecoveryView;
 use clap::Args;
 use client::{Client, ClientError};
 use common::api::RecoveryView;
@@ -279,8 +280,8 @@ impl<'a> Parts<'a> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::ClusterId;
-    use common::saved_state::{SavedFile, SavedValues};
+    use model::ids::ClusterId;
+    use store::saved_state::{SavedFile, SavedValues};
 
     use super::*;
 

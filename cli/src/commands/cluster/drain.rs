@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use api_types::{NodeView, PodView};
 use clap::Args;
 use client::PodFilter;
 use common::api::{NodeView, PodView};
@@ -216,7 +217,7 @@ async fn replace(
 /// Says what stays: pods without a service, of which there is no other description than the pod itself.
 fn finish(
     pods: &[PodView],
-    node: &common::api::NodeView,
+    node: &api_types::NodeView,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
     let pushed = pods.iter().filter(|pod| is_here(pod)).count() as u64;

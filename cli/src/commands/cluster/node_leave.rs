@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use api_types::NodeView;
 use clap::Args;
 use common::api::NodeView;
 use output::stderr;

@@ -146,7 +146,7 @@ fn missing(usage: &ClusterUsageView) -> String {
 
 fn warn_of_missing(args: &TopArgs, usage: &ClusterUsageView) {
     let concerns =
-        |node: &&common::ids::NodeName| args.node.as_deref().is_none_or(|name| node.as_str() == name);
+        |node: &&model::ids::NodeName| args.node.as_deref().is_none_or(|name| node.as_str() == name);
     if usage.missing.iter().any(|node| concerns(&node)) {
         stderr::warning(&format!("these nodes have not told what they use: {}", missing(usage)));
     }

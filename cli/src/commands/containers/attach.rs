@@ -1,7 +1,7 @@
 //! `attach`: shows what a running container writes from now on, and passes its input on.
 
 use clap::Args;
-use common::channel::Purpose;
+use model::stream::channel::Purpose;
 
 use super::channel_streams::{self, ChannelStreams};
 use super::terminal::{self, RawTerminal};

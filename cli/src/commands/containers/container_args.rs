@@ -1,7 +1,7 @@
 //! Flags of `run` about the program in the container, in the spellings of `docker run`.
 
 use clap::Args;
-use common::spec::{
+use model::spec::{
     Command, ContainerSpec, HealthCheck, HealthTest, LogDriver, LogOptions, Logging, Memory, Milliseconds,
     PullPolicy, StopSignal, TextList, VolumeMount,
 };

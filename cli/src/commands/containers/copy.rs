@@ -99,7 +99,7 @@ async fn to_pod(
     let (directory, name) = split(path)?;
     let cannot = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", source.display());
     let resolved = source.canonicalize();
-    let resolved = resolved.map_err(|error| CommandError::NotFound(cannot(&common::system_error(&error))))?;
+    let resolved = resolved.map_err(|error| CommandError::NotFound(cannot(&daemon::system_error(&error))))?;
     let own_name = resolved.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.map(str::to_owned).or(own_name);
     let name = name.ok_or_else(|| CommandError::Usage(cannot(&"it has no name; give the target one")))?;

@@ -1,7 +1,7 @@
 //! `exec`: runs a command in a container of a pod.
 
 use clap::Args;
-use common::channel::Purpose;
+use model::stream::channel::Purpose;
 
 use super::channel_streams::{self, ChannelStreams};
 use super::terminal::{self, RawTerminal};

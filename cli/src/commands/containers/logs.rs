@@ -3,6 +3,7 @@
 
 use std::io::IsTerminal;
 
+use api_types::{PodView, ServiceView};
 use clap::Args;
 use client::{Client, LogQuery, PodFilter, PodLogQuery};
 use common::api::{PodView, ServiceView};

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Re
         let address = SocketAddr::new(args.address, pair.local);
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| {
-            CommandError::Other(format!("cannot listen on {address}: {}", common::system_error(&error)))
+            CommandError::Other(format!("cannot listen on {address}: {}", daemon::system_error(&error)))
         })?;
         let bound = listener.local_addr()?;
         context.output.print_bytes(format!("{bound} -> {} port {}\n", args.pod, pair.remote).as_bytes())?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api_types::ServiceView;
 use clap::Args;
 use client::Client;
 use common::api::ServiceView;

@@ -26,7 +26,7 @@ pub(crate) fn write(source: &Path, name: &str, archive: mpsc::Sender<Bytes>) -> 
 
 /// Adds a file, or a directory with all in it. Sockets and devices are left out.
 fn add<W: Write>(builder: &mut tar::Builder<W>, path: &Path, name: &Path) -> Result<(), String> {
-    let failed = |error: io::Error| format!("{}: {}", path.display(), common::system_error(&error));
+    let failed = |error: io::Error| format!("{}: {}", path.display(), daemon::system_error(&error));
     let metadata = path.symlink_metadata().map_err(failed)?;
     let kind = metadata.file_type();
     let mut header = tar::Header::new_gnu();
@@ -85,7 +85,7 @@ pub(crate) fn read(
     if target.is_dir() {
         return unpack(&mut archive, target).map(|(_, skipped)| skipped);
     }
-    let failed = |error: io::Error| format!("{}: {}", target.display(), common::system_error(&error));
+    let failed = |error: io::Error| format!("{}: {}", target.display(), daemon::system_error(&error));
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Its name is only known from the archive. A copy that breaks off leaves nothing under the name of the
     // target.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use common::channel::TerminalSize;
+use model::stream::channel::TerminalSize;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 

@@ -99,7 +99,7 @@ fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
 /// Says that there is no such pod, and which service of an app may be meant.
 async fn no_pod(client: &Client, text: &str) -> CommandError {
     let services = client.services(None).await.unwrap_or_default();
-    let is_short = |name: &ServiceName, app: &common::ids::AppName| app.short_name(name) == Some(text);
+    let is_short = |name: &ServiceName, app: &model::ids::AppName| app.short_name(name) == Some(text);
     let similar: Vec<String> = services
         .iter()
         .filter(|service| service.app.as_ref().is_some_and(|app| is_short(&service.name, app)))

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api_types::NodeView;
 use clap::{Args, Subcommand};
 use client::{Client, PodFilter};
 use common::api::NodeView;

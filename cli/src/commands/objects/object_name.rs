@@ -1,6 +1,6 @@
 //! The words for types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
 
-use common::spec::Kind;
+use model::spec::Kind;
 
 /// A type of object that has names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

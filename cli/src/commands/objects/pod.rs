@@ -1,5 +1,6 @@
 //! `pod`: list, describe, stop.
 
+use api_types::{PodView, ServiceView};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use client::{Client, PodFilter};

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use api_types::RegistryInput;
 use clap::{Args, Subcommand};
 use client::Client;
 use common::api::RegistryInput;

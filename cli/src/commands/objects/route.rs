@@ -1,5 +1,6 @@
 //! `route`: list, and explain where a request goes.
 
+use api_types::{CertificateView, RouteView};
 use clap::{Args, Subcommand};
 use client::{Client, PodFilter};
 use common::api::{CertificateView, RouteView};
@@ -127,7 +128,7 @@ impl RouteTarget {
 
 #[cfg(test)]
 mod tests {
-    use common::ingress::IngressRule;
+    use model::network::ingress::IngressRule;
 
     use super::*;
 

@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use api_types::{ServiceView, ValueInput};
 use clap::{Args, Subcommand};
 use client::Client;
 use common::api::{ServiceView, ValueInput};

@@ -1,5 +1,6 @@
 //! `volume`: list, describe, choose a copy, remove.
 
+use api_types::BindVolumeInput;
 use clap::{Args, Subcommand};
 use client::Client;
 use common::api::BindVolumeInput;

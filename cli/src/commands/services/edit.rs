@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use api_types::ServiceView;
 use clap::Args;
 use common::api::ServiceView;
 use common::spec::ServiceInput;

@@ -1,8 +1,8 @@
 //! `service restart`: has all pods of services replaced, as `kubectl rollout restart` does. The schedulers do
 //! it step by step, also after this command has ended.
 
+use api_types::ServiceView;
 use clap::Args;
-use common::api::ServiceView;
 
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;

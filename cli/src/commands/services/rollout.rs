@@ -1,6 +1,7 @@
 //! `rollout`: the changes of a service's pods. What it was before, back to that, and how far the present
 //! change is.
 
+use api_types::{GenerationView, ServiceView};
 use clap::{Args, Subcommand};
 use client::ClientError;
 use common::api::{GenerationView, ServiceView};

@@ -1,5 +1,6 @@
 //! `service`: list, describe, scale, edit, restart, delete.
 
+use api_types::{PodView, ServiceView, VolumeView};
 use clap::{Args, Subcommand};
 use client::{Client, PodFilter};
 use common::api::{PodView, ServiceView, VolumeView};

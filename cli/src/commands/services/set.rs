@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api_types::RolloutState;
 use clap::{Args, Subcommand};
 use common::api::RolloutState;
 use common::spec::ContainerSpec;
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(patch, serde_json::json!({"environment": {"A": "b=c", "OLD": null}}));
         containers.push(containers[0].clone());
         for (container, name) in containers.iter_mut().zip(["app", "side"]) {
-            container.name = Some(common::ids::ContainerName::new(name).unwrap());
+            container.name = Some(model::ids::ContainerName::new(name).unwrap());
         }
         let error = environment_patch(&containers, None, &changes).unwrap_err();
         assert!(error.contains("--container app or side"), "{error}");

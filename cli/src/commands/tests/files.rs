@@ -1,6 +1,6 @@
 //! Commands that read files: `apply`, `diff` and `delete -f`.
 
-use common::api::{GenerationOutcomeView, GenerationView, List, ServiceView};
+use api_types::{GenerationOutcomeView, GenerationView, List, ServiceView};
 
 use super::*;
 
@@ -244,15 +244,15 @@ async fn jobs_and_crons_are_types_whose_objects_are_services_of_that_kind() {
             }
         }
     };
-    let (exit, shown, _) = run_line("get jobs -q", of_kind(common::spec::Kind::Job)).await;
+    let (exit, shown, _) = run_line("get jobs -q", of_kind(model::spec::Kind::Job)).await;
     assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "sums\n"));
-    let (_, shown, _) = run_line("get crons -q", of_kind(common::spec::Kind::Job)).await;
+    let (_, shown, _) = run_line("get crons -q", of_kind(model::spec::Kind::Job)).await;
     assert_eq!(shown, "");
-    let (exit, _, requests) = run_line("delete job sums", of_kind(common::spec::Kind::Job)).await;
+    let (exit, _, requests) = run_line("delete job sums", of_kind(model::spec::Kind::Job)).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
     assert!(requests.contains(&"DELETE /service/sums".to_owned()), "{requests:?}");
     for line in ["delete job/sums", "delete cron sums", "describe job/sums"] {
-        let (exit, _, requests) = run_line(line, of_kind(common::spec::Kind::Service)).await;
+        let (exit, _, requests) = run_line(line, of_kind(model::spec::Kind::Service)).await;
         let problem = exit.map(|exit| exit != Exit::Ok).unwrap_or(true);
         assert!(problem, "{line}: it is a service");
         assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");

@@ -97,7 +97,7 @@ async fn every_list_can_be_watched() {
         service.status.ready = ready;
         list(&[service])
     };
-    let queue = |dead: u64| ok_json(&common::api::QueuesView { dead, ..Default::default() });
+    let queue = |dead: u64| ok_json(&api_types::QueuesView { dead, ..Default::default() });
     let heartbeat = |second: usize| format!("2026-01-01T00:00:0{second}Z");
     for (line, answers, rows) in [
         ("get svc -w", [service(1), service(1), service(2)], 2),

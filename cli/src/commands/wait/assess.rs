@@ -1,10 +1,10 @@
 //! Decides how far a goal is from the state that one poll found. Pure.
 
-use common::api::{JobPhase, JobStatus, PodView, RolloutState, ServiceView};
-use common::lifecycle::Phase;
-use common::pod::EndedRun;
-use common::service::ServiceState;
-use common::spec::Kind;
+use api_types::{JobPhase, JobStatus, PodView, RolloutState, ServiceView};
+use model::pod::EndedRun;
+use model::pod::lifecycle::Phase;
+use model::service::ServiceState;
+use model::spec::Kind;
 
 use output::humanize;
 use output::objects::jobs::job_line;

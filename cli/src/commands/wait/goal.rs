@@ -1,7 +1,7 @@
 //! What `--wait` waits for.
 
-use common::event::{ClusterEvent, ObjectKind};
-use common::ids::PodId;
+use model::event::{ClusterEvent, ObjectKind};
+use model::ids::PodId;
 
 /// The state to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]

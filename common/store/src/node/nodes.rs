@@ -8,8 +8,9 @@ use redis::{Value, cmd};
 use crate::broken_key::length_or_broken;
 use crate::reply::{HashFields, corrupt, names as read_names, unexpected, word};
 use crate::scripts::{cordon, former_containers, node_remove};
-use crate::{BrokenKey, Store, StoreError, keys};
+use crate::{Store, StoreError, keys};
 use model::RedisMillis;
+use model::broken_key::BrokenKey;
 use model::ids::{Incarnation, NodeName};
 use model::node::timing::Timing;
 use model::node::{

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use redis::{Value, cmd};
 
 use crate::reply::{HashFields, RawFields, corrupt, names, read};
-use crate::{BrokenKey, Store, StoreError, keys};
+use crate::{Store, StoreError, keys};
 use model::RedisMillis;
+use model::broken_key::BrokenKey;
 use model::ids::{AssignmentId, PodId, ServiceName};
 use model::network::ports_from_json;
 use model::node::Resources;

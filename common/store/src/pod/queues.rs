@@ -5,7 +5,8 @@ use redis::cmd;
 use crate::broken_key::length_or_broken;
 use model::queue_lengths::QueueLengths;
 
-use crate::{BrokenKey, Store, StoreError, keys, or_broken};
+use crate::{Store, StoreError, keys, or_broken};
+use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};
 
 /// A field of a hash and its value.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker, Gateway, Lines, to_line};
-use common::ids::{AssignmentId, NodeName, PodId};
 use futures_util::{SinkExt, StreamExt};
+use model::ids::{AssignmentId, NodeName, PodId};
+use model::network::handover::{FromProxy, FromWorker, Gateway, Lines, to_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinSet};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::handover::{Lines, lines};
+use model::network::handover::{Lines, lines};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

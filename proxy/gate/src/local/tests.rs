@@ -1,7 +1,7 @@
 //! Tests of the socket with a worker's end of real connections.
 
-use common::handover::{FromProxy, Lines, LocalPod};
-use common::ids::{AssignmentId, Incarnation, NodeName};
+use model::ids::{AssignmentId, Incarnation, NodeName};
+use model::network::handover::{FromProxy, Lines, LocalPod};
 use testkit::eventually;
 use tokio::task::JoinHandle;
 

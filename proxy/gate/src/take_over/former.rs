@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker, Lines, LocalPod, to_line};
-use common::ids::{AssignmentId, PodId};
 use futures_util::{SinkExt, StreamExt};
+use model::ids::{AssignmentId, PodId};
+use model::network::handover::{FromProxy, FromWorker, Lines, LocalPod, to_line};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
@@ -123,7 +123,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use common::handover::lines;
+    use model::network::handover::lines;
     use tokio::net::UnixStream;
 
     use super::*;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use common::certificate::{CertificateStatus, StoredCertificate};
-use common::secret_key::SecretKey;
+use model::network::certificate::{CertificateStatus, StoredCertificate};
+use model::value::secret_key::SecretKey;
 use routing::route::host_name;
 use rustls::sign::CertifiedKey;
 
@@ -157,7 +157,7 @@ impl fmt::Debug for StoredCertificates {
 
 #[cfg(test)]
 mod tests {
-    use common::certificate::OrderFailure;
+    use model::network::certificate::OrderFailure;
 
     use super::*;
 

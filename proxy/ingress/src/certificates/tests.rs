@@ -4,9 +4,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::certificate::StoredCertificate;
-use common::secret::Secret;
-use common::secret_key::SecretKey;
+use model::network::certificate::StoredCertificate;
+use model::value::secret::Secret;
+use model::value::secret_key::SecretKey;
 
 use super::known::{KnownCertificates, News};
 use super::parse::{CertificateError, parse};

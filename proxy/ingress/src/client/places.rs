@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use common::address_range::client_network;
 use gate::rarely::Rarely;
 use gate::shares::{NoPlace, Shares, TakenPlace};
+use model::network::address_range::client_network;
 
 /// The connections of all clients.
 #[derive(Debug)]

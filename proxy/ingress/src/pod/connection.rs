@@ -17,7 +17,6 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::ingress::HttpProtocol;
 use gate::socket::{self, HeardSocket, Socket};
 use gate::timer::Timer;
 use gate::{Cut, Pass};
@@ -25,6 +24,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use model::network::ingress::HttpProtocol;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::unconstrained;
 use tunnel::{KeptStream, NotAccepted};

@@ -16,7 +16,7 @@ use routing::route::HttpRoute;
 use tokio::time::Instant;
 use tunnel::{KeptStream, TunnelStream};
 
-use common::ingress::HttpProtocol;
+use model::network::ingress::HttpProtocol;
 
 use crate::answer::OwnAnswer;
 use crate::client::body::ClientBody;

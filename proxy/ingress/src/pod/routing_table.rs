@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::ids::ServiceName;
+use model::ids::ServiceName;
+use model::network::endpoint::{Endpoint, EndpointState};
 use routing::route::RouteTable;
 use routing::snapshot::{Endpoints, RoutingSnapshot};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::endpoint::Endpoint;
-use common::ids::{PodId, ServiceName};
-use common::ingress::HttpProtocol;
+use model::ids::{PodId, ServiceName};
+use model::network::endpoint::Endpoint;
+use model::network::ingress::HttpProtocol;
 use tokio::time::Instant;
 use tunnel::{HttpStream, NotAccepted, TunnelDialer, TunnelError};
 

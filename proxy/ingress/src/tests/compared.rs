@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::ingress::HttpProtocol;
+use model::network::ingress::HttpProtocol;
 use testkit::ports::free_port;
 use testkit::{ChildGuard, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::endpoint::EndpointState;
-use common::ingress::HttpProtocol;
 use gate::fixtures::endpoint;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
+use model::network::endpoint::EndpointState;
+use model::network::ingress::HttpProtocol;
 
 use super::fixture::{Client, FakePod, Fixture, Pods, row, rule};
 use super::{Ablation, ablate, ablation};

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::endpoint::EndpointState;
-use common::ingress::{HttpProtocol, HttpRule, IngressRule};
 use futures_util::StreamExt;
 use gate::fixtures::endpoint;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -16,6 +14,8 @@ use hyper::header::HeaderMap;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use model::network::endpoint::EndpointState;
+use model::network::ingress::{HttpProtocol, HttpRule, IngressRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::ingress::{HttpProtocol, HttpRule, IngressRule, Tls};
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use model::network::ingress::{HttpProtocol, HttpRule, IngressRule, Tls};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;

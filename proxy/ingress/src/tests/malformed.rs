@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
-use common::ingress::HttpProtocol;
+use model::network::ingress::HttpProtocol;
 use testkit::eventually;
 use testkit::eventually::check;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

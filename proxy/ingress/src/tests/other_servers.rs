@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::ingress::HttpProtocol;
+use model::network::ingress::HttpProtocol;
 use testkit::ports::free_port;
 use testkit::{ChildGuard, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -12,12 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::ingress::{HttpProtocol, HttpRule, IngressRule};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use model::network::ingress::{HttpProtocol, HttpRule, IngressRule};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -168,7 +168,7 @@ fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Dura
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_clients_that_send_a_byte_a_second_disturb_none_and_are_cut() {
     // Both ends of each connection are in this process.
-    let most = (common::file_limit::raise() as usize).saturating_sub(500) / 2;
+    let most = (daemon::file_limit::raise() as usize).saturating_sub(500) / 2;
     let count = number("INGRESS_SLOW_CLIENTS", 1000).min(most);
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
     let head_within = Duration::from_secs(if count > 1000 { 10 } else { 4 });

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::endpoint::EndpointState;
-use common::ingress::{HttpProtocol, IngressRule, TcpRule};
 use gate::Gates;
 use gate::fixtures::endpoint;
 use gate::fixtures::follower_of;
 use gate::listening::Listening;
 use hyper::StatusCode;
+use model::network::endpoint::EndpointState;
+use model::network::ingress::{HttpProtocol, IngressRule, TcpRule};
 use routing::route::RouteTable;
 use routing::snapshot::RoutingSnapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -2,10 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use common::handover::LocalPod;
 use gate::fixtures::local_pod;
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
+use model::network::handover::LocalPod;
 use routing::follow::Follower;
 use testkit::eventually;
 use testkit::redis::Redis;

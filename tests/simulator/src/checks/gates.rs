@@ -4,6 +4,7 @@
 
 use common::ids::{AssignmentId, PodId};
 use engine::Container;
+use model::ids::{AssignmentId, PodId};
 
 use crate::checks::ending_pods::Ending;
 use crate::machine::bus::{EngineRequest, HostCall};

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::ids::{PodId, ServiceName, VolumeName};
 use common::slot::Slot;
 use engine::ContainerState;
+use model::ids::{PodId, ServiceName, VolumeName};
+use model::pod::slot::Slot;
 
 use crate::checks::known_jobs;
 use crate::checks::observed_state::{

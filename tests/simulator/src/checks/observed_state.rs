@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
-use common::payload::Payload;
+use model::pod::payload::Payload;
 
 /// Returns a row `{key, content}` for each key in KEYS that is observed, or for all if there are none. The
 /// content of a missing key is nil, that of a pod's tombstone is `stopped`.

@@ -1,7 +1,7 @@
 //! What the simulator knows about scripts: which process may write what, and how calls are shown in a trace.
 
 use ::redis::Value;
-use common::store::{NamedArguments, Script};
+use store::{NamedArguments, Script};
 
 use crate::checks::invariants;
 use crate::checks::observed_state::short;

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
-use common::ids::{ServiceName, VolumeName};
-use common::store::RedisCommand;
 use engine::{Container, ContainerState};
+use model::ids::{ServiceName, VolumeName};
+use store::RedisCommand;
 
 use crate::checks::observed_state::SimulatedPod;
 use crate::faults::replica_snapshot::ReplicaSnapshot;

@@ -8,6 +8,7 @@ use ::redis::Value;
 use common::store::{MessageHandler, RedisCommand, Transport, TransportConnection};
 use engine::{Container, ContainerRequest, RuntimeError};
 use futures_util::future::BoxFuture;
+use store::{MessageHandler, RedisCommand, Transport, TransportConnection};
 use tokio::sync::oneshot;
 
 use crate::machine::process_id::ProcessId;

@@ -7,10 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::clock::{BootInstant, Clock};
-use common::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
-use common::spec::{ContainerSpec, OnDisconnect, Port, PullPolicy};
-use common::volume::{VolumeClaim, VolumeScope};
+use daemon::clock::{BootInstant, Clock};
 use engine::{
     Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
     RegistryLogins, Runtime, RuntimeError, VolumeOwner,
@@ -18,6 +15,9 @@ use engine::{
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, BoxStream};
+use model::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
+use model::service::volume::{VolumeClaim, VolumeScope};
+use model::spec::{ContainerSpec, OnDisconnect, Port, PullPolicy};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use common::store::{SCRIPTS, Script};
 use serde::{Deserialize, Serialize};
+use store::{SCRIPTS, Script};
 use testkit::Ablation;
 use testkit::ablation::{hash, sources};
 

@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use common::ids::{NodeName, PodId, ServiceName};
-use common::spec::{DesiredService, ServiceInput};
-use common::store::{
-    Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, WriteReceipt,
-};
+use model::ids::{NodeName, PodId, ServiceName};
+use model::spec::{DesiredService, ServiceInput};
+use store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, WriteReceipt};
 use tokio::time::sleep;
 
 use crate::machine::random::Random;

@@ -2,7 +2,7 @@
 //! Redis leaves unordered in a fixed order.
 
 use ::redis::{Value, parse_redis_value};
-use common::store::{RedisCommand, Script};
+use store::{RedisCommand, Script};
 
 use crate::machine::bus::RedisRequest;
 use crate::machine::process_id::ProcessId;

@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 
-use common::store::RedisCommand;
 use engine::RuntimeError;
+use store::RedisCommand;
 
 use crate::machine::bus::{EngineReply, EngineRequest, HostCall, RedisRequest};
 use crate::machine::process_id::ProcessId;

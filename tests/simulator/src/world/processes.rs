@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::clock::{BootInstant, Clock};
-use common::config::{Config, Timing};
-use common::store::{LinkOptions, Store};
+use daemon::clock::{BootInstant, Clock};
+use daemon::config::Config;
+use model::node::timing::Timing;
+use store::{LinkOptions, Store};
 use testkit::fixtures;
 use worker::{WorkerEnv, WorkerTimings};
 

@@ -5,8 +5,8 @@ use std::io;
 
 use bollard::query_parameters::{DownloadFromContainerOptionsBuilder, UploadToContainerOptionsBuilder};
 use bytes::Bytes;
-use common::spec::FolderOwner;
 use futures_util::stream::{self, BoxStream, StreamExt};
+use model::spec::FolderOwner;
 
 use super::client::EngineClient;
 use super::errors::{EngineCall, EngineFailure};

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::spec::{VolumeKind, VolumeMount};
+use model::spec::{VolumeKind, VolumeMount};
 
 use crate::{ContainerRequest, RuntimeError};
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, Docker};
-use common::failpoint::{self, Side};
+use daemon::failpoint::{self, Side};
 
 use super::errors::{EngineCall, EngineFailure};
 use crate::RuntimeError;

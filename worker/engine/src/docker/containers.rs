@@ -8,7 +8,7 @@ use bollard::query_parameters::{
     KillContainerOptionsBuilder, RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
 };
 
-use common::spec::StopSignal;
+use model::spec::StopSignal;
 
 use super::client::EngineClient;
 use super::deadlines::{READ, WRITE};

@@ -7,7 +7,7 @@ use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, PortBinding, PortMap,
     ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
-use common::spec::{Command, MAX_PIDS, Port, Ulimit};
+use model::spec::{Command, MAX_PIDS, Port, Ulimit};
 
 use super::network::JoinedNetwork;
 use super::{files, volumes};
@@ -248,7 +248,7 @@ mod tests {
     fn files_are_mounted_read_only() {
         let mut request = ContainerRequest {
             identity: identity("node", "pod", "assignment"),
-            container: common::spec::ContainerSpec::from_image("x"),
+            container: model::spec::ContainerSpec::from_image("x"),
             sandbox: None,
             files: Vec::new(),
             volume_epochs: Default::default(),
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_empty_command_keeps_the_images_own() {
-        let container = common::spec::ContainerSpec::from_image("x");
+        let container = model::spec::ContainerSpec::from_image("x");
         let request = ContainerRequest {
             identity: identity("node", "pod", "assignment"),
             container,

@@ -12,9 +12,9 @@ use bollard::query_parameters::{
     TagImageOptionsBuilder,
 };
 use bytes::Bytes;
-use common::config::PodPolicy;
-use common::ids::{ClusterId, NodeName, PodId};
+use daemon::config::PodPolicy;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use model::ids::{ClusterId, NodeName, PodId};
 
 use super::client::EngineClient;
 use super::commands::exec::UnfinishedCommands;

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use common::replace_file::replace_file;
+use daemon::replace_file::replace_file;
 use serde::{Deserialize, Serialize};
 
 /// How many pods a message names.

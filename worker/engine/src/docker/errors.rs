@@ -280,7 +280,7 @@ fn cause(error: &Error) -> String {
         if let Some(error) = inner.downcast_ref::<std::io::Error>()
             && error.raw_os_error().is_some()
         {
-            return common::system_error(error).to_string();
+            return daemon::system_error(error).to_string();
         }
         source = inner.source();
     }

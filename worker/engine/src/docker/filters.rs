@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use common::ids::NodeName;
+use model::ids::NodeName;
 
 use crate::label;
 

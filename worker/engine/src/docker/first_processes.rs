@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::spec::{OnDisconnect, StopSignal};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
+use model::spec::{OnDisconnect, StopSignal};
 use rustix::process::{Pid, Signal, test_kill_process};
 use tokio::time::Instant;
 

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::models::NetworkCreateRequest;
-use common::address::PoolAddress;
-use common::ids::ClusterId;
+use model::ids::ClusterId;
+use model::network::address::PoolAddress;
 use sha2::{Digest, Sha256};
 
 use super::client::EngineClient;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use common::spec::{ContainerSpec, Memory, Port, RestartPolicy};
+use model::spec::{ContainerSpec, Memory, Port, RestartPolicy};
 
 use super::engine::DockerRuntime;
 use super::sample_image::import_image;

@@ -7,16 +7,16 @@
     reason = "a test fails by panicking and may say why it is skipped"
 )]
 
-use common::spec::{OnDisconnect, PullPolicy};
+use model::spec::{OnDisconnect, PullPolicy};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::ids::{AssignmentId, NodeName};
-use common::spec::ContainerSpec;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use model::ids::{AssignmentId, NodeName};
+use model::spec::ContainerSpec;
 use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OnceCell, Semaphore};
@@ -716,7 +716,7 @@ async fn the_check_of_an_image_is_read() {
     let check = check.unwrap().unwrap();
     assert_eq!((check.timing().interval, check.timing().retries), (Duration::from_secs(7), 5));
     let words = ["/bin/sh", "-c", "exit 0"].map(str::to_owned).to_vec();
-    assert_eq!(check.method(), Some(common::spec::ProbeMethod::Command(words)));
+    assert_eq!(check.method(), Some(model::spec::ProbeMethod::Command(words)));
     assert_eq!(fixture.docker.image_check(SHELL_IMAGE).await.unwrap(), None);
     assert_eq!(fixture.docker.image_check("kubeleet-test/missing:1").await.unwrap(), None);
 }

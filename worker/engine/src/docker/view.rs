@@ -7,8 +7,8 @@ use bollard::models::{
     ContainerInspectResponse, ContainerState as EngineState, ContainerStateStatusEnum, ContainerSummary,
     ContainerSummaryStateEnum, EndpointSettings, PortMap, PortSummary, PortSummaryTypeEnum,
 };
-use common::network::{ContainerNetwork, PublishedPort};
-use common::spec::Protocol;
+use model::network::{ContainerNetwork, PublishedPort};
+use model::spec::Protocol;
 
 use crate::lines::nanoseconds;
 use crate::{Container, ContainerState};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use bollard::models::{Mount, MountTmpfsOptions, MountType, MountVolumeOptions};
 use bollard::query_parameters::{ListVolumesOptionsBuilder, RemoveVolumeOptionsBuilder};
-use common::ids::NodeName;
-use common::spec::VolumeKind;
+use model::ids::NodeName;
+use model::spec::VolumeKind;
 
 use super::client::EngineClient;
 use super::deadlines::{READ, WRITE};

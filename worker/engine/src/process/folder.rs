@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use common::spec::ContainerSpec;
+use model::spec::ContainerSpec;
 use serde::{Deserialize, Serialize};
 
 use super::system::{LOG, ProcessIdentity};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
-use common::log_line::LineSplitter;
+use model::stream::log_line::LineSplitter;
 
 use super::folder::{Folder, PodState, private_file};
 use super::log_times::LogTimes;

@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::ids::NodeName;
-use common::spec::{PullPolicy, StopSignal};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{self, BoxStream, StreamExt};
+use model::ids::NodeName;
+use model::spec::{PullPolicy, StopSignal};
 use rustix::process::Signal;
 use tokio::sync::broadcast;
 use tokio::time::Instant;

@@ -10,7 +10,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::ids::PodId;
+use model::ids::PodId;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::broadcast;
 

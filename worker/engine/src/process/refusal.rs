@@ -1,6 +1,6 @@
 //! What this runtime cannot give a pod. Pure.
 
-use common::spec::ContainerSpec;
+use model::spec::ContainerSpec;
 
 use super::spawn::NO_COMMAND;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use common::system_error;
+use daemon::system_error;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::folder::{Folder, Record};

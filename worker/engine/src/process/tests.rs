@@ -5,8 +5,8 @@
 use std::process::Child;
 use std::time::Instant;
 
-use common::spec::ContainerSpec;
 use futures_util::TryStreamExt;
+use model::spec::ContainerSpec;
 use tempfile::TempDir;
 
 use super::folder::Record;

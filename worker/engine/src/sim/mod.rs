@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::ids::{NodeName, PodId};
-use common::spec::{ContainerSpec, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
+use model::ids::{NodeName, PodId};
+use model::spec::{ContainerSpec, Port, PullPolicy, StopSignal};
 use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};

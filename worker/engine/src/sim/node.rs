@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::spec::StopSignal;
+use model::spec::StopSignal;
 use tokio::sync::broadcast;
 
 use crate::volume::requested;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
 use crate::testing::{identity, no_logins};
-use common::spec::ContainerSpec;
-use common::spec::PullPolicy;
+use model::spec::ContainerSpec;
+use model::spec::PullPolicy;
 
 fn request(node: &str, pod: &str, image: &str) -> ContainerRequest {
     ContainerRequest {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use common::node::Psi;
+use model::node::Psi;
 
 use super::counters::Counters;
 

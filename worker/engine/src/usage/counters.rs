@@ -1,6 +1,6 @@
 //! What a container has used since it began.
 
-use common::node::Psi;
+use model::node::Psi;
 
 /// What a container has used since it began, as far as the kernel tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

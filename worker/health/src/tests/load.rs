@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use common::clock::BootClock;
-use common::spec::ProbeMethod;
+use daemon::clock::BootClock;
 use engine::sim::{SimOptions, SimRuntime};
 use futures_util::future::BoxFuture;
+use model::spec::ProbeMethod;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::spec::ProbeMethod;
 use engine::sim::{SimOptions, SimRuntime};
 use engine::testing::identity;
 use engine::{ContainerRequest, Runtime};
 use futures_util::future::BoxFuture;
+use model::spec::ProbeMethod;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
@@ -246,7 +246,7 @@ async fn what_says_nothing_about_the_container_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn readiness_recovers_and_is_separate_from_health() {
     let sim = Arc::new(SimRuntime::new(SimOptions::default()));
-    let container = common::spec::ContainerSpec::from_image("x");
+    let container = model::spec::ContainerSpec::from_image("x");
     let request = ContainerRequest {
         identity: identity("n", "p", "a"),
         container,

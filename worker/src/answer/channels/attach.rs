@@ -1,9 +1,9 @@
 //! What a container writes from now on.
 
-use common::channel::Frame;
-use common::store::Channel;
 use engine::{Container, ContainerState};
 use futures_util::StreamExt;
+use model::stream::channel::Frame;
+use store::Channel;
 
 use super::ends::{ChannelEnd, broken, state_of, until_left};
 use crate::session::context::SessionContext;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::channel::{Frame, Purpose, TerminalSize};
-use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
 use engine::{
     CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
     RuntimeError,
 };
 use futures_util::stream::{BoxStream, StreamExt};
+use model::stream::channel::{Frame, Purpose, TerminalSize};
+use store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 

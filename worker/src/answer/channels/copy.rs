@@ -3,10 +3,10 @@
 use std::io;
 
 use bytes::Bytes;
-use common::channel::Frame;
-use common::store::{Channel, ChannelError, ChannelReader};
 use engine::Container;
 use futures_util::StreamExt;
+use model::stream::channel::Frame;
+use store::{Channel, ChannelError, ChannelReader};
 use tokio::sync::mpsc;
 
 use super::ends::{ChannelEnd, broken, until_left};

@@ -1,8 +1,8 @@
 //! How channels end, and what tells that they do.
 
-use common::channel::Frame;
-use common::store::{ChannelError, ChannelReader};
 use engine::{Container, ContainerState};
+use model::stream::channel::Frame;
+use store::{ChannelError, ChannelReader};
 
 use crate::session::context::SessionContext;
 

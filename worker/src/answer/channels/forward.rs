@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use common::channel::{Frame, MAX_DATA};
-use common::ids::PodId;
-use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter};
-use common::system_error;
+use daemon::system_error;
+use model::ids::PodId;
+use model::stream::channel::{Frame, MAX_DATA};
+use store::{Channel, ChannelError, ChannelReader, ChannelWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};

@@ -1,5 +1,5 @@
 //! Channels to pods: commands that people run in containers, ports that they reach, files that they copy. A
-//! request lies in Redis, and so does everything that is sent ([`common::channel`]).
+//! request lies in Redis, and so does everything that is sent ([`model::stream::channel`]).
 
 mod attach;
 mod command;
@@ -10,9 +10,9 @@ mod forward;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::channel::{ChannelRequest, Frame, Purpose};
-use common::store::{Channel, StoreError};
 use engine::ContainerState;
+use model::stream::channel::{ChannelRequest, Frame, Purpose};
+use store::{Channel, StoreError};
 use tokio::time::Instant;
 
 use self::ends::{ChannelEnd, worker_stops};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as StdInstant};
 
 use bytes::{Bytes, BytesMut};
-use common::log_line::LogLine;
-use common::store::{LinesRequest, LogChunk, StoreError};
+use model::stream::log_line::LogLine;
+use store::{LinesRequest, LogChunk, StoreError};
 use tokio::time::Instant;
 
 use self::sources::{LineSources, SourceEvent};
@@ -193,7 +193,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::PodId;
+    use model::ids::PodId;
 
     use super::*;
 

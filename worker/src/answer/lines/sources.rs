@@ -15,6 +15,10 @@ use engine::kept_logs::{self, KeptOwner};
 use engine::lines::wall_clock;
 use engine::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};
 use futures_util::StreamExt;
+use model::ids::{ContainerName, PodId};
+use model::stream::log_line::LogLine;
+use model::stream::log_merge::LogMerge;
+use store::LinesRequest;
 
 use crate::session::context::SessionContext;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::config::Timing;
+use model::node::timing::Timing;
 
 use crate::fencing::liveness;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use common::ids::NodeName;
+use model::ids::NodeName;
 
 /// Why a supervisor cannot start.
 #[derive(Debug, thiserror::Error)]

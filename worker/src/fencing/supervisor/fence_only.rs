@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::Config;
+use daemon::config::Config;
 
 use super::error::SupervisorError;
 use super::fencing::Fencing;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::clock::{BootClock, BootInstant};
-use common::config::Config;
+use daemon::clock::{BootClock, BootInstant};
+use daemon::config::Config;
 use tokio::sync::mpsc;
 
 use crate::backup::backup_containers;

@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::config::Config;
+use daemon::config::Config;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::clock::{BootClock, BootInstant, Clock};
-use common::config::Config;
+use daemon::clock::{BootClock, BootInstant, Clock};
+use daemon::config::Config;
 
 use crate::fencing::lease_file::{self, SavedLease};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::store::{GarbageRequest, LogChunk, StoreError};
-use common::usage::GarbageView;
+use model::node::usage::GarbageView;
+use store::{GarbageRequest, LogChunk, StoreError};
 
 use super::{RemovableImages, removable_images, remove_image, space};
 use crate::session::context::SessionContext;

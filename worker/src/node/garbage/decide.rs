@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use common::config::DiskMarks;
+use daemon::config::DiskMarks;
 
 /// An image that was used more recently is never removed: its pod may be about to start.
 pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::config::{Config, RuntimeKind};
+use daemon::config::{Config, RuntimeKind};
 
 /// The images that were used longest ago are forgotten beyond this number; they stay on the engine.
 const MAX_IMAGES: usize = 10_000;

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::control_loop::{Loop, Next};
-use common::spec::PullPolicy;
-use common::store::StoreError;
+use daemon::backoff::Backoff;
+use daemon::control_loop::{Loop, Next};
+use model::spec::PullPolicy;
+use store::StoreError;
 
 use self::decide::{DiskSpace, Removal};
 use crate::session::context::SessionContext;

@@ -1,7 +1,7 @@
 //! What the machine has used since it was booted.
 
-use common::node::Psi;
 use engine::Counters;
+use model::node::Psi;
 use procfs::{Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 
 /// What a machine has, and has used since it was booted.

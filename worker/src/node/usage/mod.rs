@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::config::MetricsListen;
-use common::control_loop::{Loop, Next};
-use common::store::{StoreError, Subscription, channel};
-use common::usage::{Usage, UsageReport};
+use daemon::backoff::Backoff;
+use daemon::config::MetricsListen;
+use daemon::control_loop::{Loop, Next};
+use model::node::usage::{Usage, UsageReport};
+use store::{StoreError, Subscription, channel};
 use tokio::time::Instant;
 
 use self::report::Measurement;

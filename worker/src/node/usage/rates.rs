@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::usage::Usage;
 use engine::Counters;
+use model::node::usage::Usage;
 
 /// Returns what was used between two counts of one container, the second one `span` after the first. Without
 /// a first count only what needs none is known. A count that went back began again: then nothing is known

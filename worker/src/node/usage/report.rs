@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::usage::{MachineUsage, PodUsage, Usage, UsageReport};
 use engine::Counters;
+use model::node::usage::{MachineUsage, PodUsage, Usage, UsageReport};
 use tokio::time::Instant;
 
 use super::machine::{self, MachineCounters};

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use common::lifecycle::Phase;
-use common::spec::OnDisconnect;
 use engine::{ContainerState, RuntimeError};
+use model::pod::lifecycle::Phase;
+use model::spec::OnDisconnect;
 use tokio::time::Instant;
 
 use super::pod_action::PodAction;

@@ -1,9 +1,9 @@
 //! The end of a pod whose containers have ended by themselves, and what is kept of their runs.
 
-use common::lifecycle::Phase;
-use common::pod::EndedRun;
-use common::store::{FinishReport, PodOutcome, WriteOutcome};
 use engine::{Container, ContainerState};
+use model::pod::EndedRun;
+use model::pod::lifecycle::Phase;
+use store::{FinishReport, PodOutcome, WriteOutcome};
 
 use super::pod_action::PodAction;
 use crate::running::ended_runs;

@@ -17,6 +17,7 @@ use engine::kept_logs::KeptOwner;
 use engine::{Container, RuntimeError};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use store::{FinishReport, PodOutcome, StatusReport, WriteOutcome};
 
 use self::pod_action::{GracePeriod, PodAction};
 use crate::running::step::{Action, DesiredState};

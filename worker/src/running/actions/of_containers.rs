@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::duration;
-use common::spec::OnDisconnect;
 use engine::{Container, ContainerState, RuntimeError};
+use model::duration;
+use model::spec::OnDisconnect;
 
 use super::pod_action::{GracePeriod, PodAction};
 use super::pre_stop;

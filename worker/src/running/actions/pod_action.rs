@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::store::PodRef;
 use engine::{Container, RuntimeError};
+use store::PodRef;
 use tokio::time::Instant;
 
 use crate::running::table::{ManagedContainer, ManagedPod};

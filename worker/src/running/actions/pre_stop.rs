@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::spec::Hook;
 use engine::{Container, ExecResult, RuntimeError};
+use model::spec::Hook;
 use tokio::time::Instant;
 
 use super::pod_action::PodAction;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_told_without_arguments() {
-        let hook = Hook { command: common::spec::Command(vec!["/leave".to_owned(), "secret".to_owned()]) };
+        let hook = Hook { command: model::spec::Command(vec!["/leave".to_owned(), "secret".to_owned()]) };
         let told = |exit_code, output: &str| {
             let result = Ok(ExecResult { exit_code, output: output.to_owned() });
             problem(&hook, &result, Duration::from_secs(3))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use common::clock::BootInstant;
-use common::health::Health;
-use common::spec::{CheckTiming, ContainerSpec, HealthCheck, ProbeMethod};
+use daemon::clock::BootInstant;
+use model::pod::health::Health;
+use model::spec::{CheckTiming, ContainerSpec, HealthCheck, ProbeMethod};
 
 use super::reasons::{NOT_READY, STARTING, UNHEALTHY};
 use health::{CheckChange, CheckKind, ContainerCheck, HealthChange};

@@ -1,8 +1,8 @@
 //! One container of a managed pod: what this worker counts about it, and how it is doing.
 
-use common::clock::BootInstant;
-use common::health::Health;
-use common::pod::ContainerProgress;
+use daemon::clock::BootInstant;
+use model::pod::ContainerProgress;
+use model::pod::health::Health;
 
 use super::checks::ContainerChecks;
 use super::reasons::{PAUSED, RESTARTED, UNHEALTHY, is_shown_by_checks};

@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use common::clock::BootInstant;
-use common::ids::{AssignmentId, PodId};
-use common::lifecycle::Phase;
+use daemon::clock::BootInstant;
+use model::ids::{AssignmentId, PodId};
+use model::pod::lifecycle::Phase;
 
 /// The container of an ended pod, kept for its logs.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use common::ids::{AssignmentId, PodId};
+use model::ids::{AssignmentId, PodId};
 use tokio::sync::watch;
 
 use super::container::ManagedContainer;

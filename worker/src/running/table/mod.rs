@@ -20,11 +20,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::clock::BootInstant;
-use common::ids::{AssignmentId, NodeName, PodId};
-use common::payload::Payload;
-use common::saved_state::SavedPod;
-use common::spec::{ContainerSpec, OnDisconnect};
+use daemon::clock::BootInstant;
+use model::ids::{AssignmentId, NodeName, PodId};
+use model::pod::payload::Payload;
+use model::spec::{ContainerSpec, OnDisconnect};
+use store::saved_state::SavedPod;
 use tokio::sync::watch;
 
 pub(crate) use self::checks::ContainerChecks;

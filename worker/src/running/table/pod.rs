@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::clock::BootInstant;
-use common::ids::{AssignmentId, ContainerName, NodeName, ServiceName};
-use common::lifecycle::Phase;
-use common::network::ContainerNetwork;
-use common::payload::Payload;
-use common::pod::{ContainerProgress, EndedRun};
-use common::saved_state::SavedPod;
-use common::spec::{ContainerSpec, JOB_INDEX, Kind, PodSpec};
+use daemon::clock::BootInstant;
 use engine::{Container, ContainerRequest, ContainerState, Identity};
+use model::ids::{AssignmentId, ContainerName, NodeName, ServiceName};
+use model::network::ContainerNetwork;
+use model::pod::lifecycle::Phase;
+use model::pod::payload::Payload;
+use model::pod::{ContainerProgress, EndedRun};
+use model::spec::{ContainerSpec, JOB_INDEX, Kind, PodSpec};
+use store::saved_state::SavedPod;
 
 use super::container::ManagedContainer;
 use crate::running::step::DesiredState;

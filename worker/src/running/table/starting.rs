@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::ids::{AssignmentId, PodId};
-use common::payload::Payload;
+use model::ids::{AssignmentId, PodId};
+use model::pod::payload::Payload;
 use tokio::sync::Notify;
 
 /// Whether a payload may be started.

@@ -1,7 +1,7 @@
 //! What is reported of a managed pod: the status of the first of its containers that is not well.
 
-use common::pod::{ContainerProgress, ContainerStatus, PodRecord};
-use common::spec::ContainerSpec;
+use model::pod::{ContainerProgress, ContainerStatus, PodRecord};
+use model::spec::ContainerSpec;
 
 use super::container::ManagedContainer;
 use super::pod::ManagedPod;

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::sync::Arc;
 
-use common::health::Health;
-use common::pod::ContainerProgress;
-use common::spec::{ContainerSpec, HealthCheck, PodSpec};
+use model::pod::ContainerProgress;
+use model::pod::health::Health;
+use model::spec::{ContainerSpec, HealthCheck, PodSpec};
 
 use super::*;
 use health::{CheckChange, CheckKind};

@@ -11,10 +11,10 @@ use std::time::Duration;
 use bollard::query_parameters::{
     AttachContainerOptionsBuilder, KillContainerOptionsBuilder, ResizeContainerTTYOptionsBuilder,
 };
-use common::channel::TerminalSize;
-use common::spec::ContainerSpec;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use model::spec::ContainerSpec;
+use model::stream::channel::TerminalSize;
 use tokio::time::{Instant, sleep};
 
 use super::{interactive, raw_exec};

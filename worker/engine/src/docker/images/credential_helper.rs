@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use common::ids::RegistryHost;
-use common::value::ValueBytes;
+use model::ids::RegistryHost;
+use model::value::ValueBytes;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bollard::auth::DockerCredentials;
-use common::ids::RegistryHost;
-use common::value::ValueBytes;
+use model::ids::RegistryHost;
+use model::value::ValueBytes;
 use serde::Deserialize;
 
 use super::credential_helper;
@@ -234,8 +234,8 @@ fn cannot_read(path: &Path, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::registry::RegistryLogin;
     use futures_util::future::BoxFuture;
+    use model::value::registry::RegistryLogin;
 
     use super::*;
     use crate::NoLogins;

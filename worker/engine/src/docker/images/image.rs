@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use bollard::auth::DockerCredentials;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
-use common::ids::RegistryHost;
-use common::image::repository;
-use common::spec::{HealthCheck, PullPolicy};
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
+use model::ids::RegistryHost;
+use model::pod::image::repository;
+use model::spec::{HealthCheck, PullPolicy};
 
 use super::credentials::{RegistryConfig, RegistryCredentials, is_denied};
 use super::image_check;
@@ -210,7 +210,7 @@ pub(crate) async fn came_from_registry(client: &EngineClient, image: &str) -> Re
 /// Checks an image name, which becomes part of a path of the engine's API: with `..` it could name anything
 /// there.
 pub(crate) fn check_path(image: &str) -> Result<(), RuntimeError> {
-    common::spec::check_image(image).map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))
+    model::spec::check_image(image).map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))
 }
 
 /// Pulls an image. If the registry refuses, the credentials are read anew, and others are tried once.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bollard::models::{HealthConfig, ImageConfig, ImageInspect};
-use common::spec::{Command, HealthCheck, HealthTest, Milliseconds};
+use model::spec::{Command, HealthCheck, HealthTest, Milliseconds};
 
 /// The least and the most of a service's own check: an image that says less or more gets these.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Milliseconds::MAX);
@@ -53,7 +53,7 @@ fn times(described: &HealthConfig) -> HealthCheck {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::spec::{ContainerSpec, ProbeMethod};
+    use model::spec::{ContainerSpec, ProbeMethod};
 
     use super::*;
 

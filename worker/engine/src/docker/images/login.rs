@@ -1,6 +1,6 @@
 //! What a registry is told of who pulls.
 
-use common::value::ValueBytes;
+use model::value::ValueBytes;
 
 /// What a registry is told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bollard::errors::Error;
 use bytes::Bytes;
-use common::ids::RegistryHost;
-use common::registry::{LoginVerdict, RegistryLogin};
 use http_body_util::Full;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
+use model::ids::RegistryHost;
+use model::value::registry::{LoginVerdict, RegistryLogin};
 use serde_json::json;
 
 use super::credentials::is_denied;
