@@ -12,8 +12,8 @@ use ::proxy::listening::Listening;
 use ::worker::supervisor::{self, Program};
 use ::worker::{LivenessPipe, NodeProblems};
 use anyhow::Context;
-use common::config::{Config, MetricsListen, RuntimeKind, Serves};
-use common::store::{LinkOptions, Severity, Store};
+use daemon::config::{Config, MetricsListen, RuntimeKind, Serves};
+use store::{LinkOptions, Severity, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::daemon_options::{ProxyOptions, WorkerOptions};

@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use common::clock::{BootInstant, Clock};
-use common::config::Config;
-use common::ids::NodeName;
-use common::node::Psi;
-use common::spec::Memory;
-use common::store::{RedisProcess, Store};
+use daemon::clock::{BootInstant, Clock};
+use daemon::config::Config;
 use engine::file_store::FileStore;
 use engine::kept_logs::KeptLogs;
 use engine::{Container, RegistryLogins, Runtime, RuntimeError};

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use api_types::Problem;
-use model::secret::Secret;
+use model::value::secret::Secret;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 

@@ -2,7 +2,7 @@
 
 use api_types::LogItemView;
 use bytes::Bytes;
-use model::log_line::LineSplitter;
+use model::stream::log_line::LineSplitter;
 use reqwest::{Method, Response};
 
 use crate::error::ClientError;

@@ -7,8 +7,8 @@ use api_types::{
 };
 use model::event::ClusterEvent;
 use model::ids::{AppName, LockId, RegistryHost};
+use model::node::usage::{ClusterUsageView, GarbageView};
 use model::spec::ServiceInput;
-use model::usage::{ClusterUsageView, GarbageView};
 use model::value::ValueKind;
 use reqwest::Method;
 use reqwest::header::IF_MATCH;

@@ -4,8 +4,8 @@
 
 use jiff::Timestamp;
 use model::event::{ClusterEvent, ObjectKind};
-use model::lifecycle::Phase;
 use model::network::PublishedPort;
+use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, Refusal};
 use model::spec::Protocol;
 use testkit::api_fixtures as fixtures;

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use client::{ApiUrl, Client, ClientError};
-use common::secret::Secret;
+use model::value::secret::Secret;
 use output::stderr;
 use output::{OutputFormat, humanize};
 

@@ -23,7 +23,7 @@ mod watch_list;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use common::value::ValueKind;
+use model::value::ValueKind;
 use output::Output;
 use output::stderr;
 

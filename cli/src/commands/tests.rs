@@ -8,7 +8,7 @@ mod lists;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, ValueEnum};
-use common::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
 use output::test_output::captured_output;
 use testkit::api_fixtures as fixtures;
 use testkit::fake_api::{FakeApi, ok_json, problem, response};

@@ -24,7 +24,11 @@ use ::proxy::Start;
 use anyhow::{Context, bail};
 use daemon::config::{Config, RuntimeKind, Serves, TunnelListen, proxy_socket_in};
 use engine::Engine;
+use model::ids::NodeName;
+use model::node::Resources;
+use model::spec::{Cpus, Memory};
 use output::stderr;
+use store::{LinkOptions, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

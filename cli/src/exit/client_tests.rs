@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use client::Client;
-use common::secret::Secret;
+use model::value::secret::Secret;
 use testkit::fake_api::{FakeApi, problem, response};
 use tokio::net::TcpListener;
 

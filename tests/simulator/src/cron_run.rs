@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::cron::{Schedule, Ticks, Zone};
+use model::service::cron::{Schedule, Ticks, Zone};
 
 use crate::checks::known_jobs::{CRON, SCHEDULE, jobs, ranges, tick_of};
 use crate::machine::process_id::{ProcessId, SCHEDULERS};

@@ -1,7 +1,7 @@
 //! Objects for tests, as the API sends them.
 
-use common::api::{NodeView, PodView, ServiceView};
-use common::lifecycle::Phase;
+use api_types::{NodeView, PodView, ServiceView};
+use model::pod::lifecycle::Phase;
 use serde_json::json;
 
 /// A service with three running pods of nginx, created a minute after midnight.

@@ -9,11 +9,11 @@
 
 #[cfg(feature = "types")]
 pub mod ablation;
-#[cfg(feature = "common")]
+#[cfg(feature = "types")]
 pub mod api_fixtures;
 pub mod child_guard;
 pub mod eventually;
-#[cfg(feature = "common")]
+#[cfg(feature = "types")]
 pub mod fake_api;
 pub mod faulty_engine;
 #[cfg(feature = "types")]

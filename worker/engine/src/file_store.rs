@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Container, Identity};
-use common::config::Config;
-use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
-use common::value::ValueBytes;
+use daemon::config::Config;
+use model::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
+use model::value::ValueBytes;
 use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};

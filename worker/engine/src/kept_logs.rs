@@ -11,8 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 use bytes::Bytes;
-use common::config::Config;
-use common::ids::{ContainerName, PodId, ServiceName};
+use daemon::config::Config;
 use futures_util::StreamExt;
 use futures_util::stream;
 use model::ids::{ContainerName, PodId, ServiceName};

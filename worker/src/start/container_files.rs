@@ -1,9 +1,7 @@
 //! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
 //! them.
 
-use common::config::RuntimeKind;
-use common::spec::{ContainerSpec, FileReference, StopSignal};
-use common::value::{ReadError, ValueBytes, ValueKind};
+use daemon::config::RuntimeKind;
 use engine::file_store::{DirectoryGuard, NewFile};
 use engine::{ContainerRequest, Identity, MountedFile};
 use model::spec::{ContainerSpec, FileReference, StopSignal};

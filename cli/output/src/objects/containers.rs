@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use model::image::ImageContent;
+use model::pod::image::ImageContent;
 use model::spec::{ContainerSpec, Port, RestartPolicy};
 
 use crate::humanize;

@@ -1,7 +1,7 @@
 //! What could go from the disks of nodes, as table rows.
 
 use jiff::Timestamp;
-use model::usage::GarbageView;
+use model::node::usage::GarbageView;
 
 use crate::{TableRow, humanize};
 

@@ -1,10 +1,11 @@
 //! Pods as table rows, lines and descriptions.
 
-use api_types::{PodView, ServiceView, rfc3339};
+use api_types::{PodView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
-use model::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
 use model::pod::{ContainerProgress, ContainerStatus, EndedRun};
+use model::time::rfc3339;
 
 use super::{containers, events};
 use crate::describe_layout::DescribeLayout;

@@ -3,8 +3,8 @@
 use api_types::{CertificateView, PodView, RouteView};
 use jiff::Timestamp;
 use model::ids::ServiceName;
-use model::ingress::{HttpProtocol, HttpRule, IngressRule};
-use model::lifecycle::Phase;
+use model::network::ingress::{HttpProtocol, HttpRule, IngressRule};
+use model::pod::lifecycle::Phase;
 use serde::Serialize;
 
 use super::pods;

@@ -2,7 +2,7 @@
 
 use api_types::{DurabilityState, DurabilityView, PauseView, RedisMemoryView, RedundancyView, StatusView};
 
-use model::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
 
 use crate::describe_layout::DescribeLayout;
 use crate::humanize;

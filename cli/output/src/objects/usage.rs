@@ -1,7 +1,7 @@
 //! What pods and nodes use, as table rows.
 
 use jiff::Timestamp;
-use model::usage::{NodeUsageView, PodUsageView, Usage};
+use model::node::usage::{NodeUsageView, PodUsageView, Usage};
 
 use crate::{TableRow, humanize};
 

@@ -2,8 +2,8 @@
 
 use api_types::{VolumeCondition, VolumeView};
 use jiff::Timestamp;
+use model::service::volume::VolumeState;
 use model::spec::VolumeKind;
-use model::volume::VolumeState;
 
 use crate::describe_layout::DescribeLayout;
 use crate::{TableRow, humanize};

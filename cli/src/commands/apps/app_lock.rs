@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use api_types::AppLockInput;
 use client::{Client, ClientError};
-use common::api::AppLockInput;
-use common::ids::{AppName, LockId};
+use model::ids::{AppName, LockId};
 use output::stderr;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;

@@ -1,12 +1,12 @@
 //! The secrets and configs of an app: `apply` creates them before the services, and they go with the app.
 //! Contents are compared by the API, and never printed.
 
+use api_types::{ServiceView, ValueInput, ValueView};
 use client::Client;
-use common::api::{ServiceView, ValueInput, ValueView};
-use common::ids::AppName;
-use common::service::ServiceState;
-use common::value::ValueKind;
 use compose::AppValue;
+use model::ids::AppName;
+use model::service::ServiceState;
+use model::value::ValueKind;
 use output::stderr;
 
 use super::desired_state::DesiredApp;

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use api_types::ServiceView;
 use clap::Args;
 use client::Client;
-use common::api::ServiceView;
-use common::ids::ServiceName;
-use common::service::ServiceState;
-use common::spec::ServiceInput;
 use futures_util::StreamExt;
 use jiff::Timestamp;
+use model::ids::ServiceName;
+use model::service::ServiceState;
+use model::spec::ServiceInput;
 use output::humanize;
 use output::stderr;
 

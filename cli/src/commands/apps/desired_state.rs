@@ -5,11 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 use client::Client;
-use common::document;
-use common::ids::{AppName, ServiceName, ValueName};
-use common::spec::{ServiceInput, VolumeKind};
-use common::value::ValueKind;
 use compose::{AppValue, ComposeFinding, NoteKind};
+use model::ids::{AppName, ServiceName, ValueName};
+use model::spec::{ServiceInput, VolumeKind};
+use model::value::ValueKind;
 use output::humanize;
 use output::stderr;
 

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use client::Client;
-use common::spec::ServiceInput;
 use jiff::Timestamp;
+use model::spec::ServiceInput;
 use output::humanize;
 use output::line_diff::line_diff;
 

@@ -1,7 +1,7 @@
 //! The app of the Compose file of this folder: there its services are named as in the file.
 
 use client::Client;
-use common::ids::AppName;
+use model::ids::AppName;
 use output::stderr;
 use tokio::sync::OnceCell;
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use api_types::{VolumeCondition, VolumeView};
 use client::Client;
-use common::api::{VolumeCondition, VolumeView};
-use common::spec::{ServiceInput, VolumeKind};
+use model::spec::{ServiceInput, VolumeKind};
 
 use crate::commands::error::CommandError;
 

@@ -1,8 +1,8 @@
 //! `apply --prune`: services, secrets and configs of an app that its files do not have any more.
 
 use client::Client;
-use common::service::ServiceState;
-use common::value::ValueKind;
+use model::service::ServiceState;
+use model::value::ValueKind;
 use output::stderr;
 
 use super::app_values;

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use api_types::RecoveryView;
 use clap::Args;
 use client::{Client, ClientError};
-use common::api::RecoveryView;
-use common::saved_state::{InvalidState, SavedEnd, SavedHeader, SavedLine};
 use output::humanize;
 use output::objects::recovery;
 use output::stderr;
+use store::saved_state::{InvalidState, SavedEnd, SavedHeader, SavedLine};
 
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;

@@ -1,8 +1,8 @@
 //! `gc`: removes what is not needed any more from the disks of nodes, or shows what would go.
 
 use clap::Args;
-use common::node::NodeState;
-use common::usage::GarbageView;
+use model::node::NodeState;
+use model::node::usage::GarbageView;
 use output::stderr;
 
 use crate::commands::batch::BatchResult;

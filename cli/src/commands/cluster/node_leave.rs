@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use api_types::NodeView;
 use clap::Args;
-use common::api::NodeView;
 use output::stderr;
 
 use super::drain;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use client::ClientError;
-use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView, Usage};
+use model::node::usage::{ClusterUsageView, NodeUsageView, PodUsageView, Usage};
 use output::stderr;
 use output::{OutputFormat, TableRow};
 

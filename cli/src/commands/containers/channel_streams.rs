@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use bytes::BytesMut;
 use client::{ChannelReceiver, ChannelSender, ClientError, PING_INTERVAL};
-use common::channel::{Frame, MAX_DATA};
+use model::stream::channel::{Frame, MAX_DATA};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 use client::{ChannelReceiver, ChannelSender};
-use common::channel::{Frame, Purpose, pieces};
+use model::stream::channel::{Frame, Purpose, pieces};
 use output::stderr;
 use tokio::sync::mpsc;
 

@@ -24,7 +24,7 @@ pub(crate) fn from_image(image: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::ServiceName;
+    use model::ids::ServiceName;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use clap::Args;
 use client::{ChannelReceiver, ChannelSender, Client, ClientError, PING_INTERVAL};
-use common::channel::{Frame, MAX_DATA, Purpose};
+use model::stream::channel::{Frame, MAX_DATA, Purpose};
 use output::stderr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use api_types::ServiceView;
 use clap::Args;
 use client::Client;
-use common::api::ServiceView;
-use common::ids::{ServiceName, SpecId};
-use common::spec::{
+use model::ids::{ServiceName, SpecId};
+use model::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
     RestartPolicy, ServiceFields, ServiceInput,
 };

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use api_types::{PodView, ServiceView};
 use client::{Client, LogQuery, PodFilter, PodLogQuery};
-use common::api::{PodView, ServiceView};
-use common::channel::Purpose;
-use common::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
+use model::stream::channel::Purpose;
 use output::stderr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;

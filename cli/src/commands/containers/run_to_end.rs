@@ -1,8 +1,8 @@
 //! `run --wait` of a service whose pods end by themselves: waits for that, and passes on their exit code.
 
+use api_types::{PodView, ServiceView};
 use client::PodFilter;
-use common::api::{PodView, ServiceView};
-use common::lifecycle::Phase;
+use model::pod::lifecycle::Phase;
 use output::stderr;
 
 use crate::commands::context::Context;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
-use common::ids::AppName;
+use model::ids::AppName;
 use output::ListStyle;
 use output::objects::apps::{self, AppSummary};
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
-use common::spec::Kind;
+use model::spec::Kind;
 use output::ListStyle;
 use output::objects::jobs::CronRow;
 use serde_json::json;

@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use api_types::DeadLetterView;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::api::DeadLetterView;
 use output::humanize;
 use output::objects::queues;
 use output::stderr;

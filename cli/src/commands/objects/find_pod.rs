@@ -1,10 +1,10 @@
 //! Finds the pod that a user means: a uuid, the beginning of one, `web-0`, or a service. Where any pod of a
 //! service will do, one of several is chosen, and named.
 
+use api_types::PodView;
 use client::{Client, PodFilter};
-use common::api::PodView;
-use common::ids::ServiceName;
-use common::lifecycle::Phase;
+use model::ids::ServiceName;
+use model::pod::lifecycle::Phase;
 use output::objects::pods;
 use output::stderr;
 

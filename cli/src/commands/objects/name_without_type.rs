@@ -1,7 +1,7 @@
 //! Finds the object of a name without a type.
 
 use client::{ClientError, PodFilter};
-use common::value::ValueKind;
+use model::value::ValueKind;
 
 use super::object_name::ObjectType;
 use crate::commands::context::Context;

@@ -2,8 +2,8 @@
 //! TYPE/NAME`. Each is a command of the type (`service ls`, `pod describe`) under another name.
 
 use clap::Args;
-use common::spec::Kind;
-use common::value::ValueKind;
+use model::spec::Kind;
+use model::value::ValueKind;
 use output::{ListStyle, OutputFormat};
 
 use super::app::{self, AppCommand};

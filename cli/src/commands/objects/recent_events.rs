@@ -1,7 +1,7 @@
 //! The events that `describe` shows.
 
 use client::{Client, ClientError};
-use common::event::{ClusterEvent, ObjectKind};
+use model::event::{ClusterEvent, ObjectKind};
 
 use output::objects::events;
 

@@ -3,9 +3,8 @@
 use api_types::{CertificateView, RouteView};
 use clap::{Args, Subcommand};
 use client::{Client, PodFilter};
-use common::api::{CertificateView, RouteView};
-use common::ids::ServiceName;
 use jiff::Timestamp;
+use model::ids::ServiceName;
 use output::ListStyle;
 use output::objects::routes::{self, Explanation, RoutePod};
 use proxy::route::{RouteTable, host_name};

@@ -3,8 +3,7 @@
 use api_types::BindVolumeInput;
 use clap::{Args, Subcommand};
 use client::Client;
-use common::api::BindVolumeInput;
-use common::ids::NodeName;
+use model::ids::NodeName;
 use output::ListStyle;
 use output::objects::volumes;
 

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use api_types::ServiceView;
 use clap::Args;
-use common::api::ServiceView;
-use common::spec::ServiceInput;
+use model::spec::ServiceInput;
 use output::humanize;
 use output::stderr;
 

@@ -4,9 +4,8 @@
 use api_types::{GenerationView, ServiceView};
 use clap::{Args, Subcommand};
 use client::ClientError;
-use common::api::{GenerationView, ServiceView};
-use common::image::{self, ImageContent};
-use common::spec::ServiceInput;
+use model::pod::image::{self, ImageContent};
+use model::spec::ServiceInput;
 use output::humanize;
 use output::line_diff::line_diff;
 use output::objects::generations;

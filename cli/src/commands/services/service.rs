@@ -3,10 +3,9 @@
 use api_types::{PodView, ServiceView, VolumeView};
 use clap::{Args, Subcommand};
 use client::{Client, PodFilter};
-use common::api::{PodView, ServiceView, VolumeView};
-use common::event::ObjectKind;
-use common::lifecycle::Phase;
-use common::node::NodeInfo;
+use model::event::ObjectKind;
+use model::node::NodeInfo;
+use model::pod::lifecycle::Phase;
 use output::ListStyle;
 use output::objects::services;
 use output::stderr;

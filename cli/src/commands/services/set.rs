@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use api_types::RolloutState;
 use clap::{Args, Subcommand};
-use common::api::RolloutState;
-use common::spec::ContainerSpec;
+use model::spec::ContainerSpec;
 use output::stderr;
 
 use crate::commands::context::Context;

@@ -2,8 +2,8 @@
 //! and editors read, so that there is one description of each field.
 
 use clap::Args;
-use common::schema;
-use common::spec::ServiceInput;
+use model::schema;
+use model::spec::ServiceInput;
 use output::{Output, table};
 use serde_json::Value;
 

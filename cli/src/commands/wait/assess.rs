@@ -178,7 +178,7 @@ pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
 
 #[cfg(test)]
 mod tests {
-    use common::api::{RolloutView, ServiceStatus};
+    use api_types::{RolloutView, ServiceStatus};
     use testkit::api_fixtures as fixtures;
 
     use super::*;

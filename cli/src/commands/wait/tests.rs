@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use api_types::ServiceStatus;
 use client::Client;
-use common::api::ServiceStatus;
-use common::ids::PodId;
-use common::lifecycle::Phase;
+use model::ids::PodId;
+use model::pod::lifecycle::Phase;
 use testkit::api_fixtures as fixtures;
 use testkit::fake_api::{FakeApi, ok_json, problem};
 use tokio::time::Instant;

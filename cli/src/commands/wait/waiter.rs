@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use api_types::{RolloutState, ServiceView};
 use client::{Client, ClientError, PodFilter};
-use common::api::{RolloutState, ServiceView};
-use common::spec::ContainerSpec;
+use model::spec::ContainerSpec;
 use output::humanize;
 use output::stderr;
 use tokio::time::{Instant, timeout};
@@ -236,7 +236,7 @@ fn next_step(service: &ServiceView, generation: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use common::api::RolloutView;
+    use api_types::RolloutView;
     use testkit::api_fixtures as fixtures;
 
     use super::*;

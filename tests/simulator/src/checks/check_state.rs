@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ::redis::Value;
-use common::ids::VolumeName;
+use model::ids::VolumeName;
 
 use crate::checks::known_jobs::KnownJobs;
 use crate::checks::observed_state::SimulatedPod;

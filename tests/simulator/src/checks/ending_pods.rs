@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::AssignmentId;
+use model::ids::AssignmentId;
 
 /// Pods whose containers were sent a SIGTERM and have not ended, by host and assignment.
 #[derive(Default)]

@@ -2,7 +2,6 @@
 //! is let in after that. Checked whenever an engine is asked to stop a container, and whenever a request is
 //! let in.
 
-use common::ids::{AssignmentId, PodId};
 use engine::Container;
 use model::ids::{AssignmentId, PodId};
 

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::ids::{PodId, ServiceName, VolumeName};
-use common::slot::Slot;
 use engine::ContainerState;
 use model::ids::{PodId, ServiceName, VolumeName};
 use model::pod::slot::Slot;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use common::cron::MAX_RANGES;
+use model::service::cron::MAX_RANGES;
 
 use crate::checks::observed_state::{ObservedService, SimulatedState};
 

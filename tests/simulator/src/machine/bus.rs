@@ -5,7 +5,6 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ::redis::Value;
-use common::store::{MessageHandler, RedisCommand, Transport, TransportConnection};
 use engine::{Container, ContainerRequest, RuntimeError};
 use futures_util::future::BoxFuture;
 use store::{MessageHandler, RedisCommand, Transport, TransportConnection};

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::address::{AddressName, PoolAddress};
-use common::ids::ServiceName;
-use common::store::{GivenAddress, LinkOptions, Store};
+use model::ids::ServiceName;
+use model::network::address::{AddressName, PoolAddress};
+use store::{GivenAddress, LinkOptions, Store};
 use tokio::time::sleep;
 
 use crate::machine::bus::{SharedBus, SimulatedNetwork};

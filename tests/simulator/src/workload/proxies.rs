@@ -5,10 +5,10 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use common::handover::{self, FromProxy, FromWorker};
-use common::ids::AssignmentId;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use model::ids::AssignmentId;
+use model::network::handover::{self, FromProxy, FromWorker};
 use proxy::gate::{Gates, Pass};
 use proxy::{LocalHost, PodsOfNodes};
 use tokio::io::DuplexStream;

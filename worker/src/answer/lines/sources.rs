@@ -6,11 +6,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant as StdInstant};
 
-use common::clock::BootInstant;
-use common::ids::{ContainerName, PodId};
-use common::log_line::LogLine;
-use common::log_merge::LogMerge;
-use common::store::LinesRequest;
+use daemon::clock::BootInstant;
 use engine::kept_logs::{self, KeptOwner};
 use engine::lines::wall_clock;
 use engine::{Container, ContainerState, EngineLine, LineQuery, LineStream, RuntimeError};

@@ -12,7 +12,6 @@ mod pre_stop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::store::{FinishReport, PodOutcome, StatusReport, WriteOutcome};
 use engine::kept_logs::KeptOwner;
 use engine::{Container, RuntimeError};
 use futures_util::FutureExt;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use api_types::{NodeView, PodView, RegistryView, RouteView, ServiceView, VolumeView};
 use clap::FromArgMatches;
 use client::{Client, ClientError, PodFilter};
-use common::api::{NodeView, PodView, RegistryView, RouteView, ServiceView, VolumeView};
-use common::value::ValueKind;
+use model::value::ValueKind;
 use output::objects::apps::AppSummary;
 use output::objects::{pods, queues};
 
