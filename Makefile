@@ -39,6 +39,8 @@ lint:                ## formatting, clippy, words and dependencies, as CI checks
 	scripts/check-words
 	scripts/check-docs
 	scripts/check-rooms --self-test
+	scripts/check-rooms
+	scripts/test-for --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	scripts/check-dependencies
 

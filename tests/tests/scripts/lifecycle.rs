@@ -1,5 +1,5 @@
-//! The scripts do what the table of `model::pod::lifecycle` says: a pod in every phase meets every event, through
-//! the store's operations.
+//! The scripts do what the table of `model::pod::lifecycle` says: a pod in every phase meets every event,
+//! through the store's operations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,8 +1,10 @@
 //! Health checks of the containers on a node: [`probe`] asks a container once, [`judge`] decides from the
 //! results, and [`monitor`] does both for all containers, each at its time.
 //!
-//! Imports the engine, for commands in containers, and neither the worker nor the store. Its own tests hold
-//! it, those of `schedule` and `judge` without any clock.
+//! Imports the engine, for commands in containers, and neither the worker nor the store. `schedule` and
+//! `judge` are tested without any clock.
+//!
+//! Tests: beside the code, worker::tests::health
 
 pub mod judge;
 pub mod monitor;

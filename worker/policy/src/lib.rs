@@ -5,8 +5,10 @@
 //! well as a pushed one. [`refusal`] is the whole policy for the fields that kubeleet knows;
 //! [`unknown_fields`] refuses fields of pushed payloads that would ask for more.
 //!
-//! Imports the domain types alone. Its own tests hold it: each field of a container has a rule and a row in
+//! Imports the domain types alone. Each field of a container has a rule and a row in
 //! `docs/reference/pod-policy.md`.
+//!
+//! Tests: beside the code, scenarios::mistakes
 
 pub mod unknown_fields;
 

@@ -3,8 +3,8 @@
 //!
 //! The number of an entry is that of its frame. So a write whose reply was lost is repeated without harm, a
 //! reader goes on where it was after a reconnect, and notices frames that a failover has lost. A side that
-//! has not read [`WINDOW`](model::stream::channel::WINDOW) bytes makes the other one wait. Each side writes at
-//! least every few seconds how much it has read; one that is silent for [`PEER_TIMEOUT`] is gone.
+//! has not read [`WINDOW`](model::stream::channel::WINDOW) bytes makes the other one wait. Each side writes
+//! at least every few seconds how much it has read; one that is silent for [`PEER_TIMEOUT`] is gone.
 //!
 //! Tests: beside the code, scripts::channels, scenarios::exec
 
