@@ -4,7 +4,7 @@
 //! Imports the engine, for commands in containers, and neither the worker nor the store. `schedule` and
 //! `judge` are tested without any clock.
 //!
-//! Tests: beside the code, worker::tests::health
+//! Tests: health, worker::health, scenarios::updates
 
 pub mod judge;
 pub mod monitor;

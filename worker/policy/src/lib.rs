@@ -8,7 +8,7 @@
 //! Imports the domain types alone. Each field of a container has a rule and a row in
 //! `docs/reference/pod-policy.md`.
 //!
-//! Tests: beside the code, scenarios::mistakes
+//! Tests: policy, scenarios::pod_isolation
 
 pub mod unknown_fields;
 
