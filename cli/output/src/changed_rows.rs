@@ -11,12 +11,13 @@ pub struct ChangedRows<T> {
     pub(crate) widths: Vec<usize>,
 }
 
-impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
-    /// Starts without rows.
-    pub fn new() -> Self {
+impl<T> Default for ChangedRows<T> {
+    fn default() -> Self {
         Self { last: HashMap::new(), widths: Vec::new() }
     }
+}
 
+impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
     /// Returns the items that are new or different, and forgets those that are gone.
     pub fn changed(&mut self, items: Vec<T>) -> Vec<T> {
         let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(&item.watched());

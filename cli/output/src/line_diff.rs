@@ -27,7 +27,7 @@ pub fn line_diff(before: &str, after: &str) -> String {
             continue;
         }
         if std::mem::take(&mut has_gap) {
-            text.push_str("\n");
+            text.push('\n');
         }
         let mark = match change {
             LineChange::Kept => ' ',

@@ -21,7 +21,7 @@ pub(super) async fn run<T: TableRow + PartialEq + Clone>(
     read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
-    let mut rows = ChangedRows::new();
+    let mut rows = ChangedRows::default();
     let mut items = read(&context.client).await?;
     let mut read_time = Duration::ZERO;
     let mut is_connected = true;

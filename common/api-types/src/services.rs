@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{CronStatus, JobStatus, rfc3339};
-use document;
 use model::ids::{AppName, ServiceName};
 use model::network::ingress::IngressRule;
 use model::pod::image::ImageContent;

@@ -16,7 +16,6 @@ use crate::running::table::Admission;
 use crate::session::context::SessionContext;
 use crate::support::measure;
 use crate::worker::MAX_START_ATTEMPTS;
-use policy;
 
 /// A payload with everything that is needed to start it.
 pub(crate) struct StartJob {

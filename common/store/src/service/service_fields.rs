@@ -104,7 +104,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use document;
 
     #[test]
     fn a_policy_of_the_version_before_keeps_stopping_first() {
