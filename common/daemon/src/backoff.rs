@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use model::duration::delay;
 
-/// The longest wait, unless the caller sets another one.
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Counts consecutive failures and returns how long to wait after each.
@@ -16,25 +15,24 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts at `first` and doubles up to `max`, or stays at `first` if that is longer.
+    /// Doubles the wait from `first` up to `max`, or stays at `first` if that is longer.
     pub fn new(first: Duration, max: Duration) -> Self {
         Self { first, max, failures: 0 }
     }
 
-    /// Starts at `first` and doubles up to five seconds.
+    /// Doubles the wait from `first` up to five seconds.
     pub fn starting_at(first: Duration) -> Self {
         Self::new(first, DEFAULT_MAX_WAIT)
     }
 
-    /// Counts a failure and returns the wait before the next attempt, without jitter. It is never shorter
-    /// than the previous one.
+    /// Counts a failure and returns the wait before the next attempt, without jitter. Waits never shrink.
     pub fn next_exact(&mut self) -> Duration {
         let wait = delay(self.first, self.max, self.failures);
         self.failures = self.failures.saturating_add(1);
         wait
     }
 
-    /// Counts a failure and returns the wait before the next attempt, with jitter (see [`jittered`]).
+    /// Like [`Backoff::next_exact`], with jitter (see [`jittered`]).
     #[expect(clippy::should_implement_trait, reason = "it never ends, and a loop over it would not wait")]
     pub fn next(&mut self) -> Duration {
         jittered(self.next_exact())
@@ -51,7 +49,6 @@ pub fn jittered(wait: Duration) -> Duration {
     with_jitter(wait, rand::random())
 }
 
-/// Selects a point in the upper half of `wait`; `random` is between 0 and 1.
 fn with_jitter(wait: Duration, random: f64) -> Duration {
     wait.mul_f64(0.5 + random / 2.0)
 }
@@ -76,7 +73,7 @@ mod tests {
             assert_eq!(delay(Duration::MAX, Duration::MAX, failures), Duration::MAX);
             assert_eq!(delay(Duration::from_secs(1), Duration::from_secs(5), failures).as_secs(), 5);
         }
-        // A first wait that is longer than the maximum is kept: an operator may have set it.
+        // An operator may have set a first wait longer than the maximum.
         assert_eq!(delay(Duration::from_secs(9), Duration::from_secs(5), 3).as_secs(), 9);
     }
 

@@ -1,5 +1,4 @@
-//! The clock that leases are measured with. It is monotonic and keeps counting while the machine is
-//! suspended.
+//! The clock of leases: monotonic, and counting while the machine is suspended.
 //!
 //! Its values never reach Redis (invariant 6): they measure durations on one machine only.
 
@@ -14,13 +13,13 @@ pub struct BootInstant {
 }
 
 impl BootInstant {
-    /// Returns the point that lies `duration` later.
+    /// Returns the point `duration` later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self { millis: self.millis.saturating_add(duration.as_millis() as u64) }
     }
 
-    /// Returns the time between `earlier` and this point; zero if `earlier` is the later of the two.
+    /// Returns the time since `earlier`; zero if `earlier` is later than this point.
     pub fn since(self, earlier: BootInstant) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
@@ -32,8 +31,8 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> BootInstant;
 }
 
-/// `CLOCK_BOOTTIME`. Unlike `Instant` it keeps counting during suspend, so a laptop that resumes after its
-/// lease has expired knows that it has.
+/// `CLOCK_BOOTTIME`. Unlike `Instant` it counts during suspend, so a resumed laptop notices that its lease
+/// has expired.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 

@@ -1,8 +1,8 @@
 //! Configuration: read from flags, the environment, a file and defaults, in this order, and checked before
 //! anything starts.
 //!
-//! [`Sources`] knows where each value came from, so that an error can name it. Nothing here reads the
-//! environment of the process on its own.
+//! [`Sources`] records the origin of each value for error messages. Nothing here reads the environment of the
+//! process on its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,20 +32,19 @@ const MAX_START_CONCURRENCY: u64 = 10_000;
 /// More workers than one process can simulate.
 const MAX_SIM_WORKERS: u64 = 100_000;
 
-/// Where the proxy takes HTTP requests unless the operator says otherwise. Port 80 of all interfaces is only
-/// taken if asked for.
+/// Default address of the proxy for HTTP. The proxy takes port 80 of all interfaces only if asked to.
 const INGRESS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-/// Where the proxy takes HTTPS requests unless the operator says otherwise, if it has certificates.
+/// Default address of the proxy for HTTPS, if it has certificates.
 const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
-/// From where certificates are ordered unless the operator says otherwise.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
-/// Where clouds hand out credentials and settings of the machine: most of them, Azure, Alibaba, Oracle.
+/// Addresses at which clouds serve credentials and settings of the machine: most of them, Azure, Alibaba,
+/// Oracle.
 const CLOUD_METADATA: &str = "169.254.0.0/16,168.63.129.16,100.100.100.200,192.0.0.192";
-/// The longest path of a Unix socket, less what a proxy appends while it binds it.
+/// The longest path of a Unix socket, less the suffix that a proxy appends while it binds it.
 const MAX_SOCKET_PATH: usize = 100;
 const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
 
-/// Returns the socket of the proxy in a runtime directory; `None` if its path would be too long for a socket.
+/// Returns the proxy's socket in a runtime directory; `None` if its path would be too long.
 pub fn proxy_socket_in(directory: &Path) -> Option<PathBuf> {
     let path = directory.join(SOCKET_NAME);
     (path.as_os_str().len() <= MAX_SOCKET_PATH).then_some(path)
@@ -55,15 +54,15 @@ pub fn proxy_socket_in(directory: &Path) -> Option<PathBuf> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} (from {origin}): {problem}")]
 pub struct ConfigError {
-    /// Name of the setting in the environment.
+    /// Name of the environment variable.
     pub setting: String,
-    /// Where its value came from.
+    /// Source of the value.
     pub origin: Origin,
-    /// What is wrong with the value, and which values are valid.
+    /// The fault, and the valid values.
     pub problem: String,
 }
 
-/// Where a value came from. What comes first wins.
+/// Source of a value, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A command-line flag.
@@ -87,14 +86,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How full the disk of containers may be, in percent.
+/// Thresholds of the container disk, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskMarks {
-    /// Above it kept logs and images that are not needed go,
+    /// Collection of kept logs and unused images starts above this.
     pub high: u8,
-    /// down to it.
+    /// Collection stops below this.
     pub low: u8,
-    /// From it on the node takes no new pods.
+    /// The node takes no new pods from this on.
     pub full: u8,
 }
 
@@ -121,26 +120,26 @@ impl std::str::FromStr for RuntimeKind {
     }
 }
 
-/// Where scheduler, worker and proxy serve `/metrics` and `/healthz`.
+/// Address of `/metrics` and `/healthz` of scheduler, worker and proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsListen {
     /// The daemon's own default address; serving is skipped with a warning if the address is in use.
     Default,
     /// Metrics are not served.
     Off,
-    /// The configured address, and where it was configured.
+    /// The configured address and its origin.
     Address {
         /// The interface.
         ip: IpAddr,
-        /// The port; without one the daemon's own default.
+        /// The port; by default the daemon's own.
         port: Option<u16>,
-        /// Where it was configured.
+        /// Source of the setting.
         origin: Origin,
     },
 }
 
-/// What a process serves by HTTP. Daemons of a machine may share a settings file: one that does not listen to
-/// an address needs no token for it.
+/// The HTTP server of a process. Daemons may share a settings file, so a daemon needs a token only for an
+/// address that it listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serves {
     /// The API, at [`Config::listen`].
@@ -151,33 +150,32 @@ pub enum Serves {
     Nothing,
 }
 
-/// Where the proxy takes connections from the proxies of other hosts.
+/// Address on which the proxy accepts connections from the proxies of other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelListen {
-    /// The address from which this host speaks to Redis, if that is not loopback.
+    /// The address from which this host connects to Redis, unless it is loopback.
     Auto,
-    /// Nowhere: pods of this host are reached through its own proxy only.
+    /// No tunnel: only this host's own proxy reaches its pods.
     Off,
     /// This address.
     Address(SocketAddr),
 }
 
-/// From whom certificates are ordered.
+/// The certificate authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeSettings {
     /// URL of the ACME directory.
     pub directory: String,
-    /// Address for mail of the authority, if it is to have one.
+    /// Contact address for the authority, if any.
     pub email: Option<String>,
-    /// File with the authorities that the directory's own HTTPS is trusted by; those of this machine if there
-    /// is none.
+    /// File with the authorities to trust for the directory's HTTPS; by default those of this machine.
     pub ca_file: Option<PathBuf>,
 }
 
-/// How far the API lets the cluster grow.
+/// Limits of the cluster's growth, enforced by the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthLimits {
-    /// The share of Redis' `maxmemory`, in percent, beyond which nothing is added.
+    /// Percentage of Redis' `maxmemory` above which the API adds nothing.
     pub memory_percent: u8,
     /// Maximum number of services of the cluster.
     pub max_services: u64,
@@ -187,25 +185,25 @@ pub struct GrowthLimits {
     pub max_secrets: u64,
 }
 
-/// What the operator of a node allows pods, and the limits of pods that set none.
+/// The node operator's policy for pods, and the limits of pods that set none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPolicy {
-    /// Whether pods may be plain processes on this machine (`process` runtime outside `kubeleet dev`).
+    /// True if pods may be plain processes on this machine (`process` runtime outside `kubeleet dev`).
     pub processes: bool,
-    /// What of the host pods may have.
+    /// Access of pods to the host.
     pub host: HostAccess,
     /// Memory limit of a pod that sets none.
     pub default_memory: DefaultMemory,
     /// Linux capabilities that containers do not get, without `CAP_`.
     pub dropped_capabilities: Vec<String>,
-    /// Whether people may run commands in pods, connect to their ports and copy their files.
+    /// True if people may run commands in pods, connect to their ports and copy their files.
     pub exec: bool,
 }
 
 impl PodPolicy {
-    /// What the engine's default has and hardly any image needs: raw sockets (spoofed packets), device nodes,
-    /// the kernel's audit log, and capabilities on files, which `no-new-privileges` makes useless. `SETPCAP`
-    /// stays, because the entry point of the `redis` image drops its privileges with it.
+    /// Capabilities in the engine's default that hardly any image needs: raw sockets (spoofed packets),
+    /// device nodes, the kernel's audit log, and capabilities on files, which `no-new-privileges` makes
+    /// useless. `SETPCAP` stays: the entry point of the `redis` image uses it to drop its privileges.
     pub const DROPPED_CAPABILITIES: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SETFCAP"];
 }
 
@@ -221,10 +219,10 @@ impl Default for PodPolicy {
     }
 }
 
-/// The memory limit of a pod that sets none. It is a limit only: nothing is reserved for it.
+/// The memory limit of a pod that sets none. A limit only: no memory is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultMemory {
-    /// Half of what the node offers: one pod cannot take the whole machine.
+    /// Half of the node's memory, so that one pod cannot take the whole machine.
     HalfOfNode,
     /// This amount.
     Limit(Memory),
@@ -233,10 +231,10 @@ pub enum DefaultMemory {
 }
 
 impl DefaultMemory {
-    /// Returns the limit on a node that offers `node_memory` bytes; `None` for no limit.
+    /// Returns the limit on a node with `node_memory` bytes; `None` for no limit.
     pub fn on_node(self, node_memory: u64) -> Option<Memory> {
         match self {
-            // A node whose memory is unknown offers none.
+            // A node with unknown memory offers none.
             DefaultMemory::HalfOfNode => {
                 Some(Memory::from_bytes(node_memory / 2)).filter(|memory| memory.bytes() >= MIN_MEMORY_BYTES)
             }
@@ -249,19 +247,19 @@ impl DefaultMemory {
 /// The checked configuration of a daemon.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Redis, where the state of the cluster is stored.
+    /// URL of Redis.
     pub redis: RedisUrl,
-    /// Address that the API listens on.
+    /// Address of the API.
     pub listen: SocketAddr,
-    /// Address that scheduler, worker and proxy serve their metrics on.
+    /// Address of the metrics of scheduler, worker and proxy.
     pub metrics_listen: MetricsListen,
-    /// Connections that the API keeps open. Half of them may be streams.
+    /// Maximum number of connections to the API. Half of them may be streams.
     pub max_connections: usize,
     /// Bearer token of the API. Without one the API listens on loopback only.
     pub token: Option<Secret>,
-    /// A second token, which may only read.
+    /// A second, read-only token.
     pub read_token: Option<Secret>,
-    /// The key of secrets; without one, no secret can be created or read.
+    /// The key of secrets. Without one, no secret can be created or read.
     pub secret_key: Option<SecretKey>,
     /// Name of this node.
     pub node: NodeName,
@@ -269,82 +267,81 @@ pub struct Config {
     pub labels: BTreeMap<String, String>,
     /// The container runtime.
     pub runtime: RuntimeKind,
-    /// `DOCKER_HOST`, if it is set.
+    /// `DOCKER_HOST`, if set.
     pub docker_host: Option<String>,
-    /// File with credentials of registries, as `docker login` writes it. It may be missing.
+    /// File with registry credentials, in the format of `docker login`. It may be missing.
     pub registry_config: Option<PathBuf>,
-    /// How far the API lets the cluster grow.
+    /// Limits of the cluster's growth.
     pub growth: GrowthLimits,
     /// Timing of failure detection.
     pub timing: Timing,
-    /// Whether a supervisor process restarts the worker and enforces its lease.
+    /// True if a supervisor process restarts the worker and enforces its lease.
     pub guard: bool,
     /// Directory for leases. It must survive a restart of the worker but not of the machine.
     pub state_dir: PathBuf,
-    /// The socket on which worker and proxy of a host speak; `None` if they do not.
+    /// The socket between the worker and the proxy of a host; `None` for no connection between them.
     pub proxy_socket: Option<PathBuf>,
-    /// Address on which the proxy takes HTTP requests from outside; `None` for no ingress.
+    /// Address of the ingress for HTTP; `None` for no ingress.
     pub ingress_listen: Option<SocketAddr>,
-    /// Address on which the proxy takes HTTPS requests from outside; `None` for no HTTPS. Unless one is set
-    /// there is none without a directory of certificates.
+    /// Address of the ingress for HTTPS; `None` for no HTTPS. By default `None` without a directory of
+    /// certificates.
     pub ingress_tls_listen: Option<SocketAddr>,
-    /// Directory with the certificates of the ingress and their keys.
+    /// Directory with the certificates and keys of the ingress.
     pub certificates: Option<PathBuf>,
-    /// From whom the proxy orders certificates for rules with `tls: auto`.
+    /// The authority for rules with `tls: auto`.
     pub acme: AcmeSettings,
-    /// Where the proxy takes connections from the proxies of other hosts.
+    /// Address for the proxies of other hosts.
     pub tunnel_listen: TunnelListen,
-    /// How long a request or connection waits for a pod that takes it.
+    /// Maximum wait of a request or connection for a pod that takes it.
     pub pod_wait: Duration,
-    /// How long volumes stay without their service; `None` for ever.
+    /// Time that volumes outlive their service; `None` for ever.
     pub volume_grace: Option<Duration>,
-    /// Whether containers have a network of their own, in which they reach services by name.
+    /// True if containers have a network of their own, in which they reach services by name.
     pub names: bool,
-    /// Addresses that pods with names do not reach.
+    /// Addresses that pods on that network cannot reach.
     pub closed_to_pods: Vec<AddressRange>,
-    /// Proxies before the ingress whose forwarding headers are kept.
+    /// Proxies in front of the ingress whose forwarding headers are trusted.
     pub trusted_proxies: Vec<AddressRange>,
-    /// How many connections to the ingress a client's address may have.
+    /// Maximum number of ingress connections per client address.
     pub client_connections: u64,
-    /// Directory in which the `process` runtime keeps its pods.
+    /// Directory of the pods of the `process` runtime.
     pub data_dir: PathBuf,
-    /// Directory that this machine shares with those of other nodes, for shared volumes.
+    /// Directory that this machine shares with other nodes, for shared volumes.
     pub shared_volumes_dir: Option<PathBuf>,
-    /// What pods may do on this node.
+    /// Policy for pods on this node.
     pub policy: PodPolicy,
     /// Maximum number of pods on this node.
     pub max_pods: u64,
-    /// Number of containers that this node starts at the same time.
+    /// Maximum number of containers that this node starts at the same time.
     pub start_concurrency: usize,
-    /// CPU that this node offers; the machine's less the reserve if absent.
+    /// CPU that this node offers; by default the machine's less the reserve.
     pub cpus: Option<Cpus>,
-    /// Memory that this node offers; the machine's less the reserve if absent.
+    /// Memory that this node offers; by default the machine's less the reserve.
     pub memory: Option<Memory>,
-    /// Processes and threads that this node offers; the machine's less the reserve if absent.
+    /// Processes and threads that this node offers; by default the machine's less the reserve.
     pub pids: Option<u64>,
-    /// Disk that this node offers to volumes; that of the machine less the reserve if absent.
+    /// Disk that this node offers to volumes; by default the machine's less the reserve.
     pub disk: Option<Memory>,
-    /// What of the machine is kept for the system.
+    /// Resources kept for the system.
     pub reserve: Reserve,
     /// Number of simulated workers in one `sim` process: `<node>-1` … `<node>-N`.
     pub sim_workers: u32,
-    /// Wait before an exited container is restarted for the first time. Doubles up to five minutes.
+    /// Wait before the first restart of an exited container. Doubles up to five minutes.
     pub restart_backoff: Duration,
-    /// How full the disk of containers may be.
+    /// Thresholds of the container disk.
     pub disk_marks: DiskMarks,
-    /// How long the logs of removed containers are kept; zero keeps none.
+    /// Time that logs of removed containers are kept; zero keeps none.
     pub log_keep: Duration,
-    /// Bytes of the disk that they may have.
+    /// Maximum size of kept logs, in bytes.
     pub log_keep_bytes: u64,
     /// Log filter in the syntax of `tracing`.
     pub log: String,
-    /// Whether log lines are JSON.
+    /// True if log lines are JSON.
     pub log_json: bool,
 }
 
 impl Config {
-    /// Returns the setting of the address that `serves` listens to, if other machines reach it and no token
-    /// is required there, with the address and where it was set.
+    /// Returns the setting, address and origin of a listener that other machines can reach without a token.
     fn open_address(&self, serves: Serves, listen_origin: Origin) -> Option<(&'static str, IpAddr, Origin)> {
         let (setting, ip, origin) = match (serves, self.metrics_listen) {
             (Serves::Api, _) if self.token.is_none() => ("KUBELEET_LISTEN", self.listen.ip(), listen_origin),
@@ -358,7 +355,7 @@ impl Config {
         (!ip.is_loopback()).then_some((setting, ip, origin))
     }
 
-    /// Returns why the token that may only read would not keep any client from writing.
+    /// Returns why the read-only token would not keep any client from writing.
     fn read_token_problem(&self, serves: Serves) -> Option<&'static str> {
         let read_token = self.read_token.as_ref()?;
         match &self.token {
@@ -368,7 +365,7 @@ impl Config {
         }
     }
 
-    /// Returns the resources that this node offers to pods, on a machine with the resources `machine`.
+    /// Returns the resources that this node offers to pods, of a machine with the resources `machine`.
     pub fn capacity(&self, machine: Resources) -> Resources {
         let rest = machine.saturating_sub(self.reserved(machine));
         Resources {
@@ -380,8 +377,8 @@ impl Config {
         }
     }
 
-    /// Returns what is kept of `machine` for the system: nothing of a resource whose offer is configured,
-    /// because that says already what pods may have.
+    /// Returns the resources of `machine` that are kept for the system. A resource with a configured offer
+    /// has no reserve: the offer already says what pods may have.
     pub fn reserved(&self, machine: Resources) -> Resources {
         let kept = self.reserve.of(machine);
         Resources {
@@ -394,8 +391,8 @@ impl Config {
     }
 }
 
-/// All settings: the name in the environment and a description. The flag is the name without `KUBELEET_`, in
-/// lower case and with `-`; the key in the configuration file is the same with `_`.
+/// All settings: environment variable and description. The flag is the name without `KUBELEET_`, in lower
+/// case with `-`; the key in the configuration file has `_` instead.
 pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_REDIS_URL", "redis://, rediss:// or redis+sentinel:// URL"),
     ("KUBELEET_LISTEN", "address of the API"),
@@ -473,20 +470,20 @@ pub const SETTINGS: &[(&str, &str)] = &[
 
 /// The sources of settings.
 pub struct Sources<'a> {
-    /// Flags, by the name of the setting in the environment.
+    /// Flags, by environment variable.
     pub flags: BTreeMap<String, String>,
     /// Reads one environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Settings of the configuration file, by their name in the environment.
+    /// Settings of the configuration file, by environment variable.
     pub file: BTreeMap<String, String>,
-    /// Reads the file that a `…_FILE` setting points to.
+    /// Reads the file of a `…_FILE` setting.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
     /// Host name of the machine.
     pub host_name: String,
 }
 
-/// Parses a configuration file (TOML, with the keys described at [`SETTINGS`]). Returns the settings by their
-/// name in the environment.
+/// Parses a configuration file (TOML, with the keys described at [`SETTINGS`]). Returns the settings by
+/// environment variable.
 ///
 /// # Errors
 /// If the text is not TOML or has an unknown key.
@@ -509,7 +506,7 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 
 impl Sources<'_> {
     fn find(&self, setting: &str) -> Option<(String, Origin)> {
-        // An empty token is unset: a script passes `--token "$TOKEN"` also where there is none.
+        // An empty token is unset: scripts pass `--token "$TOKEN"` even without a token.
         let is_token = setting.starts_with("KUBELEET_TOKEN") || setting.starts_with("KUBELEET_READ_TOKEN");
         let given = |text: &String| !is_token || !text.trim().is_empty();
         if let Some(text) = self.flags.get(setting).filter(|text| given(text)) {
@@ -538,7 +535,7 @@ impl Sources<'_> {
     /// Returns the checked configuration of a process that serves `serves`.
     ///
     /// # Errors
-    /// All invalid settings at once, not only the first one.
+    /// All invalid settings, not only the first one.
     pub fn config(&self, serves: Serves) -> Result<Config, Vec<ConfigError>> {
         let mut problems = Vec::new();
         let p = &mut problems;
@@ -621,7 +618,6 @@ impl Sources<'_> {
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
-    /// Returns what is wrong with the tokens of a process that serves `serves`.
     fn access_problems(&self, config: &Config, serves: Serves) -> Vec<ConfigError> {
         let origin_of = |setting| self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
         let mut problems = Vec::new();
@@ -688,7 +684,7 @@ impl Sources<'_> {
         proxy_socket_in(directory.as_ref()).filter(|_| !is_simulated)
     }
 
-    /// A file that is named has to be readable; that of `docker login` may be written later.
+    /// A configured file must be readable. The file of `docker login` may appear later.
     fn registry_config(&self, problems: &mut Vec<ConfigError>) -> Option<PathBuf> {
         let variable = |name: &str| (self.environment)(name).filter(|value| !value.is_empty());
         let directory = variable("DOCKER_CONFIG").or_else(|| Some(variable("HOME")? + "/.docker"));
@@ -719,7 +715,7 @@ impl Sources<'_> {
         }
     }
 
-    /// A reserve of what is offered as configured would have no effect.
+    /// Rejects a reserve of a resource with a configured offer: it would have no effect.
     fn reserve(&self, problems: &mut Vec<ConfigError>) -> Reserve {
         for resource in ["CPUS", "MEMORY", "PIDS", "DISK"] {
             let (offer, reserve) = (format!("KUBELEET_{resource}"), format!("KUBELEET_RESERVED_{resource}"));
@@ -739,7 +735,7 @@ impl Sources<'_> {
         }
     }
 
-    /// A lower mark above the upper one is the upper one.
+    /// Caps the lower mark at the upper one.
     fn disk_marks(&self, problems: &mut Vec<ConfigError>) -> DiskMarks {
         let high = self.read(problems, "KUBELEET_IMAGE_GC_HIGH", 85, percentage);
         DiskMarks {
@@ -769,7 +765,7 @@ impl Sources<'_> {
     fn node(&self, problems: &mut Vec<ConfigError>) -> NodeName {
         let fallback = NodeName::new("node").expect("a valid name");
         let host = NodeName::new(self.host_name.clone());
-        // Machines that silently shared a name would take each other's pods.
+        // Machines that silently shared a name would take over each other's pods.
         if let (Err(invalid), None) = (&host, self.find("KUBELEET_NODE")) {
             let problem = format!("is not set, and the host name cannot take its place: {invalid}; set it");
             let setting = "KUBELEET_NODE".to_owned();
@@ -780,7 +776,7 @@ impl Sources<'_> {
     }
 
     /// Reads a token from one of these two settings. A flag wins over the environment, and the environment
-    /// over the file, whichever of the two it is; within one source the token wins over the name of its file.
+    /// over the file. Within one source the token wins over the name of its file.
     fn token(&self, problems: &mut Vec<ConfigError>, [own, of_file]: [&str; 2]) -> Option<Secret> {
         let (token, file) = (self.find(own), self.find(of_file));
         let is_overridden = |origin: Origin| file.as_ref().is_some_and(|(_, other)| *other < origin);
@@ -806,14 +802,14 @@ fn reachable_without_token(serves: Serves, ip: IpAddr) -> String {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    // A bare 0 is usually meant to switch the setting off, which it would not do.
+    // Users mean 0 as "off", which it would not be.
     if text.parse::<f64>() == Ok(0.0) {
         return Err(format!("{text:?} is too short: write a duration such as 5s or 500ms"));
     }
     text.parse::<HumanDuration>().map(HumanDuration::get).map_err(|error| error.to_string())
 }
 
-/// Data is not lost by a typing error.
+/// A typing error must not lose data.
 const SHORTEST_VOLUME_GRACE: Duration = Duration::from_secs(60 * 60);
 
 fn volume_grace(text: &str) -> Result<Option<Duration>, String> {
@@ -846,18 +842,18 @@ fn at_most(text: &str, max: u64) -> Result<u64, String> {
     if number <= max { Ok(number) } else { Err(format!("{text:?} is more than {max}")) }
 }
 
-/// None may be kept.
+/// Accepts 0: no reserve.
 fn reserved_pids(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { at_most(text, MAX_PIDS_PER_NODE) }
 }
 
-/// Amounts are sums in Redis, and numbers in scripts.
+/// Redis and scripts store amounts as numbers.
 fn node_memory(text: &str) -> Result<Memory, String> {
     let memory: Memory = text.parse()?;
     if memory.bytes() <= MAX_MEMORY_BYTES { Ok(memory) } else { Err(format!("{text:?} is more than 1 PiB")) }
 }
 
-/// `None` for any address.
+/// Returns `None` for any address.
 fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
     match text.trim() {
         "any" => Ok(None),
@@ -879,7 +875,6 @@ fn absolute_path(text: &str, example: &str) -> Result<PathBuf, String> {
     if path.is_absolute() && is_plain && path.parent().is_some() { Ok(path) } else { Err(bad()) }
 }
 
-/// Absolute paths, separated by commas.
 fn bind_prefixes(text: &str) -> Result<Vec<PathBuf>, String> {
     if text.trim() == "none" {
         return Ok(Vec::new());

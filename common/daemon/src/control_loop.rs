@@ -1,7 +1,6 @@
 //! Runs control loops: a step, a wait, and again. After a failed step the loop backs off.
 //!
-//! Hints only shorten the wait. Each step reads the state on its own, so a missed hint costs time and nothing
-//! else.
+//! Hints only shorten the wait. Each step reads the state on its own, so a missed hint only costs time.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -11,14 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 
-/// How long a running step may continue after the loop was asked to stop; then it is dropped.
+/// Grace period of a running step after `stop`; then it is dropped.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);
-/// The wait after the first failed step.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-/// The metric that counts failed steps.
 const FAILURES_METRIC: &str = "kubeleet_loop_failures_total";
 
-/// What the loop does after a step.
+/// The action after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Runs the next step at once: there is more work.
@@ -56,8 +53,8 @@ pub trait Loop<E>: Send + 'static {
         Backoff::starting_at(FIRST_BACKOFF)
     }
 
-    /// Returns whether a failure is worth a warning; `failures` counts consecutive ones, 1 for the first.
-    /// Only the first warning of a series is logged, and the recovery after it.
+    /// Returns true if a failure is worth a warning; `failures` counts consecutive ones from 1. Only the
+    /// first warning of a series is logged, and the recovery after it.
     fn is_logged(&self, _error: &E, _failures: u32) -> bool {
         true
     }
@@ -110,7 +107,7 @@ pub fn describe_metrics() {
     metrics::describe_counter!(FAILURES_METRIC, "Failed steps of a control loop");
 }
 
-/// Whether a loop's steps succeed. Only a change is logged, not every failure.
+/// The health of a loop. Only a change is logged, not every failure.
 struct LoopHealth {
     backoff: Backoff,
     failures: u32,
@@ -135,7 +132,6 @@ impl LoopHealth {
         self.is_logged = false;
     }
 
-    /// Returns the wait before the next step.
     fn record_failure<E: Display, L: Loop<E>>(&mut self, work: &L, error: &E) -> Duration {
         metrics::counter!(FAILURES_METRIC, "loop" => L::NAME).increment(1);
         self.failures = self.failures.saturating_add(1);
@@ -177,7 +173,6 @@ mod tests {
         assert!(ended.is_ok_and(|joined| joined.is_ok()));
     }
 
-    /// Fails twice, then ends; notes the pauses.
     struct Ending {
         steps: u32,
         pauses: std::sync::Arc<std::sync::Mutex<Vec<Duration>>>,

@@ -7,7 +7,7 @@
 //!
 //! Failpoints exist in builds with debug assertions only. A release build does not read the variable.
 
-/// When a failpoint is evaluated, relative to its call.
+/// Side of a call at which a failpoint is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Before the call is sent.
@@ -49,7 +49,7 @@ struct Failpoint {
 
 #[cfg(debug_assertions)]
 impl Failpoint {
-    /// Parses `<boundary>.<call>.<side>[:<count>]`: the process is aborted at pass number `count`, by default
+    /// Parses `<boundary>.<call>.<side>[:<count>]`. The process is aborted at pass number `count`, by default
     /// 1.
     ///
     /// # Panics
@@ -72,7 +72,7 @@ impl Failpoint {
         })
     }
 
-    /// Counts the passes of this failpoint's step. Returns true at the pass that was asked for.
+    /// Counts the passes of this failpoint's step. Returns true at the selected pass.
     fn is_due(&self, boundary: &str, call: &str, side: Side) -> bool {
         use std::sync::atomic::Ordering;
 

@@ -1,9 +1,9 @@
-//! How many files and connections this process may have open.
+//! The limit of open files and connections of this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit to the highest that this process may set itself, and returns it. The usual one, 1024, is
-/// for programs that use `select`. Processes that are started later inherit it.
+/// Raises the limit to the highest that this process may set, and returns it. The usual 1024 is for programs
+/// that use `select`. Child processes inherit the limit.
 pub fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: maximum, maximum };

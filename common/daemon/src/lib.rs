@@ -1,7 +1,7 @@
-//! The environment of every process of kubeleet: settings, the loops that it runs, retries, logging, sockets,
-//! and the clock.
+//! The environment of every kubeleet process: settings, control loops, retries, logging, sockets, and the
+//! clock.
 //!
-//! May import `model`. It knows the URL of Redis as a setting, and speaks to no Redis.
+//! May import `model`. The URL of Redis is a setting here; nothing connects to Redis.
 //!
 //! Tests: beside the code, documented_settings
 

@@ -1,4 +1,4 @@
-//! Sockets on which clients from outside connect.
+//! Listening sockets.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -6,37 +6,37 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// How many connections may wait to be accepted; the kernel lowers it to `net.core.somaxconn`. The usual 128
-/// are used up by a burst of connections, and the next one waits a second until its kernel asks again.
+/// Length of the accept queue; the kernel lowers it to `net.core.somaxconn`. A burst of connections fills the
+/// usual 128, and the next client waits a second until its kernel retries.
 const BACKLOG: u32 = 4096;
 
-/// Any process may listen on ports from this one on.
+/// The first port that any process may listen on.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Whether this host has to have an address that is listened on.
+/// Presence of the listening address on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It is an error if the host does not have it.
+    /// It is an error if the host lacks the address.
     Required,
-    /// The host may get it later, and lose it for a while. IPv4 only.
+    /// The host may get the address later, and lose it for a while. IPv4 only.
     Expected,
 }
 
 /// Listens on an address; port 0 means any free port.
 ///
 /// # Errors
-/// The error of the system, for example that the address is in use. It says which right is missing.
+/// The system's error, for example that the address is in use. It names a missing privilege.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     listen_at(address, Presence::Required)
 }
 
-/// As [`listen`], also on an address that this host does not have yet.
+/// Like [`listen`], also on an address that this host does not have yet.
 ///
 /// # Errors
 /// See [`listen`].
 pub fn listen_at(address: SocketAddr, presence: Presence) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A restarted process gets its address back while connections of the former one are still closing.
+    // A restarted process gets its address back while old connections are still closing.
     socket.set_reuseaddr(true)?;
     if presence == Presence::Expected {
         sockopt::set_ip_freebind(&socket, true)?;
@@ -45,10 +45,10 @@ pub fn listen_at(address: SocketAddr, presence: Presence) -> io::Result<TcpListe
     socket.listen(BACKLOG)
 }
 
-/// Opens a socket for datagrams.
+/// Opens a UDP socket.
 ///
 /// # Errors
-/// The error of the system.
+/// The system's error.
 pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSocket> {
     if presence == Presence::Required {
         return UdpSocket::bind(address);
@@ -60,7 +60,7 @@ pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSo
     Ok(socket.into())
 }
 
-/// Adds to the error of the system what to do where the port takes a right that this process lacks.
+/// Adds a remedy to the error if the port needs a privilege that this process lacks.
 fn with_missing_right(error: io::Error, address: SocketAddr) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied || address.port() >= FIRST_UNPRIVILEGED_PORT {
         return error;
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// With Podman the host has its address in a network only while a container is there.
+    /// With Podman the host has its address in a network only while a container runs there.
     #[tokio::test]
     async fn an_address_that_the_host_does_not_have_is_listened_on_if_it_is_expected() {
         let address = SocketAddr::from(([203, 0, 113, 7], 0));

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
-/// Characters that [`encode`] escapes: all but those that never have a meaning in a URL, and `/`.
+/// All characters except `/` and those that never have a meaning in a URL.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
 /// A parsed Redis URL. `Display` and `Debug` show `***` in place of the passwords.
@@ -30,17 +30,17 @@ pub struct RedisUrl {
     pub sentinel_login: RedisLogin,
     /// Number of the database.
     pub db: u32,
-    /// How TLS is used; `None` for connections without.
+    /// TLS settings; `None` for connections without TLS.
     pub tls: Option<RedisTls>,
 }
 
 impl RedisUrl {
-    /// Whether Sentinels say which server is the master.
+    /// Returns true if Sentinels name the master.
     pub fn has_sentinels(&self) -> bool {
         matches!(self.endpoint, RedisEndpoint::Sentinel { .. })
     }
 
-    /// Returns the hosts and ports of the server, or of the Sentinels; none for a Unix socket.
+    /// Returns the hosts and ports of the server or the Sentinels; none for a Unix socket.
     pub fn servers(&self) -> Vec<(&str, u16)> {
         let servers = match &self.endpoint {
             RedisEndpoint::Tcp(server) => std::slice::from_ref(server),
@@ -51,7 +51,7 @@ impl RedisUrl {
     }
 }
 
-/// User and password. Without a password there is no AUTH; without a user the password is that of `default`.
+/// User and password. Without a password there is no AUTH; without a user it is the password of `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedisLogin {
     /// The user; `None` for `default`.
@@ -60,7 +60,7 @@ pub struct RedisLogin {
     pub password: Option<String>,
 }
 
-/// The server, or the Sentinels that know which server is the master.
+/// The server, or the Sentinels that name the master.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RedisEndpoint {
     /// A server on a TCP port.
@@ -81,7 +81,7 @@ pub enum RedisEndpoint {
 pub struct RedisTls {
     /// PEM file with the certificate authority to trust; `None` for the system's authorities.
     pub ca: Option<PathBuf>,
-    /// PEM file with the certificate that this process shows to servers which ask for one.
+    /// PEM file with the client certificate, for servers that ask for one.
     pub cert: Option<PathBuf>,
     /// PEM file with the key of that certificate.
     pub key: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub struct HostPort {
     pub port: u16,
 }
 
-/// The text is not a valid Redis URL. The message does not repeat the URL, which can contain a password.
+/// The text is not a valid Redis URL. The message omits the URL, which can contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the Redis URL {why}; valid are for example redis://127.0.0.1:6379 and \
@@ -268,7 +268,7 @@ impl Query {
     }
 }
 
-/// Decodes `%xx`. Unlike the crate, refuses a `%` that does not begin an escape: it is likely part of a
+/// Decodes `%xx`. Unlike the crate, rejects a `%` that does not begin an escape: it is likely part of a
 /// password.
 fn decode(text: &str) -> Result<String, UrlError> {
     let begins_escape =

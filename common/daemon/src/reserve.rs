@@ -1,34 +1,34 @@
-//! What of a machine is kept for the system: the kernel, the container engine, and kubeleet itself.
+//! Resources kept for the system: the kernel, the container engine, and kubeleet itself.
 
 use model::node::Resources;
 use model::spec::{Cpus, Memory};
 
-/// The least and the most memory that is kept by default, in bytes.
+/// Minimum and maximum of the default reserve of memory, in bytes.
 const MEMORY: (u64, u64) = (100 << 20, 1 << 30);
-/// The default for memory as a part of the machine's: one twentieth.
+/// The default reserve is this fraction of the machine's memory.
 const MEMORY_DIVISOR: u64 = 20;
-/// The least and the most disk that is kept by default, in bytes: images and logs are on it as well.
+/// Minimum and maximum of the default reserve of disk, in bytes. It also holds images and logs.
 const DISK: (u64, u64) = (1 << 30, 100 << 30);
-/// The default for disk as a part of the machine's: one fifth.
+/// The default reserve is this fraction of the disk.
 const DISK_DIVISOR: u64 = 5;
-/// Processes and threads that are kept by default.
+/// Default reserve of processes and threads.
 const PIDS: u64 = 1024;
 
-/// What of a machine is kept for the system, as configured.
+/// The configured reserve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// By default none: where the CPU is short everything is slower, but nothing is killed.
+    /// By default none: a CPU shortage slows everything down, but kills nothing.
     pub cpus: Option<Cpus>,
     /// By default a twentieth of the machine's, from 100 MiB to 1 GiB.
     pub memory: Option<Memory>,
     /// By default 1024 processes and threads.
     pub pids: Option<u64>,
-    /// By default a fifth of the disk that has the volumes, from 1 GiB to 100 GiB.
+    /// By default a fifth of the disk of the volumes, from 1 GiB to 100 GiB.
     pub disk: Option<Memory>,
 }
 
 impl Reserve {
-    /// Returns what is kept of a machine that has these resources. A default takes no more than half of them.
+    /// Returns the reserve of a machine with these resources. A default takes at most half of them.
     pub fn of(&self, machine: Resources) -> Resources {
         let memory = (machine.memory_bytes / MEMORY_DIVISOR).clamp(MEMORY.0, MEMORY.1);
         let memory = memory.min(machine.memory_bytes / 2);

@@ -6,7 +6,7 @@ pub fn system_error(error: &dyn std::error::Error) -> String {
     without_error_numbers(&error.to_string())
 }
 
-/// Removes the numbers of the operating system's errors from a text: ` (os error 111)`.
+/// Removes the numbers of the system's errors from a text: ` (os error 111)`.
 pub fn without_error_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();

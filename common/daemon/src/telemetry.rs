@@ -15,11 +15,11 @@ pub fn init(filter: &str, json: bool) {
     } else {
         builder.with_ansi(colour).with_target(false).try_init()
     };
-    // An error means that the process has a subscriber already, as in tests and in `dev`.
+    // The process already has a subscriber, as in tests and in `dev`.
     drop(result);
 }
 
-/// Starts logging to a file instead.
+/// Starts logging to a file.
 pub fn init_to_file(filter: &str, json: bool, file: File) {
     let builder = tracing_subscriber::fmt().with_env_filter(env_filter(filter)).with_writer(Mutex::new(file));
     let result = if json {
@@ -31,8 +31,7 @@ pub fn init_to_file(filter: &str, json: bool, file: File) {
 }
 
 fn env_filter(filter: &str) -> EnvFilter {
-    // At `debug` bollard logs the bodies of its requests, which contain environment values. This is never
-    // wanted.
+    // At `debug` bollard logs the bodies of its requests, which contain environment values.
     let no_request_bodies = "bollard=info".parse().expect("a valid directive");
     EnvFilter::try_new(without_bollard(filter))
         .unwrap_or_else(|_| EnvFilter::new("info"))

@@ -1,5 +1,5 @@
-//! Settings that the pages of `docs/how-to` print: the settings file, drop-ins of units, and lines of
-//! variables. Each is loaded as every packaged daemon that it is for would load it.
+//! Settings printed in `docs/how-to`: the settings file, drop-ins of units, and variables. Each test loads
+//! them as the packaged daemons do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use kubeleet_daemon::config::{SETTINGS, Serves, Sources, parse_file};
 use model::value::secret_key::SecretKey;
 
-/// The environment of a daemon.
 type Environment = BTreeMap<String, String>;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
 }
 
-/// Returns the packaged units that read settings, by name, with what they serve and their environment.
+/// Returns the packaged units that read settings, by name, with their server and environment.
 fn units() -> BTreeMap<String, (Serves, Environment)> {
     let mut units = BTreeMap::new();
     for file in std::fs::read_dir(root().join("packaging/systemd")).unwrap() {
@@ -37,20 +36,19 @@ fn units() -> BTreeMap<String, (Serves, Environment)> {
     units
 }
 
-/// Returns what the lines `Environment=` of a unit or drop-in set.
 fn environment(unit: &str) -> Environment {
     let lines = unit.lines().filter_map(|line| line.trim().strip_prefix("Environment="));
     lines.flat_map(str::split_whitespace).filter_map(variable).collect()
 }
 
-/// Reads `NAME=VALUE`, with the variables of the pages' shells filled in.
+/// Reads `NAME=VALUE`, with the shell variables of the pages filled in.
 fn variable(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let value = value.replace("\"$PWD", "/srv").replace("$HOME", "/root").replace('"', "");
     name.starts_with("KUBELEET_").then(|| (name.to_owned(), value))
 }
 
-/// A text between the line that names a file and the end of the document in the shell, with that file's path.
+/// Returns the here-documents of a page, each with the path of its file.
 fn documents(page: &str) -> Vec<(String, String)> {
     let mut lines = page.lines().map(str::trim_start);
     let mut found = Vec::new();
@@ -63,7 +61,7 @@ fn documents(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the blocks that are a drop-in by themselves, each with its path, which the text before it names.
+/// Returns the blocks that are a drop-in, each with its path from the text before it.
 fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (at, _) in page.match_indices("\n\n    [Service]\n") {
@@ -77,8 +75,8 @@ fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the packaged drop-ins that a page installs, each with its path, once for each unit of the loop
-/// that it is in.
+/// Returns the packaged drop-ins that a page installs, each with its path, once for each unit of the
+/// surrounding loop.
 fn installed_drop_ins(page: &str) -> Vec<(String, String)> {
     let (mut found, mut units) = (Vec::new(), Vec::new());
     for line in page.lines().map(str::trim) {
@@ -100,7 +98,6 @@ fn installed_drop_ins(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the parts of the settings file that a page prints.
 fn settings_file(page: &str, documents: &[(String, String)]) -> String {
     let whole =
         documents.iter().filter(|(path, _)| path.ends_with("kubeleet.toml")).map(|(_, text)| text.as_str());
