@@ -1,4 +1,4 @@
-//! Durations as people write them, in settings, flags and specifications.
+//! Durations in settings, flags and specifications.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ pub struct HumanDuration(Duration);
 pub struct InvalidDuration(String);
 
 impl HumanDuration {
-    /// Returns the duration.
     pub fn get(self) -> Duration {
         self.0
     }

@@ -1,5 +1,4 @@
-//! Cluster events: one entry of the `events` stream for each change of a pod, node, service or queue, or of
-//! the cluster itself.
+//! Cluster events: one entry of the `events` stream per change of a pod, node, service, queue or the cluster.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// Returns the name of this kind in Redis and JSON.
+    /// Returns the name in Redis and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             ObjectKind::Pod => "pod",
@@ -33,7 +32,7 @@ impl ObjectKind {
         }
     }
 
-    /// Parses the name of a kind; `None` if it is unknown.
+    /// Parses the name of a kind.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Pod, Self::Node, Self::Service, Self::Queue, Self::Cluster]
             .into_iter()
@@ -69,26 +68,26 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// Returns the position of this event in the stream; `None` if the id is malformed.
+    /// Returns the position in the stream; `None` if the id is malformed.
     pub fn position(&self) -> Option<EventPosition> {
         EventPosition::parse(&self.id)
     }
 }
 
-/// The position of an event in the stream. Later events are greater.
+/// The position of an event in the stream, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPosition {
     millis: u64,
     number: u64,
-    /// Index within an entry about many pods; [`EventPosition::END_OF_ENTRY`] is after all of them.
+    /// Index within an entry about many pods; [`EventPosition::END_OF_ENTRY`] sorts after all of them.
     index: u64,
 }
 
 impl EventPosition {
     const END_OF_ENTRY: u64 = u64::MAX;
 
-    /// Parses `<milliseconds>[-<number>[.<index>]]`; `None` if the text has another form. Without an index
-    /// the position is after all events of its entry.
+    /// Parses `<milliseconds>[-<number>[.<index>]]`; `None` if malformed. Without an index the position is
+    /// after all events of its entry.
     pub fn parse(id: &str) -> Option<Self> {
         let number_of = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -102,8 +101,7 @@ impl EventPosition {
         Some(Self { millis: number_of(millis)?, number: number_of(number)?, index })
     }
 
-    /// Returns the start argument for XRANGE that finds all events after this position: `(` excludes the
-    /// entry.
+    /// Returns the XRANGE start that finds all events after this position: `(` excludes the entry.
     pub fn entry_begins(self) -> String {
         let exclusive = if self.index == Self::END_OF_ENTRY { "(" } else { "" };
         format!("{exclusive}{}-{}", self.millis, self.number)

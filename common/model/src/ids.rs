@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A text is not a valid name or id. `Display` names the text and the rule that it breaks.
+/// An invalid name or id. `Display` names the text and the rule that it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
 pub struct InvalidName {
@@ -21,7 +21,7 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// Checks the text and wraps it.
+            /// Checks and wraps the text.
             ///
             /// # Errors
             /// If the text breaks the rule for this kind of name.
@@ -36,7 +36,7 @@ macro_rules! name {
                 }
             }
 
-            /// Returns the text itself.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -83,7 +83,7 @@ macro_rules! name {
 }
 
 name!(
-    /// A pod's `uuid`. kubeleet creates version-4 UUIDs; a pushed pod may have any short printable text.
+    /// A pod's `uuid`: a version-4 UUID, or any short printable text for a pushed pod.
     PodId, "pod uuid", "1 to 128 bytes, no control characters and no white space",
     |s| !s.is_empty() && s.len() <= 128 && !s.chars().any(|c| c.is_control() || c.is_whitespace())
 );
@@ -95,14 +95,14 @@ name!(
 );
 
 name!(
-    /// The name of a service. A DNS label, so that it can become a host name later.
+    /// The name of a service: a DNS label, as it is part of host names.
     ServiceName, "service name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
 );
 
 name!(
-    /// The name of an app, which groups services. A DNS label, because the names of its services begin with
+    /// The name of an app, which groups services: a DNS label, because the names of its services begin with
     /// it.
     AppName, "app name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
@@ -129,16 +129,16 @@ name!(
 );
 
 name!(
-    /// The host of an image registry, with its port if it has one. A name without dot and port is none: an
-    /// engine would look for its images on Docker Hub.
+    /// The host of an image registry, with its port if any. A name without dot and port is invalid: an engine
+    /// would look for its images on Docker Hub.
     RegistryHost, "registry",
     "a host name with a dot, an address or `localhost`, in lower case, with a port if it has one: `registry.example:5000`",
     |s| is_registry_host(s)
 );
 
 name!(
-    /// A volume that stays: the service, the name in the service and the replica, as in `web_data_0`, or the
-    /// owner, the name and how it is shared, as in `web_data_shared` and `shop_data_app`.
+    /// A persistent volume `web_data_0` (service, source, replica), or a shared volume such as
+    /// `web_data_shared` (of a service) or `shop_data_app` (of an app).
     VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
         && s.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -146,11 +146,11 @@ name!(
 );
 
 impl VolumeName {
-    /// Returns the name of a volume. No two have the same: the owner, a service or an app, has no `_` in its
-    /// name, and what follows the last `_` tells which of the two it is.
+    /// Returns the name of a volume. Names are unique: the owner, a service or an app, contains no `_`, and
+    /// the part after the last `_` tells the two apart.
     ///
     /// # Errors
-    /// If `source` cannot be the name of a volume.
+    /// If `source` is not a valid name of a volume.
     pub fn of(owner: &ServiceName, source: &str, scope: impl fmt::Display) -> Result<Self, InvalidName> {
         Self::new(format!("{owner}_{source}_{scope}"))
     }
@@ -158,59 +158,57 @@ impl VolumeName {
     /// Returns the name of a service's persistent volume.
     ///
     /// # Errors
-    /// If `source` cannot be the name of a volume.
+    /// If `source` is not a valid name of a volume.
     pub fn of_replica(service: &ServiceName, source: &str, replica: u32) -> Result<Self, InvalidName> {
         Self::of(service, source, replica)
     }
 }
 
 name!(
-    /// One assignment of a pod to a node: a new random UUID each time, compared for equality only.
+    /// One assignment of a pod to a node: a random UUID, compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One registration of a worker: new and random each time, valid until the next registration. That of a
-    /// worker begins with its holder and a dot; an external worker's, and an earlier version's, has no dot.
+    /// One registration of a worker: random, and valid until the next registration. Begins with the holder
+    /// and a dot; external workers and earlier versions have no dot.
     Incarnation, "incarnation", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// The holder of a node's name: all worker processes of one node, from one boot of its machine to the
-    /// next.
+    /// The holder of a node's name: all worker processes of one node during one boot of its machine.
     HolderId, "holder id", "1 to 27 lower-case hexadecimal digits",
     |s| (1..=27).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 );
 
 name!(
-    /// A cluster: a random UUID, made when the first worker registers, stored in Redis and on every worker.
+    /// A cluster: a random UUID, created when the first worker registers, stored in Redis and on every
+    /// worker.
     ClusterId, "cluster id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One immutable version of a service's pod specification. It is stored once; the pods refer to it.
+    /// One immutable version of a service's pod specification. It is stored once, and the pods refer to it.
     SpecId, "spec id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One write of a service: a new random UUID each time, so that a confirmation always refers to one
-    /// write.
+    /// One write of a service: a random UUID, so that a confirmation always refers to one write.
     WriteId, "write id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One client that changes an app: a new random UUID each time.
+    /// One client that changes an app: a random UUID.
     LockId, "lock id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One request to the workers for what they have saved: a new random UUID each time.
+    /// One recovery request to the workers: a random UUID.
     RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One running scheduler process. It is new at every start, so that an in-flight list has exactly one
-    /// owner.
+    /// One scheduler process, new at every start, so that an in-flight list has exactly one owner.
     SchedulerId, "scheduler id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -266,28 +264,27 @@ impl HolderId {
 }
 
 impl Incarnation {
-    /// Returns a new random incarnation of a worker that registers for this holder.
+    /// Returns a new random incarnation for this holder.
     pub fn random_of(holder: &HolderId) -> Self {
         Self(format!("{holder}.{}", uuid::Uuid::new_v4()))
     }
 }
 
 impl SpecId {
-    /// Returns twelve random hexadecimal digits. They are few because every payload of a service contains
-    /// them.
+    /// Returns twelve random hexadecimal digits. Every payload of a service contains them, so they are few.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string()[..12].to_owned())
     }
 }
 
 impl SchedulerId {
-    /// Returns a new id that names its node: as much of the node's name as fits, and a random UUID.
+    /// Returns a new id of `node`: as much of the node's name as fits, and a random UUID.
     pub fn random_for(node: &NodeName) -> Self {
         Self(format!("{}{}", Self::prefix(node), uuid::Uuid::new_v4()))
     }
 
-    /// Returns true if [`Self::random_for`] created this id for `node`, or for a node whose name has the same
-    /// first 27 bytes.
+    /// Returns true if [`Self::random_for`] created this id for `node`, or for a node with the same first 27
+    /// bytes.
     pub fn belongs_to(&self, node: &NodeName) -> bool {
         self.0.starts_with(&Self::prefix(node)) && self.0.len() == Self::prefix(node).len() + 36
     }
@@ -299,24 +296,24 @@ impl SchedulerId {
 }
 
 impl PodId {
-    /// Returns the first eight characters, which is enough to tell pods apart in output for people.
+    /// Returns the first eight characters, enough to tell pods apart in output for people.
     pub fn short(&self) -> &str {
         self.0.char_indices().nth(8).map_or(&self.0, |(end, _)| &self.0[..end])
     }
 }
 
 impl AppName {
-    /// Returns what a service of this app is called within it: what follows the name of the app and `-`.
-    /// `None` if its name does not begin with these.
+    /// Returns the short name of a service: the part after the app's name and `-`. `None` for a service of
+    /// another app.
     pub fn short_name<'a>(&self, service: &'a ServiceName) -> Option<&'a str> {
         let short = service.as_str().strip_prefix(self.as_str())?.strip_prefix('-')?;
         (!short.is_empty()).then_some(short)
     }
 
-    /// Returns the whole name of a service.
+    /// Returns the full name of a service.
     ///
     /// # Errors
-    /// If that is not the name of a service, because it is too long for example.
+    /// If the name is invalid, for example too long.
     pub fn service(&self, short: &str) -> Result<ServiceName, InvalidName> {
         ServiceName::new(format!("{self}-{short}"))
     }

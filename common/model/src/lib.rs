@@ -1,4 +1,4 @@
-//! The domain of kubeleet: ids, pods, nodes, services, volumes, secrets, events, what users write ([`spec`]),
+//! The domain of kubeleet: ids, pods, nodes, services, volumes, secrets, events, specifications ([`spec`]),
 //! and the arithmetic over them.
 //!
 //! Pure: no I/O, no clock, no Redis. May import `document` alone.

@@ -1,4 +1,4 @@
-//! How many pods wait outside the queues of nodes.
+//! Lengths of the queues outside the nodes.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,7 +1,6 @@
-//! How names and values with more than one spelling appear in the OpenAPI document, and the JSON Schema of a
-//! service.
+//! OpenAPI schemas of names and of values with several spellings, and the JSON Schema of a service.
 //!
-//! The parsers in [`crate::ids`] and [`crate::spec`] decide what is valid; a pattern here repeats their rule
+//! The parsers in [`crate::ids`] and [`crate::spec`] decide about validity; a pattern here repeats their rule
 //! for clients that generate or check requests. `scripts/check-api` compares both.
 
 use std::borrow::Cow;
@@ -22,7 +21,7 @@ use crate::spec::{
 };
 use crate::value::ValueBytes;
 
-/// More than any resource has, and whole as a floating point number.
+/// Larger than any resource, and exact as a floating point number.
 const MAX_ULIMIT: u64 = 1 << 62;
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 /// A name, or an absolute path without parts such as `..`.
@@ -405,7 +404,6 @@ schemas! {
     });
 }
 
-/// The number of a user or group.
 fn owner(description: &str) -> Value {
     json!({
         "description": description,
@@ -453,8 +451,8 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases, and its
-/// type no `not`.
+/// Describes the other names of `replicas`, at most one of which may be given. The derived schema has no
+/// aliases, and its type no `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
@@ -463,14 +461,14 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     // With a default, generated clients would send `replicas` together with an alias.
     field.as_object_mut().map(|field| field.remove("default"));
     let mut other_name = field.clone();
-    // Nor an example: those of all fields together are an example of the whole.
+    // The examples of all fields together form an example of the whole.
     other_name.as_object_mut().map(|field| field.remove("example"));
     other_name["description"] = "Another name of `replicas`".into();
     for alias in &REPLICAS_NAMES[1..] {
         schema["properties"][alias] = other_name.clone();
     }
     if is_required {
-        // `ScaleInput` has no other field: one of the names, whichever.
+        // `ScaleInput` has no other field, so exactly one of the names is required.
         schema.as_object_mut().map(|schema| schema.remove("required"));
         schema["minProperties"] = 1.into();
         schema["maxProperties"] = 1.into();
@@ -483,7 +481,7 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     }
 }
 
-/// The derived schemas of the parts of a document that have no other fields.
+/// The derived schemas that allow no other fields.
 pub const STRICT: [&str; 12] = [
     "ContainerSpec",
     "HealthCheck",
@@ -499,12 +497,12 @@ pub const STRICT: [&str; 12] = [
     "CronHistory",
 ];
 
-/// Adds that documents have no other fields than the schema describes.
+/// Forbids other fields in the schemas of documents.
 pub fn refuse_other_fields(schema: &mut Value) {
     schema["additionalProperties"] = false.into();
 }
 
-/// Returns the JSON Schema of a service's document, for editors and for other programs that check files.
+/// Returns the JSON Schema of a service's document, for editors and other checkers.
 pub fn of_service() -> Value {
     let mut parts = Vec::new();
     ServiceInput::schemas(&mut parts);
@@ -551,9 +549,9 @@ fn fields_of(schema: RefOr<Schema>) -> impl Iterator<Item = (String, Value)> {
     }
 }
 
-/// A field that may be left out or `null`.
+/// Makes a field optional and nullable.
 fn optional(mut field: Value) -> Value {
-    // Of an optional value of another type the description stands beside the reference.
+    // For an optional value of another type, the description is beside the reference.
     let of_choice = |choice: &Value| choice["description"].as_str().map(str::to_owned);
     let nested = field["oneOf"].as_array().and_then(|choices| choices.iter().find_map(of_choice));
     let description = field["description"].as_str().map(str::to_owned).or(nested).unwrap_or_default();
@@ -593,7 +591,7 @@ mod tests {
         assert_eq!(round_trip::<Command>()["anyOf"][0]["items"]["type"], "string");
     }
 
-    /// The reader refuses unknown fields everywhere, so a schema that allows some is wrong.
+    /// The reader rejects unknown fields everywhere, so a schema that allows some is wrong.
     #[test]
     fn no_part_of_a_document_allows_other_fields() {
         let schema = of_service();

@@ -1,5 +1,5 @@
-//! Addresses of services and of their slots. They exist in no network: packets for one are redirected to the
-//! proxy of the host that they come from, which finds out by the address where they are to go.
+//! Virtual addresses of services and slots. No network has them: packets are redirected to the proxy of the
+//! sending host, which finds the target by the address.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,48 +7,48 @@ use std::str::FromStr;
 
 use crate::ids::ServiceName;
 
-/// The domain of all names of services.
+/// The domain of all service names.
 pub const DOMAIN: &str = "kubeleet";
 
-/// The first address of the pool 198.18.0.0/15, which RFC 2544 keeps out of the Internet.
+/// The first address of 198.18.0.0/15, which RFC 2544 keeps out of the Internet.
 const POOL: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 
-/// An address of the pool, known in Redis by its number: 198.18.0.7 is number 7.
+/// An address of the pool. Redis stores its number: 198.18.0.7 is number 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolAddress(u32);
 
 impl PoolAddress {
     /// The address of the resolver.
     pub const RESOLVER: Self = Self(1);
-    /// The number of the first address that a service can have.
+    /// The first number for services.
     pub const FIRST: u32 = 2;
-    /// How many addresses services can have: all of the pool but the first two and the last.
+    /// Number of addresses for services: all of the pool but the first two and the last.
     pub const COUNT: u32 = (1 << 17) - 3;
-    /// How many slots of one service can have addresses, the first ones: an eighth of all.
+    /// Maximum number of addressed slots per service: an eighth of the pool.
     pub const SLOTS_OF_SERVICE: u32 = 1 << 14;
 
-    /// Returns the address of this number; `None` if no service can have it.
+    /// Returns the address with this number; `None` outside the range for services.
     pub fn from_number(number: u32) -> Option<Self> {
         (Self::FIRST..Self::FIRST + Self::COUNT).contains(&number).then_some(Self(number))
     }
 
-    /// Returns the address as one of the pool; `None` if no service can have it.
+    /// Converts an IP address; `None` outside the range for services.
     pub fn from_ip(ip: Ipv4Addr) -> Option<Self> {
         Self::from_number(ip.to_bits().checked_sub(POOL)?)
     }
 
-    /// Returns its number.
+    /// Returns the number.
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// Returns it as an address.
+    /// Returns the IP address.
     pub fn ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(POOL + self.0)
     }
 }
 
-/// What can have an address: a service, or one of its slots.
+/// The owner of an address: a service or one of its slots.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressName {
     /// The service.
@@ -80,7 +80,7 @@ impl FromStr for AddressName {
             service: ServiceName::new(service).map_err(|error| error.to_string())?,
             slot: number.transpose()?,
         };
-        // "00.web" and "+0.web" are other names of the slot 0, which has one.
+        // "00.web" and "+0.web" would be other spellings of the slot 0.
         if name.to_string() == text { Ok(name) } else { Err(format!("{text:?} is no slot of a service")) }
     }
 }

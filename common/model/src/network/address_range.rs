@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Addresses that begin with the same bits, as `10.0.0.0/8`.
+/// A CIDR range such as `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRange {
     first: IpAddr,
@@ -12,7 +12,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Returns whether the address is in the range.
+    /// Returns true if the range contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (own, own_length) = number(self.first);
         let (other, other_length) = number(address.to_canonical());
@@ -20,8 +20,8 @@ impl AddressRange {
     }
 }
 
-/// Returns what the connections of a client are counted by: its IPv4 address, or the network of its IPv6
-/// address. A client has 2⁶⁴ addresses of those.
+/// Returns the key for counting a client's connections: its IPv4 address, or the network of its IPv6 address,
+/// in which one client has 2⁶⁴ addresses.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -29,7 +29,6 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the address as a number, and its length in bits.
 fn number(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (u32::from(address).into(), 32),
@@ -46,7 +45,7 @@ impl fmt::Display for AddressRange {
 
 impl FromStr for AddressRange {
     type Err = String;
-    /// Reads `10.0.0.0/8`, or one address.
+    /// Parses `10.0.0.0/8` or one address.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is neither an address nor a range as 10.0.0.0/8");
         let (address, bits) =

@@ -1,4 +1,4 @@
-//! Certificates that proxies order by ACME, as they are stored: for hosts of rules with `tls: auto`.
+//! Stored ACME certificates, for hosts of rules with `tls: auto`.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,41 +12,41 @@ use crate::value::ReadError;
 use crate::value::secret::Secret;
 use crate::value::secret_key::SecretKey;
 
-/// The wait after the first failed order of a host. It doubles with each further one,
+/// The wait after the first failed order of a host. Doubles with each further failure.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
-/// up to this.
+/// Maximum wait after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest wait that the server of the authority can ask for.
+/// Maximum wait that the authority's server can request.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// A certificate is never renewed earlier after its order than this, or than half of its life: a clock of
-/// Redis that is wrong by years must not make one order after the other.
+/// No certificate is renewed earlier than this after its order, or than half of its lifetime: if Redis' clock
+/// is wrong by years, the proxies must not order again and again.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An ordered certificate as it is stored, in Redis and by each proxy on its disk: its key is encrypted.
+/// An ordered certificate as Redis and each proxy's disk store it, with an encrypted key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCertificate {
-    /// The host that it is for.
+    /// The host.
     pub host: String,
-    /// Tells it apart from other certificates of the host.
+    /// Distinguishes certificates of one host.
     pub id: String,
-    /// The certificate and those of its authorities, in PEM.
+    /// The certificate chain in PEM.
     pub chain: String,
     /// The private key in PEM, encrypted.
     #[serde(rename = "key")]
     pub sealed_key: String,
-    /// When its life begins, in seconds since 1970.
+    /// Start of validity, in seconds since 1970.
     pub not_before: u64,
-    /// When it expires, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub not_after: u64,
-    /// The URL of the ACME directory that it was ordered from.
+    /// URL of the ACME directory.
     pub directory: String,
 }
 
 impl StoredCertificate {
-    /// Encrypts the key of a certificate. `validity` is when its life begins and ends, in seconds since 1970.
+    /// Encrypts the key of a certificate. `validity` is its start and its end, in seconds since 1970.
     ///
     /// # Errors
-    /// Why it cannot be encrypted.
+    /// Why encryption failed.
     pub fn seal(
         host: &str,
         directory: &str,
@@ -63,7 +63,7 @@ impl StoredCertificate {
         Ok(Self { host, id, chain, sealed_key, not_before, not_after, directory })
     }
 
-    /// Returns what its record says if there is nothing else in it, and it was stored when its life began.
+    /// Returns the status of a record with only this certificate, stored at the start of its validity.
     pub fn status(&self) -> CertificateStatus {
         let certificate = IssuedCertificate {
             id: self.id.clone(),
@@ -91,20 +91,21 @@ impl fmt::Debug for StoredCertificate {
     }
 }
 
-/// Returns what a key is bound to: stored for another host it cannot be decrypted.
+/// Returns the encryption context. It binds a key to its host: stored for another host it cannot be
+/// decrypted.
 fn context(host: &str) -> String {
     format!("kubeleet certificate {host}")
 }
 
-/// Encrypts the credentials of the account with an ACME directory.
+/// Encrypts the credentials of an ACME account.
 ///
 /// # Errors
-/// Why they cannot be encrypted.
+/// Why encryption failed.
 pub fn seal_account(directory: &str, credentials: &str, key: &SecretKey) -> Result<String, String> {
     key.encrypt(&account_context(directory), credentials.as_bytes())
 }
 
-/// Returns the credentials of the account with an ACME directory.
+/// Decrypts the credentials of an ACME account.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -117,59 +118,60 @@ fn account_context(directory: &str) -> String {
     format!("kubeleet acme account {directory}")
 }
 
-/// What is known of the certificate of a host, without its key.
+/// The state of a host's certificate, without its key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// The certificate, if there is one.
+    /// The certificate, if any.
     pub certificate: Option<IssuedCertificate>,
-    /// The number of orders since the last one that succeeded.
+    /// Number of orders since the last success.
     pub attempts: u32,
-    /// When the order began that has neither succeeded nor failed yet.
+    /// Start of the order in progress.
     pub begun_at: Option<RedisMillis>,
-    /// The last failure since an order succeeded.
+    /// The last failure since the last success.
     pub failure: Option<OrderFailure>,
 }
 
 /// A certificate without its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuedCertificate {
-    /// Tells it apart from other certificates of the host.
+    /// Distinguishes certificates of one host.
     pub id: String,
-    /// When its life begins, in seconds since 1970.
+    /// Start of validity, in seconds since 1970.
     pub not_before: u64,
-    /// When it expires, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub not_after: u64,
-    /// When it was stored.
+    /// Time of storage.
     pub stored_at: RedisMillis,
-    /// The URL of the ACME directory that it was ordered from.
+    /// URL of the ACME directory.
     pub directory: String,
 }
 
-/// Why an order failed.
+/// A failed order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderFailure {
-    /// A sentence.
+    /// The reason, in a sentence.
     pub error: String,
-    /// When it failed.
+    /// Time of the failure.
     pub at: RedisMillis,
-    /// How long nothing is ordered after that.
+    /// The wait until the next order.
     pub wait: Duration,
 }
 
 impl CertificateStatus {
-    /// Returns how long it is until a certificate is to be ordered from this directory; zero if it is now.
-    /// `now` is the time of Redis. A stored time in the future counts as now.
+    /// Returns the time until a certificate must be ordered from this directory; zero for now. `now` is
+    /// Redis' time. A stored time in the future counts as now.
     pub fn wait(&self, directory: &str, now: RedisMillis) -> Duration {
         let due = |since: RedisMillis, wait: Duration| since.min(now).saturating_add(millis(wait));
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {
             let life = certificate.not_after.saturating_sub(certificate.not_before);
             let earliest = due(certificate.stored_at, EARLIEST_RENEWAL.min(Duration::from_secs(life / 2)));
-            // Of another directory, as after a trial with one for tests: it has no place any more.
+            // A certificate of another directory does not count, for example after a trial with a staging
+            // directory.
             let aged = certificate.not_before.saturating_add(life / 3 * 2 + life % 3).saturating_mul(1000);
             if certificate.directory == directory { aged.max(earliest) } else { 0 }
         });
         let failed = self.failure.as_ref().map_or(0, |failure| due(failure.at, failure.wait));
-        // The process that began it has ended. The first time that happens nothing is wrong with the host.
+        // The process that began the order has ended. The first time this says nothing about the host.
         let interrupted =
             self.begun_at.map_or(0, |begun| due(begun, wait_after(self.attempts.saturating_sub(1), None)));
         Duration::from_millis(renewal.max(failed).max(interrupted).saturating_sub(now))
@@ -180,7 +182,7 @@ fn millis(duration: Duration) -> RedisMillis {
     duration.as_millis().try_into().unwrap_or(RedisMillis::MAX)
 }
 
-/// Returns the wait after a number of failed orders for a host. `asked` is the `Retry-After` of the server.
+/// Returns the wait after this number of failed orders. `asked` is the server's `Retry-After`.
 pub fn wait_after(failures: u32, asked: Option<Duration>) -> Duration {
     let own = match failures {
         0 => Duration::ZERO,
@@ -196,7 +198,7 @@ mod tests {
 
     const HOUR: u64 = 3600;
     const DAY: u64 = 24 * HOUR;
-    /// The time of Redis in the tests, in seconds.
+    /// Redis' time in the tests, in seconds.
     const NOW: u64 = 100 * DAY;
 
     fn certificate(not_before: u64, life: u64) -> CertificateStatus {
@@ -235,10 +237,10 @@ mod tests {
         let issued = |status: &mut CertificateStatus, at: u64| {
             status.certificate.as_mut().unwrap().stored_at = at * 1000;
         };
-        // Long expired by the clock of Redis, and yet it was ordered an hour ago.
+        // Expired by Redis' clock, but ordered an hour ago.
         issued(&mut status, NOW - HOUR);
         assert_eq!(wait_seconds(&status), 23 * HOUR);
-        // Stored by a former master whose clock was ahead: that counts as now.
+        // Stored under a former master whose clock was ahead: counts as now.
         issued(&mut status, NOW + 1000 * DAY);
         assert_eq!(wait_seconds(&status), DAY);
     }

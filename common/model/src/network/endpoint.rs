@@ -1,35 +1,34 @@
-//! The endpoints of a service: which pods serve it, and where. An endpoint names a pod, never an address:
-//! only the proxy of the pod's own node knows that, so that no address that changed hands can be reached by
-//! mistake.
+//! The endpoints of a service: its pods and their nodes. An endpoint names a pod, never an address. Only the
+//! proxy on the pod's node knows the address, so no reused address is reached by mistake.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{AssignmentId, NodeName, PodId};
 
-/// One pod of a service as proxies see it: a field of `ep:<service>`, whose name is the pod's id.
+/// One pod of a service as proxies see it: a field of `ep:<service>`, named by the pod's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The pod.
     pub pod: PodId,
-    /// Its replica index in the service.
+    /// Its replica index.
     pub replica: u32,
-    /// The node that it runs on.
+    /// Its node.
     pub node: NodeName,
-    /// Its assignment to that node: a pod that moved is another endpoint.
+    /// Its assignment: a moved pod is another endpoint.
     pub assignment: AssignmentId,
-    /// Whether traffic may be sent to it.
+    /// Its readiness for traffic.
     pub state: EndpointState,
 }
 
-/// Whether traffic may be sent to a pod.
+/// Readiness of a pod for traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointState {
-    /// It runs and is not ready: only who asks for this very replica reaches it.
+    /// Running but not ready: reachable only by requests for this very replica.
     Running,
-    /// It is ready.
+    /// Ready.
     Ready,
-    /// It is about to be stopped: it gets nothing new.
+    /// About to be stopped: gets no new traffic.
     Leaving,
 }
 
@@ -55,10 +54,10 @@ impl FromStr for EndpointState {
 }
 
 impl Endpoint {
-    /// Reads the field `pod` of `ep:<service>`: `<replica> <node> <assignment> <state>`.
+    /// Parses the field `pod` of `ep:<service>`: `<replica> <node> <assignment> <state>`.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// Why the value is invalid.
     pub fn parse(pod: PodId, value: &str) -> Result<Self, String> {
         let parts: Vec<&str> = value.split(' ').collect();
         let [replica, node, assignment, state] = parts[..] else {
@@ -75,7 +74,7 @@ impl Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// As [`Endpoint::parse`] reads it.
+    /// The inverse of [`Endpoint::parse`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} {}", self.replica, self.node, self.assignment, self.state.as_str())
     }

@@ -1,9 +1,8 @@
-//! What a worker and the proxy of its host say to each other over a local socket, one JSON document per line:
-//! which pods are here, that a pod is about to be stopped, and whether pods reach services by name. Repeating
-//! a message changes nothing.
+//! The protocol between a worker and the proxy of its host: one JSON document per line over a local socket.
+//! It reports the pods of the host, pods about to be stopped, and whether pods reach services by name.
+//! Repeating a message changes nothing.
 //!
-//! A message of a kind that the receiver does not know is skipped: worker and proxy may be of different
-//! versions.
+//! Receivers skip messages of an unknown kind: worker and proxy may be of different versions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,13 +16,13 @@ use crate::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 /// The name of the socket in the runtime directory.
 pub const SOCKET_NAME: &str = "proxy.sock";
 
-/// The longest line, in bytes. Longer ones end the connection.
+/// Maximum length of a line, in bytes. Longer ones end the connection.
 const MAX_LINE: usize = 1 << 20;
 
-/// How many pods one message has at most: far fewer than fit into a line.
+/// Maximum number of pods per message: far fewer than fit into a line.
 pub const MAX_PODS: usize = 1_000;
 
-/// A connection between worker and proxy, line by line.
+/// A connection between worker and proxy, framed as lines.
 pub type Lines<S = UnixStream> = Framed<S, LinesCodec>;
 
 /// Splits a connection into lines of bounded length.
@@ -31,117 +30,116 @@ pub fn lines<S: AsyncRead + AsyncWrite>(stream: S) -> Lines<S> {
     Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE))
 }
 
-/// Returns a message as its line, without the line break.
+/// Serializes a message as a line, without the line break.
 pub fn to_line(message: &impl Serialize) -> String {
     serde_json::to_string(message).expect("messages have no maps with other keys than texts")
 }
 
-/// A pod of this host and where its containers are reached: a row in the gate's table.
+/// A pod of this host with its address: a row in the gate's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalPod {
     /// The pod.
     pub pod: PodId,
-    /// Its assignment. A pod that is assigned anew is another row.
+    /// Its assignment. A new assignment is another row.
     pub assignment: AssignmentId,
-    /// Counts the starts of its containers: connections to a container before its restart are of no use after
-    /// it.
+    /// Number of container starts: connections from before a restart are useless after it.
     pub start: u64,
-    /// The service that it belongs to; `None` for a pushed pod.
+    /// Its service; `None` for a pushed pod.
     #[serde(default)]
     pub service: Option<ServiceName>,
     /// Its replica index.
     pub replica: u32,
-    /// Its address as this host reaches it.
+    /// Its address on this host.
     pub address: IpAddr,
-    /// Whether the gate lets anything in. A pod that is being stopped is closed.
+    /// True if the gate admits traffic. A pod that is being stopped is closed.
     pub open: bool,
-    /// Whether the pod is ready. A worker of the version before does not say so.
+    /// True if the pod is ready. Workers of the previous version do not send it.
     #[serde(default)]
     pub ready: bool,
-    /// Whether none of its containers runs: the engine may give its address to another pod. A worker of the
-    /// version before does not say so.
+    /// True if none of its containers runs, so that the engine may reuse its address. Workers of the previous
+    /// version do not send it.
     #[serde(default)]
     pub ended: bool,
 }
 
-/// The host in a network of pods.
+/// The host's address in a network of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gateway {
-    /// Its address.
+    /// The address.
     pub address: Ipv4Addr,
-    /// Whether the host has this address only while a container is in the network.
+    /// True if the host has this address only while a container is in the network.
     pub on_demand: bool,
 }
 
-/// From the worker to the proxy.
+/// A message from the worker to the proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromWorker {
-    /// The first message: who speaks.
+    /// The first message: identifies the worker.
     Hello {
         /// The worker's node.
         node: NodeName,
-        /// The session of the worker; a later one replaces what an earlier one said.
+        /// The worker's session; a later one replaces the state of an earlier one.
         incarnation: Incarnation,
     },
-    /// All pods of the worker: what is not in the list is not here any more.
+    /// All pods of the worker: pods outside the list are gone.
     Pods {
         /// The pods, [`MAX_PODS`] at most.
         pods: Vec<LocalPod>,
-        /// Whether the list goes on with the next message of this kind.
+        /// True if the next message continues the list.
         #[serde(default)]
         more: bool,
     },
-    /// One pod has changed, or is new.
+    /// One new or changed pod.
     Set {
         /// The pod.
         pod: LocalPod,
     },
-    /// One pod is not here any more.
+    /// One pod is gone.
     Remove {
         /// The pod.
         pod: PodId,
         /// Its assignment.
         assignment: AssignmentId,
     },
-    /// One pod is to be stopped: let nothing in any more, and tell when the last request has ended. Needs no
-    /// [`FromWorker::Hello`]: the supervisor of a worker that hangs closes as well.
+    /// One pod is about to be stopped: admit no traffic, and report the end of the last request. Needs no
+    /// [`FromWorker::Hello`]: the supervisor of a hanging worker sends it as well.
     Close {
         /// The pod.
         pod: PodId,
         /// Its assignment.
         assignment: AssignmentId,
-        /// Milliseconds after which what is still in flight is cut.
+        /// Milliseconds until the proxy cuts what is still in flight.
         within_ms: u64,
     },
     /// Pods are in the network behind this address of the host: resolve names there.
     Network {
-        /// The address of the host in the network.
+        /// The host's address in the network.
         gateway: Ipv4Addr,
         /// See [`Gateway::on_demand`].
         #[serde(default)]
         on_demand: bool,
     },
-    /// Asks whether the proxy answers.
+    /// Asks for a sign of life.
     Ping,
-    /// From the next proxy process of this host: hand me your sockets. From then on the connection is between
-    /// the two.
+    /// From the next proxy process of this host: asks for the listening sockets. Afterwards the two processes
+    /// use the connection.
     TakeOver,
-    /// The next process has the sockets, and listens for workers: end what you have accepted.
+    /// The next process has the sockets and accepts workers: finish the accepted connections.
     Taken,
 }
 
-/// From the proxy to the worker.
+/// A message from the proxy to the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromProxy {
-    /// The answer to [`FromWorker::Close`], at once: nothing is let in from now on.
+    /// The immediate answer to [`FromWorker::Close`]: the gate is closed.
     Closed {
         /// The pod.
         pod: PodId,
         /// Its assignment.
         assignment: AssignmentId,
-        /// Requests and connections that were let in before and have not ended.
+        /// Number of admitted requests and connections that have not ended.
         in_flight: u64,
     },
     /// Nothing is in flight to the pod any more: it can be stopped.
@@ -152,15 +150,15 @@ pub enum FromProxy {
         assignment: AssignmentId,
         /// Milliseconds since the gate was closed.
         after_ms: u64,
-        /// Requests and connections that were cut because they took longer than was allowed.
+        /// Number of requests and connections cut after the time limit.
         cut: u64,
     },
-    /// Whether pods can reach services by name. Sent at first and with each change.
+    /// Reports whether pods can reach services by name. Sent at first and with each change.
     Names {
-        /// Why they cannot, as a sentence without its full stop; `None` if they can.
+        /// The obstacle, as a sentence without its full stop; `None` if names work.
         #[serde(default)]
         problem: Option<String>,
-        /// The addresses of the host at which names are resolved: see [`FromWorker::Network`].
+        /// The host's addresses with a resolver: see [`FromWorker::Network`].
         #[serde(default)]
         gateways: Vec<Ipv4Addr>,
     },

@@ -1,4 +1,4 @@
-//! What of a service is reached from outside the cluster: its `ingress` rules.
+//! Ingress rules: the parts of a service that are reachable from outside the cluster.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AppName, ServiceName};
 use crate::spec::{Aliases, AllowFrom, Seconds, Violation};
 
-/// The most rules of a service.
+/// Maximum number of rules per service.
 const MAX_RULES: usize = 64;
-/// The most protocols of a rule's `upgrade`.
+/// Maximum number of protocols in a rule's `upgrade`.
 const MAX_UPGRADES: usize = 8;
-/// The longest host: that of DNS.
+/// Maximum length of a host, from DNS.
 const MAX_HOST: usize = 253;
-/// The longest path.
+/// Maximum length of a path.
 const MAX_PATH: usize = 1024;
 
 /// One rule of a service's `ingress`: requests for a host and path, or connections to a port of every node,
@@ -59,7 +59,7 @@ pub struct HttpRule {
     pub protocol: HttpProtocol,
     /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without
     /// it by HTTP, and by HTTPS where a proxy has a certificate for the host.
-    // Absent and not null: stored rules of versions before stay equal.
+    // Absent, not null: rules stored by earlier versions stay equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// The longest time from the end of a request to the beginning of the pod's answer; then 504. Without it
@@ -123,7 +123,6 @@ pub enum Tls {
 }
 
 impl Tls {
-    /// The word in the value of a route in Redis.
     fn word(self) -> &'static str {
         match self {
             Self::Files => "tls",
@@ -180,20 +179,20 @@ impl<'de> Deserialize<'de> for IngressRule {
     }
 }
 
-/// What the field of `routes` begins with that says who reaches a service.
+/// Prefix of the fields of `routes` with the callers of a service.
 const CALLERS: &str = "from:";
 
-/// Returns the field of `routes` that says who reaches a service by name, and its value: `from:<service>
-/// <service> <names>`, the names separated by commas, `-` if there are none. Proxies of versions before leave
-/// it out: there all reach it.
+/// Returns the field of `routes` with the services that may call this one by name, and its value:
+/// `from:<service> <service> <names>`, the names separated by commas, or `-`. Proxies of earlier versions
+/// skip it and admit all callers.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
     format!("{CALLERS}{service} {service} {names}")
 }
 
-/// Reads such a field and its value. A value that is none lets only the service's own pods in; `None` if it
-/// is another field.
+/// Parses such a field and its value. A malformed value admits only the service's own pods. `None` for
+/// another field.
 pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet<ServiceName>)> {
     let service = ServiceName::new(route.strip_prefix(CALLERS)?).ok()?;
     let names = target.split_once(' ').map_or("", |(_, names)| names);
@@ -201,35 +200,34 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
     Some((service, callers))
 }
 
-/// What the field of `routes` begins with that leads an alias to its service.
+/// Prefix of the fields of `routes` that map an alias to its service.
 const ALIAS: &str = "alias:";
 
-/// Returns the fields of `routes` that lead the aliases of a service to it, and their value:
-/// `alias:<app>/<name> <service>`. Proxies of versions before leave them out, and do not know these names.
+/// Returns the fields of `routes` for the aliases of a service, and their value: `alias:<app>/<name>
+/// <service>`. Proxies of earlier versions skip them and do not know these names.
 pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
     aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
 }
 
-/// Returns the app and the alias that such a field is about; `None` if it is another field.
+/// Returns the app and the alias of such a field; `None` for another field.
 pub fn alias_of_route(route: &str) -> Option<(AppName, &str)> {
     let (app, name) = route.strip_prefix(ALIAS)?.split_once('/')?;
     Some((AppName::new(app).ok()?, name))
 }
 
-/// Reads such a field and its value: the app, the alias, and the service. `None` if it is another field.
+/// Parses such a field and its value: the app, the alias, and the service. `None` for another field.
 pub fn parse_alias(route: &str, target: &str) -> Option<(AppName, String, ServiceName)> {
     let (app, name) = alias_of_route(route)?;
     Some((app, name.to_owned(), ServiceName::new(target).ok()?))
 }
 
-/// What the field of `routes` begins with that has what a rule says beyond its target.
+/// Prefix of the fields of `routes` with the further options of a rule.
 const OPTIONS: &str = "rule:";
-/// The words of its value.
+/// Words of its value.
 const ANSWER_TIMEOUT: &str = "answer_timeout=";
 const UPGRADE: &str = "upgrade=";
 
-/// Reads the fields of `routes` that are rules, and those with what rules say beyond their targets. Fields
-/// and words that are neither are left out.
+/// Reads the rules in `routes` and their options. Skips other fields and words.
 pub fn read_rules<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(ServiceName, IngressRule)> {
@@ -248,7 +246,7 @@ pub fn read_rules<'a>(
 }
 
 impl HttpRule {
-    /// Takes in the words of the rule's field with options, unless they are those of another service.
+    /// Applies the options of the rule, unless they belong to another service.
     fn read_options(&mut self, service: &ServiceName, words: &str) {
         let mut words = words.split(' ');
         if words.next() != Some(service.as_str()) {
@@ -268,14 +266,14 @@ impl HttpRule {
     }
 }
 
-/// Reads the `ingress` of a stored service: rules that are none are left out, and the others count.
+/// Reads the `ingress` of a stored service. Skips invalid rules.
 pub fn stored_rules(text: &str) -> Vec<IngressRule> {
     let rules: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
     let rules = rules.into_iter().filter_map(|rule| serde_json::from_value::<IngressRule>(rule).ok());
     rules.filter(|rule| rule.problem().is_none()).collect()
 }
 
-/// What is wrong with a rule: its field, and the sentence.
+/// Field and problem of a rule.
 type RuleProblem = (&'static str, String);
 
 impl IngressRule {
@@ -287,8 +285,7 @@ impl IngressRule {
         }
     }
 
-    /// Returns what the rule matches, which belongs to one service only: `<host><path>`, or `tcp:<port>`. The
-    /// field of `routes` in Redis.
+    /// Returns the field of `routes`, unique to one service: `<host><path>`, or `tcp:<port>`.
     pub fn route(&self) -> String {
         match self {
             Self::Http(rule) => format!("{}{}", rule.host, rule.path),
@@ -296,11 +293,11 @@ impl IngressRule {
         }
     }
 
-    /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it,
-    /// and `tls` or `tls=auto` if clients are spoken to by HTTPS only.
+    /// Returns the value of the route in Redis: `<service> <port>`, then `h2c` for pods that speak it, and
+    /// `tls` or `tls=auto` for clients by HTTPS only.
     ///
-    /// Proxies of versions before one of these words do not understand a route that has it, and leave it out:
-    /// they answer 404 and not by plain HTTP.
+    /// Proxies of versions before one of these words skip a route with it: they answer 404, never by plain
+    /// HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
         let words = match self {
             Self::Http(HttpRule { protocol, tls, .. }) => {
@@ -313,9 +310,9 @@ impl IngressRule {
         format!("{service} {}{words}", self.port())
     }
 
-    /// Returns the field of `routes` with what the rule says beyond its target, and its value:
-    /// `rule:<route> <service> answer_timeout=300 upgrade=tcp,spdy/3.1`. `None` if it says no more. Proxies
-    /// of versions before leave it out, and follow the rule without it.
+    /// Returns the field of `routes` with the rule's further options, and its value: `rule:<route> <service>
+    /// answer_timeout=300 upgrade=tcp,spdy/3.1`. `None` without any. Proxies of earlier versions skip it and
+    /// follow the rule without it.
     pub fn options(&self, service: &ServiceName) -> Option<(String, String)> {
         let Self::Http(HttpRule { answer_timeout, upgrade, .. }) = self else { return None };
         let timeout = answer_timeout.map(|time| format!(" {ANSWER_TIMEOUT}{}", time.duration().as_secs()));
@@ -327,10 +324,10 @@ impl IngressRule {
         Some((format!("{OPTIONS}{}", self.route()), words))
     }
 
-    /// Reads a field of `routes` and its value.
+    /// Parses a field of `routes` and its value.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Why they are invalid.
     pub fn parse(route: &str, target: &str) -> Result<(ServiceName, Self), String> {
         let invalid = || format!("{target:?} is not `<service> <port>`");
         let parts: Vec<&str> = target.split(' ').collect();
@@ -365,7 +362,7 @@ impl IngressRule {
         }
     }
 
-    /// Returns the host whose certificate is ordered by ACME; `None` if none is.
+    /// Returns the host with a certificate from ACME, if any.
     pub fn auto_host(&self) -> Option<&str> {
         match self {
             Self::Http(HttpRule { host, tls: Some(Tls::Auto), .. }) => Some(host),
@@ -373,7 +370,7 @@ impl IngressRule {
         }
     }
 
-    /// Returns the rule in its normal form: a path ends with `/` only if it is all of it.
+    /// Returns the rule in normal form: only the path `/` ends with `/`.
     pub fn normalize(self) -> Self {
         match self {
             Self::Http(mut rule) => {
@@ -401,13 +398,13 @@ impl IngressRule {
 }
 
 impl fmt::Display for IngressRule {
-    /// The route, as users know it.
+    /// The route in the form that users know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.route())
     }
 }
 
-/// Returns what is wrong with the rules of a service.
+/// Returns the violations of a service's rules.
 pub fn violations(rules: &[IngressRule]) -> Vec<Violation> {
     let mut found = Vec::new();
     if rules.len() > MAX_RULES {
@@ -463,7 +460,7 @@ fn upgrade_problem(names: &[String]) -> Option<RuleProblem> {
     Some(("upgrade", problem))
 }
 
-/// Returns why no certificate can be ordered for a host.
+/// Returns the reason why ACME cannot certify a host.
 fn auto_problem(host: &str) -> Option<RuleProblem> {
     let text = if host.is_empty() {
         "needs a `host`: a certificate is ordered for a name"
@@ -605,7 +602,7 @@ mod tests {
                 assert!(IngressRule::parse(route, value).is_err(), "a version before takes it for a route");
             }
         }
-        // What is of another service, of a later version or broken changes no rule.
+        // Options of another service, of a later version, or broken ones change no rule.
         for words in ["api answer_timeout=7", "web", "web answer_timeout=0 new=1", "web upgrade=,h2c b", ""] {
             let rules = read_rules([("rule:/", words), ("/", "web 80")]);
             assert_eq!(rules, [(service.clone(), rule(r#"{"port":80}"#).unwrap())], "{words}");

@@ -1,4 +1,4 @@
-//! How pods are reached: ports, addresses, names, rules of ingress and their certificates.
+//! The network of pods: ports, addresses, names, ingress rules and their certificates.
 
 pub mod address;
 pub mod address_range;

@@ -1,4 +1,4 @@
-//! Where the container of a pod can be reached.
+//! Published ports and addresses of a pod's containers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::spec::Protocol;
 /// The addresses of a container, as its engine reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerNetwork {
-    /// Its IP address; empty if it has none.
+    /// Its IP address, or empty.
     pub address: String,
     /// Its published ports, sorted. Engines may bind one port to several addresses.
     pub ports: Vec<PublishedPort>,
@@ -33,16 +33,15 @@ pub struct PublishedPort {
 }
 
 impl fmt::Display for PublishedPort {
-    /// As `docker ps` prints it: `127.0.0.1:32769->80/tcp`.
+    /// The format of `docker ps`: `127.0.0.1:32769->80/tcp`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { container_port, protocol, host_ip, host_port } = self;
         write!(f, "{}->{container_port}/{}", SocketAddr::new(*host_ip, *host_port), protocol.as_str())
     }
 }
 
-/// The field `published` of a pod's record. It names the assignment of the container: what is left of an
-/// earlier container is then never taken for the ports of the current one, whichever version wrote the
-/// record.
+/// The field `published` of a pod's record. It names the assignment, so that ports of an earlier container
+/// are never taken for those of the current one, whichever version wrote the record.
 #[derive(Serialize, Deserialize)]
 struct StoredPorts {
     assignment: AssignmentId,
@@ -57,13 +56,13 @@ pub fn ports_to_json(assignment: &AssignmentId, ports: &[PublishedPort]) -> Stri
     serde_json::to_string(&stored).expect("strings and numbers always serialize")
 }
 
-/// As [`ports_to_json`], but empty without ports: then nothing is to be written.
+/// Like [`ports_to_json`], but empty without ports: then there is nothing to write.
 pub fn published_field(assignment: &AssignmentId, ports: &[PublishedPort]) -> String {
     if ports.is_empty() { String::new() } else { ports_to_json(assignment, ports) }
 }
 
-/// Reads the stored form. Returns none of another assignment, and skips what is unreadable: the ports are for
-/// display, and the next report of the worker writes them again.
+/// Reads the stored form. Returns no ports of another assignment, and skips unreadable ones: they are for
+/// display, and the worker's next report writes them again.
 pub fn ports_from_json(json: &str, assignment: Option<&AssignmentId>) -> Vec<PublishedPort> {
     let Ok(stored) = serde_json::from_str::<StoredPorts>(json) else { return Vec::new() };
     if Some(&stored.assignment) != assignment {

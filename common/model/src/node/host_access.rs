@@ -1,6 +1,7 @@
-//! The parts of a node's host that its operator gives to pods, and those that pods ask for. Pure.
+//! Access of pods to their node's host: granted by its operator, requested by pods. Pure.
 //!
-//! The worker decides for its own node. It registers what it allows, so that APIs and schedulers know before.
+//! The worker decides for its own node. It registers its policy, so that APIs and schedulers know it in
+//! advance.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{PodSpec, Port, VolumeKind, VolumeMount};
 
-/// The parts of its host that a node gives to pods.
+/// The access that a node grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostAccess {
-    /// Addresses besides loopback that published ports may be bound to; `None` for any.
+    /// Addresses besides loopback to which published ports may bind; `None` for any.
     pub port_addresses: Option<Vec<IpAddr>>,
-    /// Paths of the host that pods may have, with all below them. A socket or device only by its exact path.
+    /// Paths of the host that pods may mount, with all below them. Sockets and devices need their exact path.
     pub bind_prefixes: Vec<PathBuf>,
 }
 
-/// The parts of its node's host that a pod asks for. Empty for nearly all pods.
+/// The access that a pod requests. Empty for nearly all pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostRequest {
     /// Addresses besides loopback.
@@ -29,7 +30,7 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// Returns what a pod with this specification asks for; `None` if it asks for nothing of the host.
+    /// Returns the request of a pod; `None` for no access to the host.
     pub fn of(pod: &PodSpec) -> Option<Self> {
         let (mut addresses, mut paths) = (BTreeSet::new(), BTreeSet::new());
         for container in &pod.containers {
@@ -39,23 +40,23 @@ impl HostRequest {
         (!addresses.is_empty() || !paths.is_empty()).then_some(Self { addresses, paths })
     }
 
-    /// Returns whether it asks for no more than the other.
+    /// Returns true if the request asks for no more than the other.
     pub fn is_within(&self, other: &Self) -> bool {
         self.addresses.is_subset(&other.addresses) && self.paths.is_subset(&other.paths)
     }
 }
 
 impl HostAccess {
-    /// Checks all that a pod asks for.
+    /// Checks a whole request.
     ///
     /// # Errors
-    /// Why it is refused: which value, and the setting that would allow it.
+    /// The refused value, and the setting that would allow it.
     pub fn check(&self, request: &HostRequest) -> Result<(), String> {
         self.check_paths(request.paths.iter().map(String::as_str))?;
         self.check_addresses(request.addresses.iter().copied())
     }
 
-    /// Checks published ports: they may be bound to loopback, and to the addresses that the operator allows.
+    /// Checks published ports: they may bind to loopback and the allowed addresses.
     ///
     /// # Errors
     /// As for [`HostAccess::check`].
@@ -63,7 +64,7 @@ impl HostAccess {
         self.check_addresses(addresses_of(ports))
     }
 
-    /// Checks mounts: paths of the host have to be below those that the operator allows.
+    /// Checks mounts: paths of the host must be below the allowed ones.
     ///
     /// # Errors
     /// As for [`HostAccess::check`].

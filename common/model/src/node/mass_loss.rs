@@ -1,11 +1,10 @@
 //! The mass-loss circuit breaker: if much of the cluster falls silent at once, the network has probably
 //! failed rather than the nodes.
 //!
-//! Moving the pods of a third of all nodes to the rest can overload the rest. If the network has failed,
-//! every moved pod with `on_disconnect: keep` also runs twice. If all nodes are silent, their pods have
-//! nowhere to go. So no node is declared dead until the nodes are back, or an operator gives them up: a
-//! silent node that is cordoned counts as given up. When enough of them are back, the others get as much time
-//! again.
+//! Moving the pods of a third of all nodes can overload the rest. If the network has failed, every moved pod
+//! with `on_disconnect: keep` also runs twice. If all nodes are silent, their pods have nowhere to go. So no
+//! node is declared dead until the nodes are back, or an operator gives them up by cordoning them. When
+//! enough of them are back, the others get as much time again.
 //!
 //! Pure.
 
@@ -15,17 +14,17 @@ use crate::RedisMillis;
 
 /// Fewer silent nodes are no mass loss while another node is left.
 const MIN_SILENT_NODES: usize = 3;
-/// All nodes are a mass loss if they are at least this many. The only one may move to another machine.
+/// The loss of all nodes counts from this many on. A single node may move to another machine.
 const MIN_ALL_NODES: usize = 2;
-/// A larger share of the nodes, in percent, is a mass loss.
+/// Percentage of silent nodes above which it is a mass loss.
 const MAX_SILENT_PERCENT: usize = 30;
 /// Only nodes that fell silent within this time of each other count together.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The input of the circuit breaker. Nodes that an operator has given up are left out.
+/// The input of the circuit breaker, without nodes that an operator has given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentNodes {
-    /// The number of nodes that are not declared dead, including silent ones.
+    /// Number of nodes that are not declared dead, including silent ones.
     pub nodes: usize,
     /// The last heartbeat of each silent node, in any order.
     pub last_beats: Vec<RedisMillis>,
@@ -38,20 +37,20 @@ pub enum CircuitBreaker {
     Closed,
     /// No node may be declared dead.
     Open {
-        /// The number of nodes that fell silent together.
+        /// Number of nodes that fell silent together.
         silent: usize,
-        /// The number of nodes.
+        /// Number of nodes.
         nodes: usize,
     },
 }
 
 impl CircuitBreaker {
-    /// Judges which nodes are silent.
+    /// Judges the silent nodes.
     pub fn evaluate(input: &SilentNodes) -> Self {
         let (all_silent, silent) = (input.last_beats.len(), max_within_window(&input.last_beats));
         let nodes = input.nodes.max(all_silent);
         if all_silent == nodes && nodes >= MIN_ALL_NODES {
-            // Whenever they fell silent: the clock of a new master says nothing of that.
+            // Whenever they fell silent: the clock of a new master says nothing about that.
             Self::Open { silent: all_silent, nodes }
         } else if silent >= MIN_SILENT_NODES && silent * 100 > nodes * MAX_SILENT_PERCENT {
             Self::Open { silent, nodes }
@@ -60,13 +59,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns whether no node may be declared dead.
+    /// Returns true if no node may be declared dead.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open { .. })
     }
 }
 
-/// Returns the largest number of heartbeats within any one window.
+/// Returns the largest number of heartbeats within one window.
 fn max_within_window(beats: &[RedisMillis]) -> usize {
     let mut beats = beats.to_vec();
     beats.sort_unstable();

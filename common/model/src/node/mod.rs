@@ -1,4 +1,4 @@
-//! Nodes: their record, and what they offer, report and allow.
+//! Nodes: their record, resources, usage and policy.
 
 pub mod host_access;
 pub mod mass_loss;

@@ -1,4 +1,4 @@
-//! Nodes: what a worker reports about itself, and what the cluster records about it.
+//! Nodes: the worker's registration and the cluster's record.
 
 use std::collections::BTreeMap;
 
@@ -59,51 +59,49 @@ pub enum NodeKind {
     External,
 }
 
-/// What a worker reports about itself when it registers.
+/// A worker's registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// Labels of the node, such as `zone=a`.
     pub labels: BTreeMap<String, String>,
-    /// Resources that the node offers to pods: what its machine has, less what is kept for the system.
+    /// Resources offered to pods: the machine's less those kept for the system.
     pub capacity: Resources,
-    /// What of the machine is kept for the system.
+    /// Resources kept for the system.
     #[serde(default)]
     pub reserved: Resources,
     /// Container runtime: `docker`, `process` or `sim`.
     pub runtime: String,
-    /// Name and version that the container engine reports.
+    /// Name and version of the container engine.
     pub engine_version: String,
-    /// The lasting id of the container engine, which changes when the machine is another one, or was set up
-    /// anew; empty if the engine has none.
+    /// The engine's lasting id, which changes with the machine or a new setup; empty if the engine has none.
     #[serde(default)]
     pub engine_id: String,
-    /// Version of kubeleet on the node.
+    /// Version of kubeleet.
     pub version: String,
-    /// What the worker's settings say. `None` for an external worker, and for one of a version that
-    /// registered none.
+    /// The worker's settings. `None` for an external worker and for versions that registered none.
     #[serde(default)]
     pub settings: Option<NodeSettings>,
 }
 
-/// Settings of a worker that APIs and schedulers have to know.
+/// Settings of a worker that APIs and schedulers need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSettings {
-    /// The id of its key for secrets; `None` without a key.
+    /// Id of its key for secrets; `None` without a key.
     pub secret_key: Option<String>,
-    /// What of its host pods may have.
+    /// The access to the host that it grants.
     pub host: HostAccess,
 }
 
 impl NodeSettings {
-    /// Returns the stored form: the session that has them, and JSON. A version before this one stores none:
-    /// what an earlier session has left does not count.
+    /// Returns the stored form: the session and JSON. Earlier versions store none, so leftovers of an earlier
+    /// session do not count.
     pub fn to_stored(&self, session: &Incarnation) -> String {
         let settings = serde_json::to_string(self).expect("texts and lists serialize");
         format!("{session} {settings}")
     }
 
-    /// Reads the stored form; `None` if it is none, or that of another session.
+    /// Parses the stored form; `None` if malformed or of another session.
     pub fn from_stored(text: &str, session: &Incarnation) -> Option<Self> {
         let (of, settings) = text.split_once(' ')?;
         serde_json::from_str(settings).ok().filter(|_| of == session.to_string())
@@ -111,25 +109,25 @@ impl NodeSettings {
 }
 
 impl NodeInfo {
-    /// Returns whether pods of a runtime have the ports of the machine: two of them cannot listen on the same
-    /// one.
+    /// Returns true if pods of this runtime share the ports of the machine: two of them cannot listen on the
+    /// same one.
     pub fn runtime_has_machine_ports(runtime: &str) -> bool {
         runtime == "process"
     }
 }
 
-/// The directory of a node that is to be shared with other nodes.
+/// A node's directory for shared volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedVolumesState {
-    /// It is the one of the cluster: pods with shared volumes can run on the node.
+    /// The cluster's directory: pods with shared volumes can run on the node.
     Ready,
-    /// It is another one, or cannot be used: why.
+    /// Another directory, or an unusable one, with the reason.
     Refused(String),
 }
 
 impl SharedVolumesState {
-    /// Returns it as it is stored and shown: `ready`, or why not.
+    /// Returns the stored and shown form: `ready`, or the reason.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Ready => "ready",
@@ -137,7 +135,7 @@ impl SharedVolumesState {
         }
     }
 
-    /// Reads it back; `None` for an empty text.
+    /// Parses [`Self::as_str`]; `None` for an empty text.
     pub fn from_text(text: String) -> Option<Self> {
         match text.as_str() {
             "" => None,
@@ -147,8 +145,8 @@ impl SharedVolumesState {
     }
 }
 
-/// A pod of a service without a record, whose container a node has and leaves alone. No other pod is to be
-/// started in its slot.
+/// A service's pod without a record, whose container a node keeps and does not touch. No other pod may start
+/// in its slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HeldPod {
     /// Its service.
@@ -160,12 +158,12 @@ pub struct HeldPod {
 }
 
 impl HeldPod {
-    /// Returns the line of the node's record.
+    /// Returns the line for the node's record.
     pub fn to_line(&self) -> String {
         format!("{} {} {}", self.service, self.replica, self.pod)
     }
 
-    /// Reads a line back; `None` if it is none.
+    /// Parses a line.
     pub fn from_line(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let service = ServiceName::new(words.next()?).ok()?;
@@ -178,16 +176,16 @@ impl HeldPod {
 pub struct Node {
     /// Name of the node.
     pub name: NodeName,
-    /// Whether the node runs kubeleet's worker or an external one.
+    /// kubeleet's own worker or an external one.
     pub kind: NodeKind,
-    /// Whether the node is alive or was declared dead.
+    /// Alive or declared dead.
     pub state: NodeState,
     /// Current registration of the worker; `None` for an external worker.
     pub incarnation: Option<Incarnation>,
     /// Time of the last heartbeat.
     pub beat: RedisMillis,
-    /// Times of failure detection of the worker. `None` for an external worker, and for one of a version
-    /// that registered none.
+    /// The worker's failure-detection timing. `None` for an external worker and for versions that registered
+    /// none.
     #[serde(default)]
     pub timing: Option<Timing>,
     /// Time of the worker's last registration.
@@ -195,20 +193,20 @@ pub struct Node {
     /// Time of the first registration under this name.
     #[serde(default)]
     pub created_at: RedisMillis,
-    /// Whether an operator has excluded the node from new assignments.
+    /// True if an operator has excluded the node from new assignments.
     pub cordoned: bool,
     /// The container engine's last error; `None` while the engine works.
     pub engine_problem: Option<String>,
-    /// What of the node's disk is full, in a sentence; `None` while there is room.
+    /// The full disk, in a sentence; `None` while there is room.
     #[serde(default)]
     pub disk_problem: Option<String>,
-    /// What else is wrong with the node, in sentences: pods run and are placed there nevertheless.
+    /// Other problems, in sentences. Pods still run and are placed there.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The pods of services that have no record, and whose containers the node has and leaves alone.
+    /// Services' pods without a record, whose containers the node keeps and does not touch.
     #[serde(default)]
     pub held_pods: Vec<HeldPod>,
-    /// What the worker reported about itself when it registered.
+    /// The worker's registration.
     pub facts: NodeInfo,
     /// The directory for shared volumes; `None` if the node declares none.
     #[serde(default)]
@@ -218,6 +216,6 @@ pub struct Node {
     /// The host ports in use, such as `8080/tcp`, each with the name of its pod.
     #[serde(default)]
     pub host_ports: BTreeMap<String, String>,
-    /// Pressure at the last heartbeat; `None` if the node's kernel does not report it.
+    /// Pressure at the last heartbeat; `None` if the kernel does not report it.
     pub psi: Option<Psi>,
 }

@@ -1,7 +1,7 @@
-//! What pods reserve on a node. A kind of resource is declared here and, for the scripts, in the list at the
+//! Resources of nodes and pods. A kind of resource is declared here and, for the scripts, in the list at the
 //! top of `store/lua/_prelude.lua`; a test compares the two.
 //!
-//! Host ports are no amounts, and are reserved one by one: see [`HostPorts`](crate::spec::HostPorts).
+//! Host ports are not amounts, and are reserved one by one: see [`HostPorts`](crate::spec::HostPorts).
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct Resources {
     pub pods: u64,
 }
 
-/// A kind of resource whose amount differs from pod to pod: all but the number of pods, as each pod is one.
+/// A resource whose amount differs from pod to pod: all but the number of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// CPU.
@@ -38,7 +38,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All kinds, in the order in which scripts are passed their amounts.
+    /// All kinds, in the order of script arguments.
     pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Pids, Self::Disk];
 
     /// Returns the stored field of the amount that a node offers or a pod requests.
@@ -51,14 +51,14 @@ impl Resource {
         }
     }
 
-    /// Returns the stored field of what the pods of a node use.
+    /// Returns the stored field of the amount in use on a node.
     pub fn used_field(self) -> String {
         format!("used_{}", self.field())
     }
 }
 
 impl Resources {
-    /// The amount of a resource that a node does not limit: its worker is of a version that did not know it.
+    /// The amount of an unlimited resource: the worker's version did not know it.
     pub const UNLIMITED: u64 = u64::MAX;
 
     /// Returns the amount of one resource.
@@ -71,7 +71,7 @@ impl Resources {
         }
     }
 
-    /// Returns the amount of one resource, to be changed.
+    /// Returns one amount for change.
     pub fn get_mut(&mut self, resource: Resource) -> &mut u64 {
         match resource {
             Resource::Cpu => &mut self.cpu_millis,
@@ -107,12 +107,12 @@ impl Resources {
         self.combine(other, u64::saturating_add)
     }
 
-    /// Returns the difference, at least 0. What is not limited stays so.
+    /// Returns the difference, at least 0. Unlimited amounts stay unlimited.
     pub fn saturating_sub(self, other: Self) -> Self {
         self.combine(other, left_of)
     }
 
-    /// Returns what `used` leaves of one resource, as [`Resources::saturating_sub`] does of all.
+    /// Returns the rest of one resource, like [`Resources::saturating_sub`].
     pub fn left(&self, resource: Resource, used: &Self) -> u64 {
         left_of(self.get(resource), used.get(resource))
     }

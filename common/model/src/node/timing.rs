@@ -1,4 +1,4 @@
-//! The times of failure detection: of a process' configuration, and as Redis stores them.
+//! Timing of failure detection, as configured and as stored in Redis.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -25,26 +25,26 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// No node may be silent for longer without being declared dead, whatever it has registered. The same
-    /// number is in `_prelude.lua`.
+    /// Maximum silence of a node until it is declared dead, whatever it has registered. The same number is in
+    /// `_prelude.lua`.
     pub const LONGEST_DEAD_AFTER: Duration = Duration::from_secs(3600);
 
-    /// Returns the stored form: the three times in milliseconds, and the session or the process that has
-    /// them. A version before this one stores none: what an earlier session has left does not count.
+    /// Returns the stored form: the three times in milliseconds, and their session or process. Earlier
+    /// versions store none, so leftovers of an earlier session do not count.
     pub fn to_stored(&self, owner: impl Display) -> String {
         let [heartbeat, fence, dead] =
             [self.heartbeat, self.fence_after, self.dead_after].map(|time| time.as_millis());
         format!("{heartbeat} {fence} {dead} {owner}")
     }
 
-    /// Reads the stored form; `None` if it is none, or another owner's. A longer silence than
-    /// [`Self::LONGEST_DEAD_AFTER`] counts as that.
+    /// Parses the stored form; `None` if malformed or of another owner. Caps the silence at
+    /// [`Self::LONGEST_DEAD_AFTER`].
     pub fn from_stored(text: &str, owner: impl Display) -> Option<Self> {
         let mut words = text.split(' ');
         let mut time = || {
             let word = words.next().filter(|word| !word.is_empty())?;
             let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-            // Only digits, and too many of them.
+            // Digits only, but too many of them.
             let millis = is_number.then(|| word.parse().unwrap_or(u64::MAX))?;
             Some(Duration::from_millis(millis).min(Self::LONGEST_DEAD_AFTER))
         };
@@ -53,14 +53,14 @@ impl Timing {
     }
 
     /// Returns the silence after which a scheduler with these times declares a node dead that has registered
-    /// `registered`: never before that node has stopped what must not run twice.
+    /// `registered`. It never does so before the node has stopped pods that must not run twice.
     pub fn dead_after_of(&self, registered: Option<&Self>) -> Duration {
         registered.map_or(self.dead_after, |times| self.dead_after.max(times.dead_after))
     }
 
-    /// Returns how long no node is declared dead after the Redis master changed or was restarted. Workers
-    /// that ask Sentinels have to find the new one first; a worker that finds a single Redis where it was
-    /// needs no longer than for any heartbeat.
+    /// Returns the pause of declaring nodes dead after the Redis master changed or was restarted. Workers
+    /// with Sentinels must first find the new master; workers with a single Redis need no longer than for any
+    /// heartbeat.
     pub fn master_change_pause(&self, has_sentinels: bool) -> Duration {
         let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
         if has_sentinels { longest } else { longest.min(self.dead_after) }

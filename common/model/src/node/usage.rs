@@ -1,4 +1,4 @@
-//! What pods and nodes use at the moment, as workers measure it while a client asks.
+//! Current usage of pods and nodes, which workers measure while a client asks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,8 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the sum of two. A part that one of them lacks is the other's; of pressures it is the higher
-    /// one.
+    /// Returns the sum. A missing part is taken from the other; of pressures the higher one counts.
     pub fn plus(self, other: Usage) -> Usage {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -82,13 +81,13 @@ pub struct MachineUsage {
     pub load: Option<[f32; 3]>,
 }
 
-/// What the worker of a node has measured.
+/// Measurements of one node's worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageReport {
     /// The machine.
     pub machine: MachineUsage,
-    /// The pods that run there.
+    /// The running pods.
     pub pods: Vec<PodUsage>,
 }
 

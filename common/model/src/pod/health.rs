@@ -16,7 +16,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// Returns its name in JSON and in Redis.
+    /// Returns the name in JSON and Redis.
     pub fn as_str(self) -> &'static str {
         match self {
             Health::Starting => "starting",

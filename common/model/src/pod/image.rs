@@ -1,4 +1,5 @@
-//! What an image is, whatever its name means by now: a tag can move while pods of one generation are started.
+//! The content of an image, whatever its name means by now: a tag can move while pods of one generation
+//! start.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,21 +16,21 @@ pub struct ImageContent {
     pub id: String,
 }
 
-/// What a text has in the place of a digest that is not there.
+/// Placeholder of a missing digest.
 const NO_DIGEST: &str = "-";
 
 impl ImageContent {
-    /// Returns whether both are known to be the same.
+    /// Returns true if both are known to be the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id || (self.digest.is_some() && self.digest == other.digest)
     }
 
-    /// Returns `name@digest`, by which exactly this content is pulled; `None` without a digest.
+    /// Returns `name@digest`, which pulls exactly this content; `None` without a digest.
     pub fn reference(&self) -> Option<String> {
         Some(format!("{}@{}", repository(&self.image), self.digest.as_deref()?))
     }
 
-    /// Returns what identifies it, for people.
+    /// Returns the digest or id, for people.
     pub fn identity(&self) -> &str {
         self.digest.as_deref().unwrap_or(&self.id)
     }
@@ -45,7 +46,7 @@ pub fn repository(image: &str) -> &str {
     }
 }
 
-/// Returns the first image of `these` that has another content than `pinned` says.
+/// Returns the first image of `these` whose content differs from `pinned`.
 pub fn differing<'a>(these: &'a [ImageContent], pinned: &[ImageContent]) -> Option<&'a ImageContent> {
     let is_other =
         |one: &&ImageContent| pinned.iter().any(|pinned| pinned.image == one.image && !pinned.is_same(one));
@@ -60,7 +61,7 @@ pub fn to_text(images: &[ImageContent]) -> String {
     images.iter().map(line).collect()
 }
 
-/// Reads what [`to_text`] writes. What is written by hand and cannot be read is left out.
+/// Parses [`to_text`]. Skips unreadable lines, which were written by hand.
 pub fn from_text(text: &str) -> Vec<ImageContent> {
     let read = |line: &str| {
         let mut words = line.split(' ');

@@ -1,4 +1,4 @@
-//! The phases of a pod: one table of transitions, and which process owns each.
+//! The phases of a pod: one table of transitions, and the owner of each.
 //!
 //! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out. One test
 //! takes every pair of a phase and an event through the scripts and compares the result with [`transition`]
@@ -31,7 +31,7 @@ pub enum Phase {
     Failed,
 }
 
-/// What can happen to a pod.
+/// An event of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PodEvent {
     /// A scheduler assigned it to a node. Owner: scheduler.
@@ -42,7 +42,7 @@ pub enum PodEvent {
     Lost,
     /// Its node was declared dead: back to the queue. Owner: scheduler.
     NodeDied,
-    /// Its node returned it to the schedulers, because another program has a port that it needs. Owner:
+    /// Its node returned it to the schedulers, because another program uses a port that it needs. Owner:
     /// worker.
     GiveBack,
     /// It is surplus, or a user stopped it. Owner: reconcile loop and api.
@@ -59,17 +59,17 @@ pub enum PodEvent {
     Requeue,
 }
 
-/// A transition that the table does not have. The caller's data is outdated: read again, do not force it.
+/// A transition outside the table. The caller's data is outdated: read again, do not force it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a {from:?} pod cannot take {event:?}")]
 pub struct IllegalTransition {
-    /// The phase of the pod.
+    /// The pod's phase.
     pub from: Phase,
     /// The event.
     pub event: PodEvent,
 }
 
-/// Returns the phase that a pod takes with an event.
+/// Returns the phase after an event.
 ///
 /// # Errors
 /// [`IllegalTransition`] if the event does not concern a pod in this phase.
@@ -84,7 +84,7 @@ pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransiti
         (P::Assigned, E::GiveBack) => P::Pending,
         (P::Pending, E::Stop) => P::Stopped,
         (P::Assigned | P::Running, E::Stop) => P::Stopping,
-        // It was to end, so it does not matter how it did.
+        // It was to end anyway.
         (P::Stopping, E::Stopped | E::NodeDied | E::Succeeded | E::Failed) => P::Stopped,
         (P::Succeeded | P::Failed, E::Stop) => P::Stopped,
         (P::Running, E::Succeeded) => P::Succeeded,
@@ -108,7 +108,7 @@ impl Phase {
         Phase::Failed,
     ];
 
-    /// Returns the word in Redis and in JSON.
+    /// Returns the word in Redis and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::Pending => "pending",
@@ -121,12 +121,12 @@ impl Phase {
         }
     }
 
-    /// Returns the phase of a word.
+    /// Parses the word of a phase.
     pub fn parse(word: &str) -> Option<Phase> {
         Phase::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 
-    /// Returns whether the pod stays in this phase unless a user or its service changes.
+    /// Returns true if only a user or a change of the service moves the pod out of this phase.
     pub fn is_terminal(self) -> bool {
         matches!(self, Phase::Stopped | Phase::Succeeded | Phase::Failed)
     }

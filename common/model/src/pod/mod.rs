@@ -1,4 +1,4 @@
-//! Pods: their record, and what belongs to one.
+//! Pods: their record and its parts.
 
 pub mod health;
 pub mod image;

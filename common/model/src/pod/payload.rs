@@ -1,7 +1,7 @@
 //! A pod's payload: the JSON that travels through the queues and never changes.
 //!
-//! The queues need only the fields of [`Payload`]. The specification of the pod comes from `spec:<id>` for
-//! pods of a service, and from further fields of the same JSON for pushed pods: [`Payload::inline_spec`].
+//! The queues need only the fields of [`Payload`]. Specifications come from `spec:<id>` for pods of a
+//! service, and from further fields of the same JSON for pushed pods: [`Payload::inline_spec`].
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -32,7 +32,7 @@ pub enum InvalidPayload {
     BadField {
         /// Name of the field.
         field: &'static str,
-        /// What is wrong with its value.
+        /// The problem.
         detail: String,
     },
 }
@@ -94,7 +94,7 @@ impl Payload {
 
     /// Returns the service of the pod; `None` for a pushed pod.
     pub fn service(&self) -> Option<ServiceName> {
-        // The pods of a service have its name.
+        // A service's pods have its name.
         self.spec.as_ref().and_then(|_| ServiceName::new(self.name.as_str()).ok())
     }
 
@@ -127,7 +127,7 @@ impl Payload {
     }
 }
 
-/// Reads the fields of a pod and of its only container, and returns the fields that kubeleet does not know.
+/// Reads the fields of a pod and its only container. Also returns the unknown fields.
 fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let mut unknown: Map<String, Value> = read(raw)?;
     let mut document = document::json(raw).map_err(|mistake| not_json(&mistake))?;
@@ -136,7 +136,7 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let is_known = |name: &&str| !ContainerSpec::AMONG_OTHERS.contains(name);
     let mut known = field_names::<PayloadHead>();
     known.extend(field_names::<ContainerSpec>().into_iter().filter(is_known));
-    // Only a service has a kind, and lists its containers.
+    // Only services have a kind and a list of containers.
     known.extend(field_names::<PodSpec>().into_iter().filter(|name| !["containers", "kind"].contains(name)));
     unknown.retain(|name, _| !known.contains(&name.as_str()));
     let mut pod: PodSpec = read_fields(&document).map_err(|error| unfit(&error))?;
@@ -145,7 +145,7 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     Ok((pod, unknown))
 }
 
-/// Parses JSON. The error names the field, and no values: they can be secrets, and reasons go to logs and
+/// Parses JSON. The error names the field but no values: they can be secrets, and reasons go to logs and
 /// events.
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, InvalidPayload> {
     serde_json::from_slice(json).map_err(|_| {
@@ -173,9 +173,9 @@ fn unfit(error: &DocumentReadError) -> InvalidPayload {
 /// The specification of a pushed pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InlineSpec {
-    /// The fields that kubeleet knows.
+    /// The known fields.
     pub pod: PodSpec,
-    /// All other fields of the payload. No engine gets them; the node's policy checks them.
+    /// All other fields. No engine gets them; the node's policy checks them.
     pub unknown: Map<String, Value>,
 }
 

@@ -1,4 +1,4 @@
-//! The record of a pod: everything about it that changes. Its payload does not change.
+//! The mutable record of a pod. Its payload does not change.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,61 +17,60 @@ pub struct PodRecord {
     pub id: PodId,
     /// Name of the pod: the first part of its container's name.
     pub name: PodName,
-    /// Phase of the pod's life cycle.
+    /// Phase of the pod.
     pub phase: Phase,
     /// Index of the pod among the pods of its service.
     pub replica: u32,
     /// Image of the pod's first container, as in the payload.
     pub image: String,
-    /// Service that the pod belongs to; `None` for a pushed pod.
+    /// Its service; `None` for a pushed pod.
     pub service: Option<ServiceName>,
-    /// Specification of the pod; `None` for a pushed pod.
+    /// Its specification; `None` for a pushed pod.
     pub spec: Option<SpecId>,
-    /// Generation of the service that the pod was created from; 0 for a pushed pod.
+    /// Generation of the service at its creation; 0 for a pushed pod.
     pub generation: u64,
-    /// Node that the pod is assigned to; `None` while it waits for one.
+    /// Its node; `None` while it waits for one.
     pub node: Option<NodeName>,
     /// Id of the assignment to that node.
     pub assignment: Option<AssignmentId>,
     /// Number of start attempts since the pod last ran.
     pub attempts: u32,
-    /// Number of times the container was restarted after it had ended by itself.
+    /// Number of restarts after the container ended by itself.
     pub restarts: u32,
     /// Resources reserved for the pod.
     pub request: Resources,
     /// Ports that the pod takes on its node.
     #[serde(default)]
     pub host_ports: String,
-    /// Time at which the record was created.
+    /// Time of creation.
     pub created_at: RedisMillis,
-    /// Time at which the pod entered its phase.
+    /// Time of the last change of phase.
     pub since: RedisMillis,
-    /// Why the pod is not as it should be: `Unschedulable`, `ImagePullBackOff`, `CrashLoopBackOff` …; empty
-    /// when it is healthy.
+    /// The problem in a word: `Unschedulable`, `ImagePullBackOff`, `CrashLoopBackOff` …; empty while healthy.
     pub reason: String,
-    /// The same in a sentence, with the container engine's own words if there are any.
+    /// The problem in a sentence, with the engine's own words if any.
     pub message: String,
-    /// Exit code of the container's last run; `None` if it has not ended yet.
+    /// Exit code of the container's last run; `None` before its end.
     pub exit_code: Option<i64>,
-    /// Address of the container; empty while its node has not reported one.
+    /// Address of the container; empty until its node reports one.
     pub address: String,
-    /// Ports of the container that are published on its node; empty while its node has not reported any.
+    /// Published ports of the container; empty until its node reports them.
     #[serde(default)]
     pub published_ports: Vec<PublishedPort>,
-    /// What its images were when its node started it; empty while that is not known.
+    /// Contents of its images at its start; empty while unknown.
     #[serde(default)]
     pub images: Vec<ImageContent>,
-    /// Time since which the pod is ready; `None` if it is not.
+    /// Time since which the pod is ready.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Time at which it was given a later generation of its service, whose specification it had already;
-    /// `None` if it has the one that it was created from.
+    /// Time of adoption into a later generation with the same specification; `None` if it has its original
+    /// generation.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
-    /// Each of several containers, as the pod's node last reported it; empty for a pod with one container.
+    /// Status of each of several containers, as last reported; empty for a pod with one container.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,
-    /// The last runs of its containers that have ended, oldest first.
+    /// The last ended runs of its containers, oldest first.
     #[serde(default)]
     pub runs: Vec<EndedRun>,
 }
@@ -137,13 +136,12 @@ pub struct EndedRun {
 }
 
 impl EndedRun {
-    /// The number of runs that are kept for each container.
+    /// Number of kept runs per container.
     pub const KEPT: usize = 5;
-    /// The most bytes of output that are kept of a run.
+    /// Maximum size of a run's kept output, in bytes.
     pub const MAX_OUTPUT: usize = 512;
 
-    /// Adds to a message what a container wrote at last: what an engineer would look at first. It is added
-    /// once.
+    /// Adds a container's last output to a message, once. Engineers look at it first.
     pub fn explain(message: String, last_output: &str) -> String {
         let addition = format!("; it wrote at last: {}", last_output.trim());
         if last_output.trim().is_empty() || message.contains(&addition) {
@@ -153,7 +151,7 @@ impl EndedRun {
         }
     }
 
-    /// Returns the signal that ended it, if one did.
+    /// Returns the signal that ended the run, if any.
     pub fn signal(&self) -> Option<i64> {
         (129..=192).contains(&self.exit_code).then(|| self.exit_code - 128)
     }
@@ -171,20 +169,20 @@ pub struct Refusal {
 }
 
 impl PodRecord {
-    /// Returns whether the pod runs and has no problem.
+    /// Returns true if the pod runs and has no problem.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Running && self.reason.is_empty()
     }
 
-    /// Returns whether its record names this slot. A slot whose pod names another one is void: another
-    /// program has copied or renamed the slots of a service.
+    /// Returns true if the record names this slot. A slot whose pod names another one is void: another
+    /// program has copied or renamed the service's slots.
     pub fn is_of(&self, service: &ServiceName, slot: Slot) -> bool {
         self.service.as_ref() == Some(service) && self.replica == slot.replica
     }
 }
 
 impl Refusal {
-    /// Maximum number of nodes in `nodes`. More would only repeat the same sentence.
+    /// Maximum number of nodes in `nodes`. More would repeat the same sentence.
     pub const MAX_EXAMPLES: usize = 20;
 }
 

@@ -1,39 +1,38 @@
-//! The places that a service has for its pods.
+//! Slots: the places of a service's pods.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place for a pod of a service. Each replica has one, and a second one for as long as its pod is being
-/// replaced by one that starts first. The pod in the second place takes the first one as soon as that is
-/// free.
+/// A place for a pod of a service. Each replica has one, and a second one while a pod that starts first
+/// replaces its pod. The pod in the second slot moves to the first as soon as that is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// Index of the replica.
     pub replica: u32,
-    /// Whether it is the replica's second place.
+    /// True for the replica's second slot.
     pub is_second: bool,
 }
 
 impl Slot {
-    /// Returns the first place of a replica.
+    /// Returns the first slot of a replica.
     pub fn first(replica: u32) -> Self {
         Self { replica, is_second: false }
     }
 
-    /// Returns the second place of a replica.
+    /// Returns the second slot of a replica.
     pub fn second(replica: u32) -> Self {
         Self { replica, is_second: true }
     }
 }
 
-/// The field of `slots:<service>`: `3`, or `3+` for the second place.
+/// The field of `slots:<service>`: `3`, or `3+` for the second slot.
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.replica, if self.is_second { "+" } else { "" })
     }
 }
 
-/// A text that is the field of no slot.
+/// The text is not a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is no slot: a slot is the index of a replica, with `+` after it for the second place")]
 pub struct NoSlot;
@@ -41,7 +40,7 @@ pub struct NoSlot;
 impl FromStr for Slot {
     type Err = NoSlot;
 
-    /// Scripts find a slot by its text: `07` or `+7` would be a slot that nothing can free.
+    /// Accepts one spelling only. Scripts find a slot by its text: nothing could free a slot `07` or `+7`.
     fn from_str(text: &str) -> Result<Self, NoSlot> {
         let (number, is_second) = text.strip_suffix('+').map_or((text, false), |number| (number, true));
         let slot = Self { replica: number.parse().map_err(|_| NoSlot)?, is_second };
