@@ -12,6 +12,7 @@ pub struct HumanDuration(Duration);
 pub struct InvalidDuration(String);
 
 impl HumanDuration {
+    /// Returns the duration.
     pub fn get(self) -> Duration {
         self.0
     }

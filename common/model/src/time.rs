@@ -7,7 +7,7 @@ pub type RedisMillis = u64;
 pub fn rfc3339(at: RedisMillis) -> String {
     let millis = i64::try_from(at).ok();
     let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    // A time beyond the calendar can only come from a record that was written by hand.
+    // Only a record that was written by hand has a time beyond the calendar.
     time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
 }
 

@@ -1,7 +1,6 @@
-//! The schedule of a cron: its fields, the times that it means in a time zone, and which of them are due.
-//! Pure: time is given.
+//! Cron schedules: their fields, their times in a time zone, and the due ones. Pure: time is an argument.
 //!
-//! A time of the schedule is called a *tick*. It is an instant, in whole seconds since 1970.
+//! A time of the schedule is called a *tick*: an instant in whole seconds since 1970.
 
 mod ticks;
 mod zone;
@@ -16,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::ticks::{Due, MAX_MADE_UP, MAX_RANGES, Ticks};
 pub use self::zone::Zone;
 
-/// A schedule that has no time within this many years has none at all: the 29th of February on a Monday is at
+/// A schedule without a time within this many years has none at all: the 29th of February on a Monday is at
 /// most 40 years away.
 const MAX_YEARS: i16 = 41;
 
@@ -24,25 +23,24 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// When something happens again and again, as crontab(5) writes it: minute, hour, day of the month, month and
-/// day of the week, perhaps with seconds before them.
+/// A schedule in the syntax of crontab(5): minute, hour, day of the month, month and day of the week,
+/// optionally with seconds before them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
-    /// In each of these, bit n is set if the value n belongs to the schedule.
+    /// Bit n of each mask is set if the schedule has the value n.
     seconds: u64,
     minutes: u64,
     hours: u64,
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether the last day of each month belongs to it.
+    /// True if the schedule has the last day of each month.
     last_day: bool,
-    /// Of a day of the month and a day of the week that are both restricted, either is enough.
+    /// True if both the day of the month and the day of the week are restricted: either is enough.
     either_day: bool,
 }
 
-/// One of the fields of a schedule.
 struct CronField {
     name: &'static str,
     first: u64,
@@ -55,11 +53,11 @@ const MINUTE: CronField = CronField { name: "minute", first: 0, last: 59, words:
 const HOUR: CronField = CronField { name: "hour", first: 0, last: 23, words: &[] };
 const DAY: CronField = CronField { name: "day of the month", first: 1, last: 31, words: &[] };
 const MONTH: CronField = CronField { name: "month", first: 1, last: 12, words: &MONTHS };
-/// 7 is Sunday as well as 0.
+/// Sunday is 0 and 7.
 const WEEKDAY: CronField = CronField { name: "day of the week", first: 0, last: 7, words: &WEEKDAYS };
 
 impl CronField {
-    /// Reads a list of values, ranges and steps.
+    /// Parses a list of values, ranges and steps.
     fn read(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |bits, part| Ok(bits | self.read_part(part)?))
     }
@@ -171,7 +169,7 @@ impl Serialize for Schedule {
     }
 }
 
-/// Keeps any text: what is wrong with it is a rule of the specification, said with those of its other fields.
+/// Keeps any text: the checks of the specification report an invalid schedule with the other fields.
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -190,7 +188,7 @@ fn from_on(bits: u64, value: i8) -> Option<i8> {
 }
 
 impl Schedule {
-    /// Returns the schedule of a text that is none.
+    /// Returns an invalid schedule, which keeps its text.
     fn never(text: String) -> Self {
         Self {
             text,
@@ -205,17 +203,15 @@ impl Schedule {
         }
     }
 
-    /// Returns why it is no schedule, if it was read from a document and is none. Such a schedule has no
-    /// tick.
+    /// Returns the error of an invalid schedule from a document. Such a schedule has no tick.
     pub fn problem(&self) -> Option<String> {
         self.text.parse::<Self>().err()
     }
 
     /// Returns the first tick after this instant; both are seconds since 1970.
     ///
-    /// A time that a change of the clock leaves out is at the moment after the gap, once, however many there
-    /// are in it. One that happens twice is the first of the two. A schedule of every hour knows no such
-    /// times: it goes on through gaps and repetitions.
+    /// If a clock change skips times, one tick follows right after the gap, however many times it had. A
+    /// repeated time counts at its first occurrence. An hourly schedule ignores gaps and repetitions.
     pub fn next_after(&self, zone: &Zone, after: i64) -> Option<i64> {
         let zone = zone.time_zone();
         let after = Timestamp::from_second(after).ok()?;
@@ -257,7 +253,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the first time of the schedule after this one, on a clock that is never changed.
+    /// Returns the next time on a clock without changes.
     fn next_civil(&self, after: DateTime) -> Option<DateTime> {
         let begin = after.checked_add(1.second()).ok()?;
         let last_year = begin.year().checked_add(MAX_YEARS)?;
@@ -283,7 +279,7 @@ impl Schedule {
         if self.either_day { of_month || of_week } else { of_month && of_week }
     }
 
-    /// Returns the first hour, minute and second of the schedule on a day, from these on.
+    /// Returns the first hour, minute and second on a day, from these on.
     fn next_time(&self, (hour, minute, second): (i8, i8, i8)) -> Option<(i8, i8, i8)> {
         let first = |bits: u64| bits.trailing_zeros() as i8;
         if has(self.hours, hour) {
@@ -306,7 +302,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Returns the ticks after an instant, as the clock of the zone shows them.
+    /// Returns the ticks after an instant, in the zone's local time.
     fn ticks(schedule: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
         let (schedule, zone): (Schedule, Zone) = (schedule.parse().unwrap(), zone.parse().unwrap());
         let mut at = after.parse::<Timestamp>().unwrap().as_second();
@@ -363,7 +359,7 @@ mod tests {
         ] {
             let error = text.parse::<Schedule>().expect_err(text);
             assert!(error.contains(said), "{text:?}: {error}");
-            // A document keeps it, with what is wrong, and it never begins anything.
+            // A document keeps an invalid schedule with its error. It never starts anything.
             let read: Schedule = serde_json::from_value(text.into()).unwrap();
             assert_eq!(
                 (read.problem(), read.next_after(&Zone::default(), 0)),
@@ -390,7 +386,7 @@ mod tests {
         );
         let new_york = |schedule, count| ticks(schedule, "America/New_York", "2027-03-14T06:00:00Z", count);
         assert_eq!(new_york("30 2 * * *", 2), ["03-14 03:00:00-04:00", "03-15 02:30:00-04:00"]);
-        // What is done every half hour is done every half hour.
+        // Half-hourly schedules stay half-hourly.
         assert_eq!(
             new_york("*/30 * * * *", 3),
             ["03-14 01:30:00-05:00", "03-14 03:00:00-04:00", "03-14 03:30:00-04:00"]

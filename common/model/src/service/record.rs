@@ -1,4 +1,4 @@
-//! The record of a service: its desired state and the version of that state.
+//! The record of a service: its desired state and its versions.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use crate::service::cron::Ticks;
 use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 
-/// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
-/// service that lacks more pods than this may still be in creation; one that lacks fewer has lost them.
+/// Maximum number of pods that the API creates before it responds; it creates the rest afterwards. A service
+/// that lacks more pods may still be in creation; one that lacks fewer has lost them.
 pub const PODS_CREATED_INLINE: u32 = 250;
 
 /// Whether a service is active or being deleted.
@@ -23,109 +23,109 @@ pub enum ServiceState {
     Deleting,
 }
 
-/// The record `service:<name>` in Redis, with the specification that it refers to.
+/// The record `service:<name>` in Redis, with its specification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     /// Name of the service.
     pub name: ServiceName,
-    /// Whether the service is active or being deleted.
+    /// Active or being deleted.
     pub state: ServiceState,
     /// Version of the pod specification: starts at 1 and grows with every change.
     pub generation: u64,
-    /// Version of the desired state: every change raises it, also of replicas and labels. At least the
-    /// generation; equal to it in a service that an earlier version stored.
+    /// Version of the desired state: every change increments it, also of replicas and labels. At least the
+    /// generation; equal to it in services stored by an earlier version.
     pub revision: u64,
-    /// Id under which the specification is stored.
+    /// Id of the specification.
     pub spec_id: SpecId,
     /// Desired number of pods.
     pub replicas: u32,
-    /// The other fields that a user describes.
+    /// The other fields of the user's document.
     pub fields: ServiceFields,
-    /// Whether `routes` lacks what follows from its ingress, `allow_from` or aliases.
+    /// True if `routes` lacks entries for its ingress, `allow_from` or aliases.
     pub lacks_routes: bool,
-    /// How far it is, if it is a job.
+    /// Progress, for a job.
     pub progress: JobProgress,
-    /// What it has created, if it is a cron.
+    /// Progress, for a cron.
     pub schedule: CronProgress,
-    /// How far the rollout of its generation is.
+    /// Progress of the generation's rollout.
     pub rollout: RolloutMarks,
-    /// Time at which the service was created.
+    /// Time of creation.
     pub created_at: RedisMillis,
     /// Time of the last change.
     pub updated_at: RedisMillis,
-    /// Time at which its number of pods was set by a scale, if no description of it has changed it since.
+    /// Time of the last scaling, if no later description changed the number of pods.
     pub scaled_at: Option<RedisMillis>,
     /// Specification of each pod.
     pub pod: PodSpec,
-    /// What the images of this specification were when its first pod was started: what all its pods get.
+    /// Image contents of this specification when its first pod started; all its pods get these.
     pub images: Vec<ImageContent>,
 }
 
-/// What is noted about the rollout of a service's generation.
+/// The state of a generation's rollout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutMarks {
-    /// Why no further pod is replaced.
+    /// The reason of a pause: no further pod is replaced.
     pub paused: Option<String>,
-    /// How often pods were replaced since the service exists, as Redis has it: two schedulers do not take the
-    /// same step.
+    /// Number of replacements since the service exists, as Redis stores it. It keeps two schedulers from
+    /// taking the same step.
     pub step: String,
-    /// That the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
+    /// Set once the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
     pub at_canary: Option<String>,
-    /// Whether the others may be replaced, too.
+    /// True if the others may be replaced, too.
     pub is_promoted: bool,
-    /// Whether it goes on although pods are bad: it was paused, and resumed by hand.
+    /// True if the rollout was paused and resumed by hand: it continues despite bad pods.
     pub is_resumed: bool,
-    /// Whether all pods were good at the same time. What happens to them later is no failure of the rollout.
+    /// True once all pods were good at the same time. Later failures are not failures of the rollout.
     pub is_settled: bool,
-    /// The fingerprint of the last specification with which all pods were good.
+    /// Fingerprint of the last specification with which all pods were good.
     pub settled_fingerprint: Option<String>,
-    /// Whether the service has that specification now: after a rollback or an undo. It was tried before, so
-    /// no `canary` holds it up.
+    /// True if the service has that specification now, after a rollback or an undo. It is proven, so no
+    /// `canary` holds it up.
     pub is_known_good: bool,
-    /// Why its pods are not replaced further for now, although it is not paused: the first new ones are bad,
-    /// their image cannot be pulled, or what they depend on is not there.
+    /// The reason why replacement waits although the rollout is not paused: the first new pods are bad, their
+    /// image cannot be pulled, or a dependency is missing.
     pub held: Option<String>,
-    /// The generation from which this one goes back by an undo. Undone again, the change is back.
+    /// The generation that this one undoes. Another undo restores the change.
     pub undone: Option<u64>,
-    /// The generation before this one, if its rollout failed and this one takes it back, and why it failed.
+    /// The previous generation and the reason of its failure, if this one rolls it back.
     pub rolled_back: Option<(u64, String)>,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// The cron that created it, and the tick, in seconds since 1970; 0 for one that was run by hand.
+    /// The cron that created it, and the tick, in seconds since 1970; 0 for a job started by hand.
     pub of_cron: Option<(ServiceName, i64)>,
-    /// Time at which its first pod was created.
+    /// Time of its first pod.
     pub started_at: Option<RedisMillis>,
-    /// Time at which it was complete or failed.
+    /// Time of completion or failure.
     pub ended_at: Option<RedisMillis>,
-    /// Why it failed: a word and a sentence.
+    /// The reason of its failure: a word and a sentence.
     pub failure: Option<(String, String)>,
-    /// How many of its pods have failed.
+    /// Number of failed pods.
     pub failures: u32,
 }
 
-/// What a cron has created.
+/// The progress of a cron.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CronProgress {
-    /// The ticks that were taken.
+    /// The taken ticks.
     pub ticks: Ticks,
-    /// The same as it is stored.
+    /// The same in the stored form.
     pub ticks_text: String,
-    /// Time since which it has these times: what was before is not due.
+    /// Time of the latest change of its times: earlier ticks are not due.
     pub since: RedisMillis,
-    /// The last write of its desired state: a tick is taken with what was read, or not at all.
+    /// The last write of its desired state. A tick is taken only if this has not changed since it was read.
     pub write: String,
 }
 
 impl JobProgress {
-    /// Returns whether all completions are there.
+    /// Returns true if all completions are there.
     pub fn is_complete(&self) -> bool {
         self.ended_at.is_some() && self.failure.is_none()
     }
 
-    /// Returns whether it neither is complete nor has failed.
+    /// Returns true unless the job is complete or has failed.
     pub fn is_running(&self) -> bool {
         self.ended_at.is_none() && self.failure.is_none()
     }
@@ -139,7 +139,7 @@ impl From<Service> for DesiredService {
 }
 
 impl Service {
-    /// Returns the service that this desired state makes, as it is stored under `spec_id` at a time of Redis.
+    /// Returns the service of this desired state, stored under `spec_id` at a time of Redis.
     pub fn created(desired: DesiredService, spec_id: SpecId, at: RedisMillis) -> Self {
         let DesiredService { name, replicas, fields, pod } = desired;
         Self {
@@ -162,33 +162,32 @@ impl Service {
         }
     }
 
-    /// Returns what it is.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.pod.kind
     }
 
-    /// Returns whether its pods get a former specification again: the last one with which all were good, or
-    /// what took a failed rollout back.
+    /// Returns true if its pods get a former specification again: the last one with all pods good, or the one
+    /// from before a failed rollout.
     pub fn goes_back(&self) -> bool {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
 
-    /// Returns how its pods are replaced now, `with_machine_ports` if one is where pods have the ports of
-    /// their machine.
+    /// Returns the current replacement policy. `with_machine_ports`: a pod is on a node where pods share the
+    /// ports of the machine.
     pub fn replacing_policy(&self, with_machine_ports: bool) -> UpdatePolicy {
         let policy = self.fields.update_in_force(&self.pod, with_machine_ports);
         if self.goes_back() { policy.going_back().into_owned() } else { policy }
     }
 
-    /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a
-    /// job.
+    /// Returns the replica indices that get a pod at once: all of a service, the first ones of a job.
     pub fn first_replicas(&self) -> Vec<u32> {
         let at_once =
             self.fields.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));
         (0..at_once).collect()
     }
 
-    /// Returns whether its pods have this volume, those of its replica if it belongs to one.
+    /// Returns true if its pods have this volume.
     pub fn has_volume(&self, claim: &VolumeClaim) -> bool {
         let owner = match claim.scope {
             VolumeScope::App => self.fields.app.as_ref().map(AppName::as_str),

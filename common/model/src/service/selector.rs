@@ -1,19 +1,18 @@
-//! Label selectors, as kubectl writes them: `tier=front,env!=test`, `zone in (a,b)`, `!legacy`.
+//! Label selectors in kubectl's syntax: `tier=front,env!=test`, `zone in (a,b)`, `!legacy`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// What may stand between the parts of a selector. The API's description has the same two characters:
-/// languages differ about all others.
+/// White space between the parts of a selector. The API's description has the same two characters: languages
+/// differ about all others.
 const SPACES: [char; 2] = [' ', '\t'];
 
-/// Selects objects by their labels. All requirements must hold; without requirements it selects everything.
+/// A label selector. All requirements must hold; without requirements it matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-/// A condition on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
@@ -25,11 +24,11 @@ enum Condition {
     Exists,
     Missing,
     In(Vec<String>),
-    /// Holds for an object without the label, too.
+    /// Also matches an object without the label.
     NotIn(Vec<String>),
 }
 
-/// A text is not a label selector.
+/// The text is not a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a label selector: write key=value, key!=value, key in (a,b), key notin (a,b), key or !key, \
@@ -40,12 +39,12 @@ pub struct InvalidSelector {
 }
 
 impl LabelSelector {
-    /// Returns true if the labels fulfil all requirements.
+    /// Returns true if the labels meet all requirements.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
     }
 
-    /// Returns true if the selector has no requirements.
+    /// Returns true without requirements.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -102,7 +101,7 @@ impl Requirement {
     }
 }
 
-/// Returns a value without the spaces around it. Operators in it are a typing error.
+/// Trims a value. Rejects operators in it, which are a typing error.
 fn single_value(text: &str) -> Option<String> {
     let value = text.trim_matches(SPACES);
     let is_valid =
@@ -114,7 +113,6 @@ fn value_list(text: &str) -> Option<Vec<String>> {
     text.split(',').map(single_value).collect()
 }
 
-/// Splits at the commas that are not between parentheses.
 fn split_at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     text.split(|c: char| {

@@ -1,4 +1,4 @@
-//! Persistent and shared volumes: what the cluster records about the data of services.
+//! Persistent and shared volumes: the cluster's records about the data of services.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +12,11 @@ use crate::spec::{PodSpec, SharedVolume};
 /// The pods that share a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeScope {
-    /// One replica of a service: the volume is persistent, and on one node.
+    /// One replica of a service: a persistent volume on one node.
     Replica(u32),
-    /// All pods of a service: the volume is shared.
+    /// All pods of a service: a shared volume.
     Service,
-    /// The pods of all services of an app that name it: the volume is shared.
+    /// The pods of all services of an app that name it: a shared volume.
     App,
 }
 
@@ -29,13 +29,13 @@ impl VolumeScope {
         }
     }
 
-    /// Whether the volume is in the directory that nodes share.
+    /// Returns true for a volume in the directory that nodes share.
     pub fn is_shared(self) -> bool {
         self.replica().is_none()
     }
 }
 
-/// As it ends the name of a volume, and as it is stored.
+/// The suffix of a volume's name, and the stored form.
 impl fmt::Display for VolumeScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,18 +65,18 @@ impl FromStr for VolumeScope {
 pub struct VolumeClaim {
     /// Its name in the cluster.
     pub name: VolumeName,
-    /// The service that has it; where an app shares it, the name of the app.
+    /// Its service, or its app if the app shares it.
     pub service: ServiceName,
     /// Its name in the service or app.
     pub source: String,
     /// The pods that share it.
     pub scope: VolumeScope,
-    /// How many bytes it is meant to hold.
+    /// Requested size in bytes.
     pub space: Option<u64>,
 }
 
 impl VolumeClaim {
-    /// Returns what one replica of a service needs: its persistent volumes, then the shared ones.
+    /// Returns the volumes of one replica: persistent ones first, then shared ones.
     pub fn of_replica(service: &ServiceName, spec: &PodSpec, replica: u32) -> Vec<Self> {
         let persistent = spec.persistent_volumes().into_iter();
         let persistent = persistent.filter_map(|volume| {
@@ -95,14 +95,13 @@ impl VolumeClaim {
         }
     }
 
-    /// Returns `None` for a source that cannot be one: it was written to Redis by hand, and workers refuse
-    /// the pod.
+    /// Returns `None` for an invalid source, which was written to Redis by hand: workers reject the pod.
     fn new(service: ServiceName, source: String, scope: VolumeScope, space: Option<u64>) -> Option<Self> {
         let name = VolumeName::of(&service, &source, scope).ok()?;
         Some(Self { name, service, source, scope, space })
     }
 
-    /// Reads back the name of a volume; its space is not in it.
+    /// Parses the name of a volume, which does not contain its space.
     pub fn from_name(name: &VolumeName) -> Option<Self> {
         let (service, rest) = name.as_str().split_once('_')?;
         let (source, scope) = rest.rsplit_once('_')?;
@@ -123,45 +122,45 @@ pub enum VolumeState {
 /// The record of a persistent or shared volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Its name, the service, the source, which pods have it, and how much it is meant to hold.
+    /// Its name, service, source, scope and requested size.
     pub claim: VolumeClaim,
-    /// The node that has its data, or that is to remove it. `None` for a shared volume that is not being
+    /// The node with its data, or the node that must remove it. `None` for a shared volume that is not being
     /// removed.
     pub node: Option<NodeName>,
-    /// The id of that node's container engine; `None` if it has none. If it differs from the node's, the data
-    /// is on a machine that had the name before.
+    /// Id of that node's container engine, if any. If it differs from the node's, the data is on a machine
+    /// that had the name before.
     pub engine_id: Option<String>,
-    /// Whether it can be used.
+    /// State of the volume.
     pub state: VolumeState,
-    /// How many bytes it held when its node measured last; `None` before that.
+    /// Size at its node's last measurement, in bytes.
     pub used: Option<u64>,
-    /// That it holds more than its space, in a sentence; `None` if it does not, or has none.
+    /// A sentence if it holds more than its space.
     pub over: Option<String>,
-    /// Whether a backup says where it is, and no node has said so since.
+    /// True if a backup recorded its place, and no node has confirmed it since.
     pub is_restored: bool,
-    /// When it was bound, in milliseconds, or later than all of its copies that were known then: of two
-    /// copies the one with the greater epoch is younger. `None` for one that a version before has bound.
+    /// Time of binding in milliseconds, or a number above all copies known then: the copy with the greater
+    /// epoch is younger. `None` if an earlier version has bound it.
     pub epoch: Option<u64>,
-    /// Whether its node has had the data: that it is there no more is a loss.
+    /// True if its node has had the data: if the data is missing later, it is lost.
     pub is_found: bool,
-    /// Whether its node does not have the data any more. No pod gets it before an operator says so.
+    /// True if its node no longer has the data. No pod gets it before an operator agrees.
     pub is_lost: bool,
-    /// Whether its record was lost and written again, and its service has not been seen since.
+    /// True if its record was lost and rewritten, and its service has not been seen since.
     pub is_recovered: bool,
-    /// The nodes whose copies contradict each other: an operator has to choose one. Empty without a conflict.
+    /// Nodes with contradicting copies, of which an operator must choose one. Empty without a conflict.
     pub conflict: Vec<NodeName>,
-    /// When it was bound to its node.
+    /// Time of binding to its node.
     pub created_at: RedisMillis,
 }
 
-/// A copy of a persistent volume on this node's engine, as it is reported.
+/// A copy of a persistent volume on this node's engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineCopy {
     /// The volume.
     pub claim: VolumeClaim,
-    /// The epoch for which it was created; `None` if a version before has created it.
+    /// The epoch of its creation; `None` if an earlier version has created it.
     pub epoch: Option<u64>,
-    /// Whether a pod of this node has it.
+    /// True if a pod of this node mounts it.
     pub is_mounted: bool,
 }
 
@@ -171,25 +170,25 @@ impl From<VolumeClaim> for EngineCopy {
     }
 }
 
-/// A copy of a persistent volume that its record does not name.
+/// A copy of a persistent volume outside its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerCopy {
     /// The volume.
     pub volume: VolumeName,
-    /// The node that has the copy.
+    /// The node with the copy.
     pub node: NodeName,
-    /// The epoch for which it was created, if that is known.
+    /// The epoch of its creation, if known.
     pub epoch: Option<u64>,
-    /// The id of the node's container engine, if it has one.
+    /// Id of the node's container engine, if any.
     pub engine_id: Option<String>,
-    /// Whether a pod of that node has it.
+    /// True if a pod of that node mounts it.
     pub is_mounted: bool,
-    /// Whether it was given up: it comes back only when it is asked for.
+    /// True if it was given up: it returns only on request.
     pub is_given_up: bool,
 }
 
 impl FormerCopy {
-    /// Reads a field of `volumes:copies`. Returns `None` for what another program wrote there.
+    /// Parses a field of `volumes:copies`. Returns `None` for entries of other programs.
     pub fn from_field(field: &str, value: &str) -> Option<Self> {
         let (volume, node) = field.split_once(' ')?;
         let mut words = value.split(' ');
@@ -205,24 +204,23 @@ impl FormerCopy {
     }
 }
 
-/// Whether the containers of a pod may have a persistent volume of this node.
+/// The decision whether a pod's containers get a persistent volume of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeVerdict {
-    /// The engine has it. `Some` if no pod is known to have had it: it was created by a start that was
-    /// interrupted.
+    /// The engine has it. `Some` if no pod is known to have had it: an interrupted start created it.
     Use(Option<u64>),
-    /// It was never here: its first container creates it, with this epoch.
+    /// It was never here: its first container creates it with this epoch.
     Create(u64),
-    /// It was here, and is not any more.
+    /// It was here, but is gone.
     Lost {
-        /// Whether the engine has an older copy in its place.
+        /// True if the engine has an older copy in its place.
         has_older: bool,
     },
-    /// These nodes have copies that contradict each other.
+    /// These nodes have contradicting copies.
     Conflict(String),
-    /// Where its data is is not known yet.
+    /// The place of its data is not known yet.
     Unreported,
-    /// The engine has a copy that was given up, and that must not become the volume.
+    /// The engine has an abandoned copy, which must not become the volume.
     Former,
     /// It is on another node.
     Elsewhere(String),
@@ -230,18 +228,18 @@ pub enum VolumeVerdict {
     Removing,
 }
 
-/// A machine that has not told Redis which volumes it has.
+/// A machine that has not reported its volumes to Redis.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnreportedNode {
     /// The name of its node.
     pub name: NodeName,
-    /// Whether another machine has the name now.
+    /// True if another machine has the name now.
     pub is_former: bool,
 }
 
 impl UnreportedNode {
-    /// Reads a field of `volumes:reports`: the name of a node, with the id of the engine if another machine
-    /// has the name.
+    /// Parses a field of `volumes:reports`: the node's name, and the engine's id if another machine has the
+    /// name.
     pub fn from_field(field: &str) -> Option<Self> {
         let (name, is_former) = match field.split_once(' ') {
             Some((name, _engine)) => (name, true),
@@ -251,22 +249,22 @@ impl UnreportedNode {
     }
 }
 
-/// How much a volume holds.
+/// The size of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeSize {
     /// Its name in the cluster.
     pub name: VolumeName,
-    /// How many bytes.
+    /// Size in bytes.
     pub used: u64,
-    /// That this is more than its space, in a sentence; empty if it is not.
+    /// A sentence if it exceeds its space; otherwise empty.
     pub over: String,
 }
 
-/// A local volume that holds more than its space.
+/// A local volume that exceeds its space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalExcess {
     /// The pod that has it.
     pub pod: PodId,
-    /// How much more, in a sentence.
+    /// The excess, in a sentence.
     pub over: String,
 }

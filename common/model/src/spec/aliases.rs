@@ -1,4 +1,4 @@
-//! Further names of a service within its app: `aliases`.
+//! `aliases`: further names of a service within its app.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::Violation;
 use crate::ids::{AppName, ServiceName};
 use crate::network::address::DOMAIN;
 
-/// The most aliases that a service can have.
+/// Maximum number of aliases per service.
 const MAX_ALIASES: usize = 64;
 
 /// Further names by which the pods of an app reach one of its services.
@@ -17,23 +17,22 @@ const MAX_ALIASES: usize = 64;
 pub struct Aliases(Vec<String>);
 
 impl Aliases {
-    /// Returns the names.
+    /// Iterates over the names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Returns whether there are none.
+    /// Returns true without aliases.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns them as they are asked for, each once, in order.
+    /// Returns the names in normal form, each once, in order.
     pub(super) fn normal(self) -> Self {
         let names: BTreeSet<String> = self.0.iter().map(|name| asked_for(name)).collect();
         Self(names.into_iter().collect())
     }
 
-    /// Returns what is wrong with them.
     pub(super) fn violations(&self, service: &ServiceName, app: Option<&AppName>) -> Vec<Violation> {
         let whole = |problem: String| Violation::new("/aliases", problem);
         let app_problem = match app {
@@ -53,7 +52,7 @@ impl Aliases {
     }
 }
 
-/// Returns a name as it is compared with aliases: in lower case and with hyphens, as names of services are.
+/// Normalizes a name for comparison with aliases: lower case and hyphens, like service names.
 pub fn asked_for(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().replace('_', "-")
 }

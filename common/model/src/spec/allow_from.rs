@@ -1,4 +1,4 @@
-//! Who reaches a service by name: `allow_from`.
+//! `allow_from`: the services that reach this one by name.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::Violation;
 use crate::ids::{AppName, ServiceName};
 
-/// The most services that one can allow.
+/// Maximum number of allowed services.
 const MAX_ALLOWED: usize = 256;
-/// What a name ends with that stands for itself within an app, as it does in the names that pods use.
+/// Suffix of a full name within an app, as in the names that pods use.
 const WHOLE: &str = ".kubeleet";
 
 /// The services whose pods reach this one by name. Its own pods always do.
@@ -18,13 +18,13 @@ const WHOLE: &str = ".kubeleet";
 pub struct AllowFrom(BTreeSet<String>);
 
 impl AllowFrom {
-    /// Returns the whole names of the services; one that is none is left out.
+    /// Iterates over the full names of the services. Skips invalid ones.
     pub fn services(&self) -> impl Iterator<Item = ServiceName> {
         self.0.iter().filter_map(|name| ServiceName::new(whole(name)).ok())
     }
 
-    /// Returns it in its normal form, which means the same wherever it is read again. Within an app, services
-    /// are called by their names there too; one of another app ends with `.kubeleet`.
+    /// Returns the normal form, which is stable when it is read again. Within an app, short names mean
+    /// services of the app; a service of another app ends with `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else {
             return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());
@@ -42,7 +42,6 @@ impl AllowFrom {
         Self(self.0.into_iter().map(normal).collect())
     }
 
-    /// Returns what is wrong with it.
     pub(super) fn violations(&self) -> Vec<Violation> {
         let too_many = (self.0.len() > MAX_ALLOWED).then(|| {
             Violation::new(

@@ -1,4 +1,4 @@
-//! Reads and checks a service's document at once: what is malformed and what is invalid, each at its place.
+//! Reads and checks a service's document: malformed and invalid values, each at its place.
 
 use super::{REPLICAS_NAMES, ServiceInput, Violation};
 use document::json_pointer;
@@ -19,7 +19,7 @@ impl ServiceInput {
     }
 }
 
-/// Returns whether a value is only invalid because one that has a mistake was left out.
+/// Returns true if the violation only follows from a value that was left out for its mistake.
 fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
     let is_inside = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
     mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))

@@ -1,6 +1,6 @@
-//! The specification of a container. A field is declared here, and nowhere else: documents, pushed payloads,
-//! the stored form, the API and its description read this struct. What an engine does with it is in the
-//! worker's runtimes, and what a node allows in the worker's policy.
+//! The specification of a container. Each field is declared here only: documents, pushed payloads, the stored
+//! form, the API and its description read this struct. The worker's runtimes apply it, and the worker's
+//! policy limits it.
 
 mod checks;
 mod file_reference;
@@ -170,8 +170,8 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
-    /// The fields that concern a container among others. At the top level of a document, which describes the
-    /// only container of a pod, they are not its fields.
+    /// Fields of a container in a list. At the top level of a document, which describes a pod's only
+    /// container, they are not its fields.
     pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
 
     /// Returns a container of this image with defaults for everything else.
@@ -179,24 +179,24 @@ impl ContainerSpec {
         Self { image: image.into(), ..Self::default() }
     }
 
-    /// Returns what is reserved for the container.
+    /// Returns the container's reservation.
     pub(super) fn request(&self) -> Resources {
         Resources {
             cpu_millis: self.cpus.map_or(0, Cpus::millis),
             memory_bytes: self.memory_reservation.or(self.memory).map_or(0, Memory::bytes),
             pids: self.pids_limit.map_or(0, u64::from),
-            // Of the whole pod: its containers share volumes.
+            // Reserved per pod: its containers share volumes.
             disk_bytes: 0,
             pods: 0,
         }
     }
 
-    /// Returns whether nothing but the image was chosen.
+    /// Returns true if only the image is set.
     pub(super) fn has_only_image(&self) -> bool {
         *self == Self::from_image(self.image.clone())
     }
 
-    /// Returns all invalid values, with pointers below `prefix`.
+    /// Returns all violations, with pointers below `prefix`.
     pub fn violations(&self, prefix: &str) -> Vec<Violation> {
         let too_many_ports = (self.ports.len() > 64).then(|| "at most 64 published ports".to_owned());
         let no_stdin = (self.stdin_once && !self.stdin_open).then(|| "needs `stdin_open`".to_owned());
@@ -215,7 +215,7 @@ impl ContainerSpec {
             ("cpus", self.cpus.and_then(checks::cpus)),
             ("pids_limit", self.pids_limit.and_then(checks::pids_limit)),
         ];
-        // Workers check each pod that they start, and mostly there is no problem.
+        // Workers check each pod that they start, and mostly find no problem.
         let single =
             single.into_iter().filter_map(|(field, problem)| Some((field.to_owned(), Some(problem?))));
         let of_list = |field: &'static str, list: &'_ [String], check: fn(&str) -> Option<String>| {
@@ -233,7 +233,7 @@ impl ContainerSpec {
             let problems = check.iter().flat_map(HealthCheck::problems);
             problems.map(move |(pointer, problem)| (format!("{field}{pointer}"), Some(problem)))
         });
-        // An image describes one check, which is that of its health.
+        // An image describes one check, its health check.
         let no_method = self
             .readiness
             .as_ref()

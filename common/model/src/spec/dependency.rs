@@ -1,4 +1,4 @@
-//! What a service waits for before its pods are started, and whether that is there. Pure.
+//! Dependencies of a service: conditions for the start of its pods. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,29 @@ use crate::pod::PodRecord;
 use crate::pod::lifecycle::Phase;
 use document::json_pointer;
 
-/// The most services that a service depends on.
+/// Maximum number of dependencies.
 const MAX_DEPENDENCIES: usize = 32;
 
-/// The reasons of a pod whose container runs, although the pod is not ready.
+/// Reasons of a pod that is not ready although its container runs.
 const RUNS_WITH: [&str; 5] = ["", "Starting", "NotReady", "Unhealthy", "Restarted"];
 
-/// How far the pods of a service are.
+/// Pod counts of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServiceProgress {
-    /// How many there are to be.
+    /// Desired pods.
     pub wanted: u32,
-    /// How many run, ready or not.
+    /// Running pods, ready or not.
     pub started: u32,
-    /// How many run and are ready.
+    /// Ready pods.
     pub ready: u32,
-    /// How many of the current generation have ended with exit code 0.
+    /// Pods of the current generation that ended with exit code 0.
     pub completed: u32,
-    /// How many of the current generation have failed for good.
+    /// Pods of the current generation that failed for good.
     pub failed: u32,
 }
 
 impl ServiceProgress {
-    /// Counts a pod. `is_current` says that its record tells what is so now, and not what was so before its
-    /// machine went down.
+    /// Counts a pod. `is_current` is false if the record only tells the state before its machine went down.
     pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
         let is_new = record.generation == generation;
         match record.phase {
@@ -50,20 +49,20 @@ impl ServiceProgress {
     }
 }
 
-/// A service that another one depends on.
+/// A dependency on another service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     /// Its name.
     pub service: String,
-    /// How far it has to be.
+    /// The required condition.
     pub condition: StartCondition,
-    /// How far it is; `None` if there is no such service, or it is being deleted.
+    /// The service's progress; `None` if it does not exist or is being deleted.
     pub progress: Option<ServiceProgress>,
 }
 
 impl Dependency {
-    /// Returns what is missing, in a sentence; `None` if the condition holds. One pod that is started or
-    /// ready is enough; completed are all. Of a service that is to have no pods nothing is awaited.
+    /// Returns the unmet condition in a sentence; `None` if it holds. One started or ready pod is enough, but
+    /// all pods must complete. A service without desired pods always meets it.
     pub fn obstacle(&self) -> Option<String> {
         let name = &self.service;
         let Some(progress) = self.progress else {
@@ -89,13 +88,12 @@ impl Dependency {
 }
 
 impl DependsOn {
-    /// Returns the names of the services; one that is none is left out.
+    /// Iterates over the names of the services. Skips invalid ones.
     pub fn services(&self) -> impl Iterator<Item = ServiceName> {
         self.0.keys().filter_map(|name| ServiceName::new(name.as_str()).ok())
     }
 
-    /// Returns it with the whole names of services. Within an app, services are called by their names there
-    /// too.
+    /// Returns the dependencies with full service names. Within an app, short names mean services of the app.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else { return self };
         let whole = |name: String| match ServiceName::new(name.as_str()) {
@@ -105,7 +103,6 @@ impl DependsOn {
         Self(self.0.into_iter().map(|(name, condition)| (whole(name), condition)).collect())
     }
 
-    /// Returns what is wrong with it as the dependencies of a service.
     pub(super) fn service_violations(&self, service: &ServiceName) -> Vec<Violation> {
         let too_many = (self.0.len() > MAX_DEPENDENCIES).then(|| {
             Violation::new("/depends_on", format!("a service depends on at most {MAX_DEPENDENCIES} others"))
@@ -122,15 +119,15 @@ impl DependsOn {
     }
 }
 
-/// Returns the circle that a service would close, beginning and ending with it: `shop-web -> shop-db ->
-/// shop-web`. `known` has what the others depend on.
+/// Returns the circle that a service would close, from it back to it: `shop-web -> shop-db -> shop-web`.
+/// `known` has the dependencies of the other services.
 pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
     let of_one = |name: &str| -> Vec<&str> {
         let own = if name == service { Some(needs) } else { known.get(name) };
         own.into_iter().flat_map(|own| own.0.keys().map(String::as_str)).collect()
     };
     let found = circle(&[service], of_one)?;
-    // One among others only is not closed by this service.
+    // A circle among other services only is not closed by this one.
     let at = found.iter().position(|name| *name == service)?;
     let path: Vec<&str> = found[at..].iter().chain(&found[..at]).copied().collect();
     Some(format!("{} -> {service}", path.join(" -> ")))
@@ -192,7 +189,7 @@ mod tests {
         for (service, on, expected) in [
             ("web", r#"["db"]"#, Some("web -> db -> cache -> web")),
             ("web", r#"["other"]"#, None),
-            // That of others is not this service's.
+            // A circle of others does not belong to this service.
             ("web", r#"["x"]"#, None),
         ] {
             assert_eq!(circle_with(service, &needs(on), &known).as_deref(), expected, "{on}");

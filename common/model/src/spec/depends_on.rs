@@ -1,4 +1,4 @@
-//! What has to be before something starts: `depends_on`.
+//! `depends_on`: conditions for a start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,14 +23,14 @@ pub enum StartCondition {
     ServiceCompletedSuccessfully,
 }
 
-/// The names that something depends on, each with its condition. Read from a list of names, or from a map of
-/// names to conditions: `db: service_healthy`.
+/// Dependencies by name, each with its condition. Read from a list of names, or from a map: `db:
+/// service_healthy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct DependsOn(pub BTreeMap<String, StartCondition>);
 
 impl DependsOn {
-    /// Returns true if it depends on nothing.
+    /// Returns true without dependencies.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,8 +61,7 @@ impl<'de> Deserialize<'de> for DependsOn {
     }
 }
 
-/// Returns a circle among names that depend on each other, each once and in the order in which one needs the
-/// next.
+/// Returns a circle of dependent names, each once, in the order of need.
 pub fn circle<'a>(names: &[&'a str], needs: impl Fn(&str) -> Vec<&'a str>) -> Option<Vec<&'a str>> {
     let mut done = Vec::new();
     for name in names {

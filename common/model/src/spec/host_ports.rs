@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::Port;
 
-/// The host ports of a pod. Two pods with a port in common cannot run on one node, whatever the addresses
-/// that they bind it to. Stored as a text: `443/udp 8080/tcp`, sorted; empty for nearly all pods.
+/// The host ports of a pod. Two pods with a common port cannot run on one node, whatever the bound addresses.
+/// Stored as a text: `443/udp 8080/tcp`, sorted; empty for nearly all pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPorts(Option<Arc<str>>);
 
 impl HostPorts {
-    /// Returns the host ports among these; a port without one gets any that is free.
+    /// Returns the host ports among these. A port without one gets a free one.
     pub fn of<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Self {
         let host_port = |port: &Port| Some(format!("{}/{}", port.host?, port.protocol.as_str()));
         let ports: BTreeSet<String> = ports.into_iter().filter_map(host_port).collect();
@@ -29,12 +29,12 @@ impl HostPorts {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Returns each port as a text such as `8080/tcp`.
+    /// Iterates over the ports as texts such as `8080/tcp`.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.as_str().split_ascii_whitespace()
     }
 
-    /// Returns whether there are none.
+    /// Returns true without ports.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -1,5 +1,5 @@
-//! A service as a user describes it. One document has its name and number of pods, and the fields of three
-//! structs: those of the service, of its pods, and, unless it lists `containers`, of their only container.
+//! A service as a user describes it. One document contains its name and number of pods, and the fields of
+//! three structs: the service, its pods, and, unless it lists `containers`, their only container.
 
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
@@ -11,15 +11,14 @@ use super::{
 use crate::ids::ServiceName;
 use document::{self, DocumentNode, DocumentReadError, Mistake, Reading, Vocabulary};
 
-/// The names of the number of replicas in a document; the first is the one of the normal form.
+/// Spellings of the number of replicas in a document; the first is the normal form.
 pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
-/// The field whose absence means that the only container is described at the top level.
+/// Without this field, the top level describes the only container.
 const CONTAINERS: &str = "containers";
-/// The field whose default depends on the volumes.
+/// Its default depends on the volumes.
 const ON_DISCONNECT: &str = "on_disconnect";
-/// The field that says what the service is.
 const KIND: &str = "kind";
-/// The field whose default depends on the kind.
+/// Its default depends on the kind.
 const RESTART: &str = "restart";
 
 /// The fields of a document that every other form of a service has as well.
@@ -56,12 +55,12 @@ pub struct ServiceInput {
     form: Form,
 }
 
-/// Where the document has the fields of the containers.
+/// Place of the containers' fields in the document.
 #[derive(Debug, Clone, PartialEq)]
 enum Form {
     /// At the top level, for the only container.
     Short,
-    /// In `containers`; and these at the top level as well.
+    /// In `containers`; `also_at_top` names fields at the top level as well.
     Long { also_at_top: Vec<&'static str> },
 }
 
@@ -71,12 +70,12 @@ impl ServiceInput {
         &self.name
     }
 
-    /// Returns the names of the fields that only a container in a list of `containers` has.
+    /// Returns the fields that only containers in a list have.
     pub fn fields_among_others() -> &'static [&'static str] {
         &ContainerSpec::AMONG_OTHERS
     }
 
-    /// Returns the names of the fields of a document, in groups with a title.
+    /// Returns the fields of a document, in groups with a title.
     pub fn field_groups() -> [(&'static str, Vec<&'static str>); 3] {
         let without_aliases = |names: Vec<&'static str>| {
             names.into_iter().filter(|name| !REPLICAS_NAMES[1..].contains(name)).collect::<Vec<_>>()
@@ -84,7 +83,7 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut of_service = without_aliases(document::field_names::<NameAndReplicas>());
-        // It is stored with the pods, which differ by it.
+        // It is stored with the pods, which depend on it.
         of_service.insert(1, KIND);
         of_service.extend(document::field_names::<ServiceFields>());
         let mut of_pods = document::field_names::<PodSpec>();
@@ -113,14 +112,14 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut pod: PodSpec = document::read_fields(node)?;
-        // Without an image, which `normalize` misses, all other mistakes are found as well.
+        // `normalize` reports a missing image. With this default, all other mistakes are found as well.
         let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
         let restart = if pod.kind.is_service() { "always" } else { "never" };
         let at_top = at_top.with_default(RESTART, restart);
         let at_top: ContainerSpec = document::read_fields(&at_top)?;
         let has_policy = node.has_value(ON_DISCONNECT);
         let form = if node.has_value(CONTAINERS) {
-            // The containers of a job end, unless the document says otherwise.
+            // A job's containers end, unless the document says otherwise.
             if !pod.kind.is_service() {
                 let without = node.items_of(CONTAINERS).map(|item| !item.has_value(RESTART));
                 let unset =
@@ -140,7 +139,7 @@ impl ServiceInput {
         let of_pod = document::field_names::<PodSpec>();
         document::check_fields(node, &[head, own, of_pod, of_container].concat())?;
         let fields = document::read_fields(node)?;
-        // At last, for nothing else is read of a document without a name.
+        // Last, because a missing name would hide all other mistakes.
         let NameAndReplicas { name, replicas } = document::read_fields(node)?;
         Ok(Self { name, replicas, fields, pod, form })
     }
@@ -170,7 +169,7 @@ impl ServiceInput {
             return Err(violations);
         }
         let fields = fields.normal(pod.kind);
-        // Of a job there is a place for each completion, of a cron there are no pods.
+        // A job has a slot per completion; a cron has no pods.
         let replicas = match (pod.kind, &fields.job) {
             (Kind::Job, Some(job)) => job.completions,
             (Kind::Cron, _) => 0,
@@ -179,7 +178,7 @@ impl ServiceInput {
         Ok(DesiredService { name, replicas, fields, pod })
     }
 
-    /// Returns what serializes to the long form, which has a list of containers even if there is only one.
+    /// Returns the long form for serialization, with a list of containers even for a single one.
     pub fn long_form(&self) -> impl Serialize {
         self.document(None, self.pod.clone())
     }
@@ -194,7 +193,6 @@ impl ServiceInput {
     }
 }
 
-/// A service as it is written.
 #[derive(Serialize)]
 struct ServiceDocument<'a> {
     name: &'a ServiceName,

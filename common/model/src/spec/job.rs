@@ -1,4 +1,4 @@
-//! `job` and `cron`: services whose pods run until they have done something.
+//! `job` and `cron`: services whose pods run to completion.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::service::cron::{Schedule, Zone};
 /// More would make `done:<job>` a key that takes Redis too long to read.
 pub const MAX_COMPLETIONS: u32 = 10_000;
 
-/// The environment variable in which a container finds the index of its pod.
+/// The environment variable with the index of a container's pod.
 pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
 
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
@@ -63,12 +63,12 @@ impl Default for JobPolicy {
 }
 
 impl JobPolicy {
-    /// Returns how many of its pods may fail before the job does.
+    /// Returns the number of failed pods that the job tolerates.
     pub fn backoff_limit(&self) -> u32 {
         self.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)
     }
 
-    /// Returns how long an index waits that has failed this often.
+    /// Returns the wait of an index after this number of failures.
     pub fn backoff(&self, failures: u32) -> Duration {
         let first = self.backoff.map_or(DEFAULT_BACKOFF, Period::duration);
         let doublings = failures.saturating_sub(1).min(16);
@@ -183,18 +183,17 @@ impl Default for CronHistory {
 }
 
 impl CronPolicy {
-    /// Returns how late a job may begin.
+    /// Returns the maximum delay of a job's start.
     pub fn catch_up(&self) -> Duration {
         self.catch_up.map_or(DEFAULT_CATCH_UP, Period::duration)
     }
 
-    /// Returns the times at which jobs begin, as a text: equal if nothing about them has changed. Empty while
-    /// the cron is suspended.
+    /// Returns the times of jobs as a text, for comparison. Empty while the cron is suspended.
     pub fn times_text(&self) -> String {
         if self.suspend { String::new() } else { format!("{} {}", self.schedule, self.time_zone) }
     }
 
-    /// Returns what is wrong with its schedule and its time zone.
+    /// Returns the violations of its schedule and its time zone.
     pub fn violations(&self) -> Vec<Violation> {
         let of = |field: &str, problem: Option<String>| {
             problem.map(|why| Violation::new(format!("/cron/{field}"), why))

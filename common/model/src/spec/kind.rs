@@ -1,4 +1,4 @@
-//! `kind`: what the pods of a service are for.
+//! `kind`: the purpose of a service's pods.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns whether it is a service; in documents and in the stored form that is left out.
+    /// Returns true for a service, the default that documents and the stored form leave out.
     pub fn is_service(&self) -> bool {
         *self == Self::Service
     }

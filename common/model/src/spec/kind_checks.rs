@@ -1,4 +1,4 @@
-//! What does not go together with the kind of a service.
+//! Fields that contradict the kind of a service.
 
 use super::container::RestartPolicy;
 use super::job::{CronPolicy, JobPolicy};
@@ -8,18 +8,16 @@ use super::service_fields::ServiceFields;
 use super::violation::Violation;
 use crate::ids::ServiceName;
 
-/// The name of a cron has at most this many bytes: its jobs have a time behind it, and are names of hosts,
-/// too.
+/// Maximum length of a cron's name: its jobs append a time, and their names are host names, too.
 pub const MAX_CRON_NAME: usize = 52;
 
-/// Returns what does not go together with the kind.
 pub(super) fn violations(
     name: &ServiceName,
     replicas: u32,
     fields: &ServiceFields,
     pod: &PodSpec,
 ) -> Vec<Violation> {
-    // A job has the first three as a service has them.
+    // Jobs and services share the first three.
     let ServiceFields { labels: _, app: _, depends_on: _, ingress, allow_from, aliases, update, job, cron } =
         fields;
     let kind = pod.kind;

@@ -1,12 +1,12 @@
-//! The largest and smallest valid values, where several files know them.
+//! Limits of values that several files use.
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
 
-/// The most memory one container may request: far more than a machine has, and exact in a Lua number.
+/// Maximum memory of one container: far more than a machine has, and exact in a Lua number.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 
-/// The least memory that Docker starts a container with.
+/// Minimum memory of a container in Docker.
 pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
 
 /// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.

@@ -1,4 +1,4 @@
-//! The specification of a pod: its containers, and what concerns them together.
+//! The specification of a pod: its containers and their common settings.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartConditi
 use crate::ids::SpecId;
 use crate::node::Resources;
 
-/// The `drain` of a pod that sets none.
+/// Default of `drain`.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
@@ -34,8 +34,8 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// Returns what is reserved for one pod: what its containers ask for. Limits that containers get without
-    /// asking, such as the node's default of memory, are not reserved.
+    /// Returns the reservation of one pod: the requests of its containers. Limits by default, such as the
+    /// node's default of memory, are not reserved.
     pub fn request(&self) -> Resources {
         let requests = self.containers.iter().map(ContainerSpec::request);
         Resources {
@@ -45,7 +45,7 @@ impl PodSpec {
         }
     }
 
-    /// Returns the ports that the pod takes on its node.
+    /// Returns the ports that the pod occupies on its node.
     pub fn host_ports(&self) -> HostPorts {
         HostPorts::of(self.containers.iter().flat_map(|container| &container.ports))
     }
@@ -55,12 +55,12 @@ impl PodSpec {
         self.stop_grace_period.duration()
     }
 
-    /// Returns how long requests in flight have to end before the pod is stopped.
+    /// Returns the time for requests in flight before the pod is stopped.
     pub fn drain(&self) -> Duration {
         self.drain.map_or(DEFAULT_DRAIN, Seconds::duration)
     }
 
-    /// Returns what one of the containers depends on: the index of another one, and how far that has to be.
+    /// Returns the dependencies of a container: index and condition of each.
     pub fn dependencies(&self, container: &ContainerSpec) -> Vec<(usize, StartCondition)> {
         let index = |name: &str| {
             let has_name = |one: &ContainerSpec| one.name.as_ref().is_some_and(|own| own.as_str() == name);
@@ -70,8 +70,8 @@ impl PodSpec {
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
     }
 
-    /// Returns the first container that is restarted whenever it ends, so that the pod never completes: its
-    /// name, or none if it is the only one. Sidecars end with the others.
+    /// Returns the first container that always restarts, so that the pod never completes: its name, or `None`
+    /// inside for the only one. Sidecars do not count: they end with the others.
     pub fn restarts_always(&self) -> Option<Option<&str>> {
         let serving = self.containers.iter().filter(|container| !container.sidecar);
         let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);
@@ -114,7 +114,7 @@ impl OnDisconnect {
     }
 }
 
-/// A [`PodSpec`] and the id that it is stored under.
+/// A [`PodSpec`] and its id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSpec {
     /// The `<id>` in `spec:<id>`.

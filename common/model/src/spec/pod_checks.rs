@@ -1,15 +1,15 @@
-//! What has to be right among the containers of a pod.
+//! Rules among the containers of a pod.
 
 use std::collections::BTreeSet;
 
 use super::{ContainerSpec, PodSpec, RestartPolicy, StartCondition, Violation, circle};
 use crate::ids::ContainerName;
 
-/// The most containers of one pod.
+/// Maximum number of containers per pod.
 pub(super) const MAX_CONTAINERS: usize = 16;
 
 impl PodSpec {
-    /// Returns what is wrong among the containers, with pointers below `/containers`.
+    /// Returns the violations among the containers, with pointers below `/containers`.
     pub fn containers_violations(&self) -> Vec<Violation> {
         let containers = &self.containers;
         let number = match containers.len() {
@@ -99,7 +99,7 @@ impl PodSpec {
     }
 }
 
-/// Returns why a condition can never hold.
+/// Returns the reason why a condition can never hold.
 fn never_true(name: &str, other: &ContainerSpec, condition: StartCondition) -> Option<String> {
     match condition {
         StartCondition::ServiceCompletedSuccessfully if other.restart == RestartPolicy::Always => {

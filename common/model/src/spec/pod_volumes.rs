@@ -1,4 +1,4 @@
-//! The volumes of the containers of a pod, together.
+//! The volumes of a pod's containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,11 @@ use super::violation::Violation;
 use crate::ids::AppName;
 use crate::value::ValueKind;
 
-/// More than any container needs.
 const MAX_VOLUMES: usize = 32;
 
 impl PodSpec {
-    /// Returns how many bytes the volumes of one pod are meant to hold on its node. Containers that share a
-    /// volume reserve it once.
+    /// Returns the total requested size of a pod's volumes on its node, in bytes. A volume shared by
+    /// containers counts once.
     pub(super) fn volume_space(&self) -> u64 {
         let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
         for volume in self.containers.iter().flat_map(|container| &container.volumes) {
@@ -31,13 +30,13 @@ impl PodSpec {
         by_source.into_values().fold(total, u64::saturating_add)
     }
 
-    /// Returns whether a container of the pod has a shared volume.
+    /// Returns true if a container has a shared volume.
     pub fn has_shared_volumes(&self) -> bool {
         let mut all = self.containers.iter().flat_map(|container| &container.volumes);
         all.any(|volume| volume.kind == VolumeKind::Shared)
     }
 
-    /// Returns the shared volumes of one pod, each once.
+    /// Returns the shared volumes, each once.
     pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
         let mut found: BTreeSet<SharedVolume> = BTreeSet::new();
@@ -51,8 +50,8 @@ impl PodSpec {
         found
     }
 
-    /// Makes the shared volumes of a service those of its app. Returns what is wrong where a document names
-    /// another app; `pointer_of` is that of a container.
+    /// Moves the shared volumes of a service to its app. Returns violations where a document names another
+    /// app; `pointer_of` returns a container's pointer.
     pub(super) fn share_in_app(
         &mut self,
         app: Option<&AppName>,
@@ -73,7 +72,7 @@ impl PodSpec {
         violations
     }
 
-    /// Returns the persistent volumes of one pod, each once.
+    /// Returns the persistent volumes, each once.
     pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
         let persistent = all.filter(|volume| volume.kind == VolumeKind::Persistent);
@@ -87,13 +86,12 @@ impl PodSpec {
         found
     }
 
-    /// Returns what a worker that cannot reach Redis does with the pod if its document does not say. What is
-    /// written to a persistent volume must not be written by two pods.
+    /// Returns the default of `on_disconnect`. Two pods must not write to one persistent volume.
     pub fn default_on_disconnect(&self) -> OnDisconnect {
         if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
     }
 
-    /// Returns what is wrong among the volumes of several containers, with pointers below `/containers`.
+    /// Returns the violations among the volumes of several containers, with pointers below `/containers`.
     pub(super) fn shared_volume_violations(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (index, container) in self.containers.iter().enumerate() {
@@ -115,7 +113,7 @@ impl PodSpec {
 }
 
 impl ContainerSpec {
-    /// Returns what is wrong with its volumes, by the pointer below the container.
+    /// Returns the problems of its volumes, by the pointer below the container.
     pub(super) fn volume_problems(&self) -> Vec<(String, Option<String>)> {
         let in_memory = self.tmpfs.as_slice().iter();
         let in_memory = in_memory.map(|entry| entry.split(':').next().unwrap_or_default().to_owned());

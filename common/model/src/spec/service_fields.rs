@@ -1,5 +1,5 @@
-//! The fields of a service itself: what is declared here is stored and shown with the service, and is no part
-//! of the specification of its pods.
+//! The fields of a service itself: stored and shown with the service, and no part of the specification of its
+//! pods.
 
 use std::collections::BTreeMap;
 
@@ -63,15 +63,15 @@ pub struct ServiceFields {
 }
 
 impl ServiceFields {
-    /// Returns how pods of this specification are replaced; see [`UpdatePolicy::in_force`]. Only a service
-    /// that names a port is known to listen on one of its machine: of any other one a successor can start
+    /// Returns the policy for pods of this specification; see [`UpdatePolicy::in_force`]. Only a service that
+    /// names a port is known to listen on a port of its machine. For any other one, a successor can start
     /// first.
     pub fn update_in_force(&self, pod: &PodSpec, with_machine_ports: bool) -> UpdatePolicy {
         let listens = !self.ingress.is_empty() || pod.containers.iter().any(|one| !one.ports.is_empty());
         UpdatePolicy::in_force(self.update.as_ref(), pod, with_machine_ports && listens)
     }
 
-    /// Returns them with other services by their whole names, and rules with what they leave out.
+    /// Returns the fields with full names of other services, and rules with their defaults.
     pub(super) fn of_app(self) -> Self {
         let app = self.app.as_ref();
         Self {
@@ -82,9 +82,8 @@ impl ServiceFields {
         }
     }
 
-    /// Returns what is wrong with the values.
     pub(super) fn violations(&self, name: &ServiceName, pod: &PodSpec) -> Vec<Violation> {
-        // Of a job and a cron `kind_checks::violations` says it.
+        // `kind_checks::violations` checks jobs and crons.
         let Self { labels, app, depends_on, ingress, allow_from, aliases, update, job: _, cron: _ } = self;
         let mut violations = label_violations(labels);
         violations.extend(app.as_ref().and_then(|app| app_violation(app, name)));
@@ -96,7 +95,7 @@ impl ServiceFields {
         violations
     }
 
-    /// Returns the normal form of those that have no violations.
+    /// Returns the normal form of valid fields.
     pub(super) fn normal(self, kind: Kind) -> Self {
         let job = (!kind.is_service()).then(|| self.job.unwrap_or_default());
         Self { aliases: self.aliases.normal(), job, ..self }
@@ -113,7 +112,7 @@ fn label_violations(labels: &BTreeMap<String, String>) -> Vec<Violation> {
         .collect()
 }
 
-/// Within its app a service is called by what follows the name of the app.
+/// Within its app a service has a short name: the part after the app's name.
 fn app_violation(app: &AppName, name: &ServiceName) -> Option<Violation> {
     app.short_name(name).is_none().then(|| {
         Violation::new(

@@ -1,5 +1,5 @@
-//! Values that users can write in more than one way: memory, cores, durations, ports, environment, command.
-//! Each type has one normal form.
+//! Values with several spellings: memory, cores, durations, ports, environment, command. Each type has one
+//! normal form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,11 @@ use document::whole;
 
 /// Maximum of [`Seconds`]: a day.
 const MAX_SECONDS: u64 = 86_400;
-/// The longest period.
+/// Maximum of [`Period`]: ten years.
 const MAX_PERIOD_SECONDS: u64 = 315_360_000;
 
 /// An amount of memory. Read from a number of bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's
-/// units of one character are binary: `64m` is 64 MiB.
+/// one-letter units are binary: `64m` is 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Memory(u64);
@@ -102,7 +102,7 @@ impl Seconds {
         Self(seconds)
     }
 
-    /// Returns the standard library's form of the duration.
+    /// Returns the standard library's form.
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.0)
     }
@@ -136,15 +136,15 @@ impl std::str::FromStr for Seconds {
 pub struct Milliseconds(u64);
 
 impl Milliseconds {
-    /// The longest.
+    /// The maximum.
     pub const MAX: Duration = Duration::from_secs(MAX_SECONDS);
 
-    /// Returns a duration, at most the longest; what is less than a millisecond is left out.
+    /// Returns a duration of whole milliseconds, capped at the maximum.
     pub fn new(duration: Duration) -> Self {
         Self(duration.min(Self::MAX).as_millis() as u64)
     }
 
-    /// Returns the standard library's form of the duration.
+    /// Returns the standard library's form.
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -182,7 +182,7 @@ impl std::str::FromStr for Milliseconds {
 pub struct Period(u64);
 
 impl Period {
-    /// Returns the standard library's form of the duration.
+    /// Returns the standard library's form.
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -246,13 +246,13 @@ number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
 number_or_text!(Period, "a duration such as \"1h\" or \"7d\", or seconds");
 
-/// A command and its arguments. Read from a list, or from a text that is split as a shell would split it.
+/// A command and its arguments. Read from a list, or from a text that is split like a shell does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Command(pub Vec<String>);
 
 impl Command {
-    /// Returns true if the command is not set: the container runs the image's own command.
+    /// Returns true if unset: the container runs the image's own command.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -278,13 +278,13 @@ impl<'de> Deserialize<'de> for Command {
     }
 }
 
-/// Texts. Read from a list, or from one text.
+/// A list of texts. Read from a list, or from one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TextList(pub Vec<String>);
 
 impl TextList {
-    /// Returns true if there are none.
+    /// Returns true without texts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -314,14 +314,14 @@ impl<'de> Deserialize<'de> for TextList {
     }
 }
 
-/// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` shows the names only,
-/// because values can be secret.
+/// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` hides the values, which can
+/// be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Returns true if there are no variables.
+    /// Returns true without variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -383,7 +383,7 @@ impl<'de> Deserialize<'de> for Environment {
     }
 }
 
-/// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines take strings
+/// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines accept strings
 /// only.
 struct VariableValue(String);
 
@@ -435,7 +435,7 @@ impl<'de> Deserialize<'de> for KeyValue {
     }
 }
 
-/// Reads a number of replicas. Whether it is too large is for [`super::ServiceInput::normalize`] to say.
+/// Reads a number of replicas. [`super::ServiceInput::normalize`] checks the maximum.
 ///
 /// # Errors
 /// If it is not a whole number.
@@ -457,7 +457,7 @@ pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
 }
 
-/// Reads a number from which something is decided, or `null`.
+/// Reads a threshold, or `null`.
 ///
 /// # Errors
 /// If it is not a whole number.
@@ -471,7 +471,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
 }
 
-/// Reads a number that may be written as a text, `"2"`, as Docker wants options of logs.
+/// Reads a number that may be written as a text, `"2"`, as in Docker's log options.
 ///
 /// # Errors
 /// If it is neither.
@@ -502,7 +502,7 @@ pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(Option::<Quoted>::deserialize(deserializer)?.map(|Quoted(count)| count))
 }
 
-/// Reads the number of a port. Whether it is 0 is for the checks to say.
+/// Reads a port number. The checks reject 0.
 ///
 /// # Errors
 /// If it is not a whole number up to 65535.

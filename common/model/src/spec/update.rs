@@ -1,4 +1,4 @@
-//! `update`: how the pods of a service are replaced when its specification changes, and when that has failed.
+//! `update`: the replacement of a service's pods when its specification changes, and its failure.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{OnDisconnect, PodSpec, Seconds, Violation};
 
-/// The `monitor` of a policy that sets none, as in Compose.
+/// Default of `monitor`, as in Compose.
 const DEFAULT_MONITOR: Duration = Duration::from_secs(5);
 
-/// The `deadline` of a policy that sets none.
+/// Default of `deadline`.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 
 /// How the pods of a service are replaced when its specification changes. A new pod is good when it was ready
@@ -110,8 +110,8 @@ pub enum UpdateOrder {
 }
 
 impl UpdateOrder {
-    /// Returns the order for pods whose service says none: their successors start first where two pods of a
-    /// replica can run beside each other.
+    /// Returns the default order: successors start first where two pods of a replica can run beside each
+    /// other.
     pub fn of_pods(pod: &PodSpec) -> Self {
         let is_alone = pod.on_disconnect == OnDisconnect::Stop
             || !pod.persistent_volumes().is_empty()
@@ -135,24 +135,24 @@ pub enum OnFailure {
 }
 
 impl UpdatePolicy {
-    /// Returns how pods are replaced whose service has no policy. A pod with a check is good as soon as it is
-    /// ready: of one without, only time shows that it does not crash.
+    /// Returns the default policy. A pod with a check is good as soon as it is ready; without one, only time
+    /// shows that it does not crash.
     pub fn without_policy(pod: &PodSpec) -> Self {
         let has_check = pod.containers.iter().any(|one| one.readiness.is_some() || one.healthcheck.is_some());
         Self { monitor: has_check.then(|| Seconds::new(0)), ..Self::default() }.resolved(pod)
     }
 
-    /// Returns the policy with the order that it means for these pods. One whose limits let replicas be out
-    /// of service, or allow no pod beyond them, means `stop-first`.
+    /// Returns the policy with its implied order. Limits that allow unavailable replicas, or no extra pod,
+    /// imply `stop-first`.
     pub fn resolved(&self, pod: &PodSpec) -> Self {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
         Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
     }
 
-    /// Returns how the pods of a service are replaced that has this policy, or none. A successor that has the
-    /// ports of its machine cannot listen beside the pod that it replaces: the pod is stopped first then,
-    /// unless the user says otherwise.
+    /// Returns the effective policy for pods of a service, with the default for `None`. A successor cannot
+    /// listen beside its predecessor on ports of the machine: then the pod is stopped first, unless the user
+    /// says otherwise.
     pub fn in_force(policy: Option<&Self>, pod: &PodSpec, with_machine_ports: bool) -> Self {
         let in_force = policy.map_or_else(|| Self::without_policy(pod), |policy| policy.resolved(pod));
         if with_machine_ports && policy.is_none_or(Self::leaves_order_open) {
@@ -165,7 +165,7 @@ impl UpdatePolicy {
         self.order.is_none() && self.max_surge.is_none() && self.max_unavailable != Some(0)
     }
 
-    /// Returns the policy for going back to a former specification.
+    /// Returns the policy for a return to a former specification.
     pub fn going_back(&self) -> Cow<'_, Self> {
         let Some(RollbackPolicy { order, parallelism, max_surge, max_unavailable, delay, monitor }) =
             self.rollback.as_ref()
@@ -184,30 +184,28 @@ impl UpdatePolicy {
         })
     }
 
-    /// Returns for how long a new pod must have been ready to be good.
+    /// Returns the time that a new pod must have been ready to be good.
     pub fn monitor(&self) -> Duration {
         self.monitor.map_or(DEFAULT_MONITOR, Seconds::duration)
     }
 
-    /// Returns within what time a new pod must be ready.
+    /// Returns the time limit for a new pod to become ready.
     pub fn deadline(&self) -> Duration {
         self.deadline.map_or(DEFAULT_DEADLINE, Seconds::duration)
     }
 
-    /// Returns for how long a new pod must have been ready before the next one is replaced.
+    /// Returns the time that a new pod must have been ready before the next one is replaced.
     pub fn pace(&self) -> Duration {
         self.monitor().max(self.delay.map_or(Duration::ZERO, Seconds::duration))
     }
 
-    /// Returns how many of a service's replicas may be out of service. The policy must be
-    /// [resolved](Self::resolved).
+    /// Returns the maximum number of unavailable replicas. The policy must be [resolved](Self::resolved).
     pub fn max_unavailable(&self, pods: usize) -> usize {
         let by_order = || if self.starts_first() { 0 } else { self.parallelism(pods) };
         self.max_unavailable.map_or_else(by_order, |limit| limit as usize)
     }
 
-    /// Returns how many pods a service may have beyond its replicas. The policy must be
-    /// [resolved](Self::resolved).
+    /// Returns the maximum number of pods beyond the replicas. The policy must be [resolved](Self::resolved).
     pub fn max_surge(&self, pods: usize) -> usize {
         let by_order = || if self.starts_first() { self.parallelism(pods) } else { 0 };
         self.max_surge.map_or_else(by_order, |limit| limit as usize)
@@ -225,12 +223,12 @@ impl UpdatePolicy {
         }
     }
 
-    /// Returns whether an update of this number of pods has failed, of which `bad` are bad.
+    /// Returns true if `bad` of these pods are bad enough for the update to have failed.
     pub fn has_failed(&self, bad: usize, pods: usize) -> bool {
         bad as f64 > self.max_failure_ratio.unwrap_or_default() * pods as f64
     }
 
-    /// Returns what cannot be, also together with these pods.
+    /// Returns the violations, also in combination with these pods.
     pub(super) fn violations(&self, pod: &PodSpec) -> Vec<Violation> {
         let is_ratio = |ratio: &f64| (0.0..=1.0).contains(ratio);
         let wrong = |is_wrong: bool, field: &str, why: &str| {
@@ -261,7 +259,6 @@ impl UpdatePolicy {
         found
     }
 
-    /// Returns why pods cannot be replaced like this.
     fn limit_violations(&self, pointer: &str, pod: &PodSpec) -> Vec<Violation> {
         let wrong = |is_wrong: bool, why: &str| is_wrong.then(|| Violation::new(pointer, why));
         [

@@ -1,4 +1,4 @@
-//! What is wrong with a value.
+//! Violations of the rules for values.
 
 /// A well-formed but invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -6,7 +6,7 @@
 pub struct Violation {
     /// JSON pointer to the field; `""` for the whole document.
     pub pointer: String,
-    /// What is wrong with the value, and which values are valid.
+    /// The problem and the valid values.
     pub detail: String,
 }
 

@@ -1,5 +1,5 @@
-//! Session channels: what a client and a worker send each other while `exec`, `attach`, `port-forward` or
-//! `cp` runs. Pure: how frames become bytes, and how much may be unread.
+//! Session channels: the messages between a client and a worker during `exec`, `attach`, `port-forward` or
+//! `cp`. Pure: the encoding of frames, and flow control.
 //!
 //! The same frames travel in WebSocket messages between client and API, and in Redis between API and worker.
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ContainerName, PodId};
 
-/// The name of this protocol among those of WebSockets.
+/// The WebSocket subprotocol.
 pub const SUBPROTOCOL: &str = "v1.channel.kubeleet";
-/// The most bytes of data that one frame has.
+/// Maximum number of data bytes per frame.
 pub const MAX_DATA: usize = 32 * 1024;
-/// The longest frame that is read: data with its type, or a text.
+/// Maximum length of a received frame: data with its type, or a text.
 pub const MAX_FRAME: usize = MAX_DATA + 1024;
-/// A side stops sending while the other one has not read this number of bytes.
+/// A side stops sending while the other has this number of bytes unread.
 pub const WINDOW: u64 = 1024 * 1024;
-/// What a frame costs beside its bytes: small frames take memory too.
+/// Accounted overhead of a frame: small frames take memory too.
 const FRAME_OVERHEAD: u64 = 64;
-/// The longest text in a frame, in bytes.
+/// Maximum length of a text in a frame, in bytes.
 const MAX_TEXT: usize = 1000;
 
 /// The size of a terminal in characters.
@@ -30,7 +30,7 @@ pub struct TerminalSize {
     pub rows: u16,
 }
 
-/// What a client asks for. It is the first message of a WebSocket, as JSON.
+/// A client's request: the first message of a WebSocket, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -38,20 +38,20 @@ pub enum Purpose {
     Exec {
         /// The program and its arguments.
         command: Vec<String>,
-        /// Whether it gets a terminal.
+        /// True for a terminal.
         #[serde(default)]
         tty: bool,
-        /// Whether its standard input comes from the client; otherwise it is empty.
+        /// True if its standard input comes from the client; otherwise it is empty.
         #[serde(default)]
         stdin: bool,
         /// The size of the terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
-    /// Follows what a container writes from now on; with `stdin` also its input, and if the container's
-    /// input belongs to its first client all that it has written.
+    /// Follows a container's output from now on; with `stdin` also its input. If the container's input
+    /// belongs to its first client, that client also gets all earlier output.
     Attach {
-        /// Whether the container's standard input comes from the client.
+        /// True if the container's standard input comes from the client.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stdin: bool,
         /// The size of the client's terminal, if the container has one.
@@ -63,9 +63,9 @@ pub enum Purpose {
         /// The port.
         port: u16,
     },
-    /// Unpacks a tar archive, which the client sends, into a directory of a container.
+    /// Unpacks the client's tar archive into a directory of a container.
     CopyTo {
-        /// The directory, which exists.
+        /// The existing directory.
         directory: String,
     },
     /// Sends a file or directory of a container as a tar archive.
@@ -76,7 +76,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Returns what events say about it. Arguments of commands are left out: they may be secret.
+    /// Returns a description for events. Arguments of commands are left out: they may be secret.
     pub fn describe(&self) -> String {
         match self {
             Self::Exec { command, tty, .. } => {
@@ -91,7 +91,7 @@ impl Purpose {
         }
     }
 
-    /// Returns what events say about its end, from the last frame of the worker.
+    /// Returns a description of the end for events, from the worker's last frame.
     pub fn describe_end(&self, last: &Frame) -> String {
         match (self, last) {
             (Self::Exec { .. } | Self::Attach { .. }, Frame::Exit(code)) => format!("exit code {code}"),
@@ -100,7 +100,7 @@ impl Purpose {
         }
     }
 
-    /// Returns the word that the reasons of its events begin with.
+    /// Returns the first word of its events' reasons.
     pub fn event_word(&self) -> &'static str {
         match self {
             Self::Exec { .. } => "Exec",
@@ -110,7 +110,7 @@ impl Purpose {
         }
     }
 
-    /// Returns what is wrong with it.
+    /// Returns the problem of an invalid request.
     pub fn problem(&self) -> Option<String> {
         let is_bad = |text: &str| text.contains('\0');
         match self {
@@ -131,17 +131,17 @@ impl Purpose {
     }
 }
 
-/// A request for a channel, as the API leaves it for a worker.
+/// A request for a channel, from the API to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelRequest {
     /// The id of the channel.
     pub id: String,
     /// The pod.
     pub pod: PodId,
-    /// The container, if the pod has several; without it the first one.
+    /// The container; by default the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerName>,
-    /// What is asked for.
+    /// The client's request.
     pub purpose: Purpose,
 }
 
@@ -150,48 +150,48 @@ pub struct ChannelRequest {
 pub enum Frame {
     /// Bytes for the program, connection or archive in the pod.
     Input(Bytes),
-    /// Bytes from there; of a program its standard output.
+    /// Bytes from there, or a program's standard output.
     Output(Bytes),
     /// The standard error of a program.
     ErrorOutput(Bytes),
-    /// The terminal of the client has another size.
+    /// The new size of the client's terminal.
     Resize(TerminalSize),
-    /// A signal for the program, by its number.
+    /// A signal number for the program.
     Signal(u8),
     /// No more input follows.
     EndOfInput,
     /// No more output follows.
     EndOfOutput,
-    /// The worker has begun what was asked for.
+    /// The worker has started the request.
     Started,
-    /// It has ended: the exit code of a program, otherwise 0. Nothing follows.
+    /// The end: the exit code of a program, otherwise 0. Nothing follows.
     Exit(u8),
-    /// It has failed, or could not be begun: why, for people. Nothing follows.
+    /// A failure, also of the start, with a reason for people. Nothing follows.
     Failed(String),
-    /// The sender has read this number of bytes so far, see [`Frame::cost`].
+    /// Total number of bytes that the sender has read, see [`Frame::cost`].
     Read(u64),
     /// The client has left. Nothing follows.
     Closed,
-    /// A frame of a later version. It is ignored.
+    /// A frame of a later version, to be ignored.
     Unknown(u8),
 }
 
-/// Bytes that are no frame.
+/// The bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// There are none.
+    /// No bytes.
     #[error("a message without a type")]
     Empty,
-    /// There are too many.
+    /// Too many bytes.
     #[error("a message of {0} bytes; at most {MAX_FRAME} are allowed")]
     TooLong(usize),
-    /// They do not fit their type.
+    /// The bytes do not fit their type.
     #[error("a malformed message of type {0}")]
     Malformed(u8),
 }
 
 impl Frame {
-    /// Returns the bytes: one for the type, and what the type has.
+    /// Encodes the frame: one byte for the type, then its content.
     pub fn encode(&self) -> Bytes {
         let of = |kind: u8, rest: &[u8]| {
             let mut bytes = BytesMut::with_capacity(rest.len() + 1);
@@ -218,7 +218,7 @@ impl Frame {
         }
     }
 
-    /// Reads a frame.
+    /// Decodes a frame.
     ///
     /// # Errors
     /// See [`FrameError`].
@@ -256,8 +256,8 @@ impl Frame {
         })
     }
 
-    /// Returns how much of the window the frame takes. Those that tell how much was read take nothing:
-    /// otherwise two full windows would wait for each other.
+    /// Returns the frame's share of the window. Frames that report read bytes are free: otherwise two full
+    /// windows would wait for each other.
     pub fn cost(&self) -> u64 {
         let bytes = match self {
             Self::Input(data) | Self::Output(data) | Self::ErrorOutput(data) => data.len(),
@@ -268,13 +268,13 @@ impl Frame {
         bytes as u64 + FRAME_OVERHEAD
     }
 
-    /// Returns whether nothing follows in this direction.
+    /// Returns true if nothing follows in this direction.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Exit(_) | Self::Failed(_) | Self::Closed)
     }
 }
 
-/// Splits data into pieces that fit a frame each.
+/// Splits data into pieces of at most one frame.
 pub fn pieces(mut data: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let next = data.split_to(data.len().min(MAX_DATA));

@@ -1,5 +1,4 @@
-//! A line that a container wrote, with its time and where it comes from; and how lines of several pods are
-//! sent in one stream.
+//! Log lines of containers with time and source, and their encoding in one stream of several pods.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -8,7 +7,7 @@ use crate::ids::{ContainerName, PodId};
 /// A line of a log, without its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was written: nanoseconds since the Unix epoch on the clock of its node.
+    /// Time of writing: nanoseconds since the Unix epoch on the clock of its node.
     pub time: u64,
     /// The pod.
     pub pod: PodId,
@@ -16,12 +15,12 @@ pub struct LogLine {
     pub name: String,
     /// The container, if the pod has several.
     pub container: Option<ContainerName>,
-    /// What was written.
+    /// The text.
     pub text: Bytes,
 }
 
 impl LogLine {
-    /// Appends the line as it is sent: the fields, separated by tabs, and a line feed.
+    /// Appends the encoded line: the fields, separated by tabs, and a line feed.
     pub fn encode(&self, to: &mut BytesMut) {
         let container = self.container.as_ref().map_or("", ContainerName::as_str);
         to.put_slice(format!("{}\t{}\t{}\t{container}\t", self.time, self.pod, self.name).as_bytes());
@@ -29,7 +28,7 @@ impl LogLine {
         to.put_u8(b'\n');
     }
 
-    /// Reads back what [`LogLine::encode`] wrote, without the line feed; `None` for something else.
+    /// Decodes [`LogLine::encode`], without the line feed; `None` if malformed.
     pub fn decode(line: &Bytes) -> Option<Self> {
         let mut fields = line.splitn(5, |byte| *byte == b'\t');
         let mut text = || std::str::from_utf8(fields.next()?).ok();
@@ -43,15 +42,14 @@ impl LogLine {
     }
 }
 
-/// Takes whole lines from bytes that come in pieces.
+/// Splits a stream of bytes into whole lines.
 #[derive(Debug, Default)]
 pub struct LineSplitter {
     rest: BytesMut,
 }
 
 impl LineSplitter {
-    /// Returns the lines that are complete now, without their line feeds. The beginning of a line waits for
-    /// its end.
+    /// Returns the complete lines, without their line feeds. Keeps the beginning of an incomplete line.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Bytes> {
         self.rest.extend_from_slice(bytes);
         let mut lines = Vec::new();
@@ -63,12 +61,12 @@ impl LineSplitter {
         lines
     }
 
-    /// Returns the last line, if it did not end.
+    /// Returns the last line, if it was incomplete.
     pub fn finish(self) -> Option<Bytes> {
         (!self.rest.is_empty()).then(|| self.rest.freeze())
     }
 
-    /// Returns how many bytes wait for the end of their line.
+    /// Returns the number of bytes of the incomplete line.
     pub fn waiting(&self) -> usize {
         self.rest.len()
     }

@@ -1,17 +1,17 @@
 //! Merges logs in order of time, pure: several sources, each in its own order, become one.
 //!
-//! A line is passed on when no source can have an older one: each has a line waiting, or has ended. While
-//! logs are followed a source may be quiet forever, so a line waits for the others only for a while; what
-//! comes later than that is passed on late rather than not at all.
+//! A line is passed on when no source can have an older one: each has a line waiting, or has ended. A
+//! followed source may be quiet forever, so a line waits for the others only for a while. Later lines are
+//! passed on late rather than not at all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Several sources that become one. `T` is a line.
+/// A merge of several sources. `T` is a line.
 #[derive(Debug)]
 pub struct LogMerge<K, T> {
     sources: BTreeMap<K, MergeSource<T>>,
-    /// How long a line waits for the sources that have none; `None` for as long as it takes.
+    /// Maximum wait of a line for sources without one; `None` for no limit.
     hold: Option<Duration>,
 }
 
@@ -29,12 +29,12 @@ struct WaitingLine<T> {
 }
 
 impl<K: Ord + Clone, T> LogMerge<K, T> {
-    /// Merges no sources yet.
+    /// Creates a merge without sources.
     pub fn new(hold: Option<Duration>) -> Self {
         Self { sources: BTreeMap::new(), hold }
     }
 
-    /// Adds a source, from which nothing has come yet. One that has ended begins again.
+    /// Adds a source without lines. An ended source begins again.
     pub fn begin(&mut self, source: K) {
         self.sources
             .entry(source)
@@ -49,14 +49,14 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         }
     }
 
-    /// Nothing more comes from a source.
+    /// Ends a source.
     pub fn end(&mut self, source: &K) {
         if let Some(source) = self.sources.get_mut(source) {
             source.ended = true;
         }
     }
 
-    /// Returns the next line, if it need not wait any longer: the oldest, of equal ones that of the first
+    /// Returns the next line that need not wait any longer: the oldest, of equal ones that of the first
     /// source.
     pub fn pop(&mut self, now: Instant) -> Option<T> {
         self.sources.retain(|_, source| !source.ended || !source.waiting.is_empty());
@@ -70,18 +70,18 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         self.sources.get_mut(&key)?.waiting.pop_front().map(|waiting| waiting.line)
     }
 
-    /// Returns when the next line need not wait any longer, unless something comes before.
+    /// Returns the time at which the next line need not wait any longer, unless another line arrives before.
     pub fn due_at(&self) -> Option<Instant> {
         let (_, first) = self.oldest()?;
         Some(first.arrived + self.hold?)
     }
 
-    /// Returns how many lines of a source wait.
+    /// Returns the number of waiting lines of a source.
     pub fn waiting(&self, source: &K) -> usize {
         self.sources.get(source).map_or(0, |source| source.waiting.len())
     }
 
-    /// Returns whether all sources have ended and no line waits.
+    /// Returns true if all sources have ended and no line waits.
     pub fn is_done(&self) -> bool {
         self.sources.values().all(|source| source.ended && source.waiting.is_empty())
     }

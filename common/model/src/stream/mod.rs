@@ -1,4 +1,4 @@
-//! What people see of a pod while it runs: channels and logs.
+//! Live output of pods: channels and logs.
 
 pub mod channel;
 pub mod log_line;

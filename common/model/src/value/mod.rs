@@ -1,4 +1,4 @@
-//! Secrets and configs, and what encrypts them.
+//! Secrets and configs, and their encryption.
 
 mod record;
 pub mod registry;

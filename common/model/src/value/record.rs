@@ -1,4 +1,4 @@
-//! Secrets and configs: values that are stored under a name and given to containers as files.
+//! Secrets and configs: named values that containers get as files.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
 use crate::value::secret_key::{DecryptError, SecretKey};
 
-/// The most bytes of a value: as much as of a payload. Values travel over the connections that queues use,
-/// and one of this size delays no heartbeat.
+/// Maximum size of a value in bytes, as for a payload. Values travel over the connections of the queues, and
+/// one of this size delays no heartbeat.
 pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 
-/// The number of versions that are kept of a value.
+/// Number of kept versions of a value.
 pub const KEPT_VERSIONS: u64 = 5;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueKind {
     /// Encrypted; no process shows it.
     Secret,
-    /// Stored as it is.
+    /// Stored in plain text.
     Config,
 }
 
@@ -42,7 +42,8 @@ impl fmt::Display for ValueKind {
     }
 }
 
-/// Bytes that must not be shown or logged: the content of a secret or config. `Debug` shows their number.
+/// Bytes that must not be shown or logged: the content of a secret or config. `Debug` shows their number
+/// only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ValueBytes(Vec<u8>);
 
@@ -64,14 +65,14 @@ impl fmt::Debug for ValueBytes {
     }
 }
 
-/// Written as text: for a request to the API. Bytes that are no text have to be encoded before.
+/// Writes a text, for a request to the API. Other bytes must be encoded before.
 impl Serialize for ValueBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&String::from_utf8_lossy(&self.0))
     }
 }
 
-/// Read from a text. Errors do not quote what was found: a reader that is asked for a text would.
+/// Reads a text. Errors do not quote the input, as a reader of texts would.
 impl<'de> Deserialize<'de> for ValueBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
@@ -110,17 +111,17 @@ impl<'de> Deserialize<'de> for ValueBytes {
 pub struct ValueInfo {
     /// Its name.
     pub name: ValueName,
-    /// The current version: 1, and one more with each rotation.
+    /// The current version: 1, plus one for each rotation.
     pub version: u64,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: RedisMillis,
-    /// When its current version was stored.
+    /// Time of the current version.
     pub updated_at: RedisMillis,
-    /// The app that it was created with, if it was.
+    /// The app of its creation, if any.
     pub app: Option<AppName>,
 }
 
-/// A version of a value as it is stored: encrypted, if it is a secret's.
+/// A stored version of a value, encrypted if it is a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredValue {
     kind: ValueKind,
@@ -129,7 +130,7 @@ pub struct StoredValue {
     bytes: Vec<u8>,
 }
 
-/// Why the content of a stored value cannot be read.
+/// The content of a stored value is unreadable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The process has no key.
@@ -137,21 +138,21 @@ pub enum ReadError {
         "this process has no key for secrets: set KUBELEET_SECRET_KEY_FILE to a file with the cluster's key"
     )]
     NoKey,
-    /// Another key, or something else was stored.
+    /// Another key was used, or something else was stored.
     #[error(transparent)]
     Decrypt(#[from] DecryptError),
 }
 
 impl StoredValue {
-    /// Wraps what is stored.
+    /// Wraps stored bytes.
     pub fn new(kind: ValueKind, name: ValueName, version: u64, bytes: Vec<u8>) -> Self {
         Self { kind, name, version, bytes }
     }
 
-    /// Returns this content as it is to be stored: encrypted, if it is a secret's.
+    /// Returns this content in stored form: encrypted for a secret.
     ///
     /// # Errors
-    /// Why it cannot be encrypted.
+    /// Why encryption failed.
     pub fn seal(
         kind: ValueKind,
         name: ValueName,
@@ -184,22 +185,22 @@ impl StoredValue {
         }
     }
 
-    /// Returns whether it is a secret or a config.
+    /// Returns the kind.
     pub fn kind(&self) -> ValueKind {
         self.kind
     }
 
-    /// Returns its name.
+    /// Returns the name.
     pub fn name(&self) -> &ValueName {
         &self.name
     }
 
-    /// Returns its version.
+    /// Returns the version.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns what is stored.
+    /// Returns the stored bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -211,7 +212,7 @@ impl fmt::Debug for StoredValue {
     }
 }
 
-/// Returns what a secret is bound to: stored under another name or version it cannot be decrypted.
+/// Returns the encryption context of a secret. Stored under another name or version it cannot be decrypted.
 fn context(kind: ValueKind, name: &ValueName, version: u64) -> String {
     format!("kubeleet {kind} {name} v{version}")
 }

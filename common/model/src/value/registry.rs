@@ -1,5 +1,4 @@
-//! Image registries: which one an image is pulled from, and the credentials that `kubeleet registry login`
-//! stores.
+//! Image registries: the registry of an image, and the credentials of `kubeleet registry login`.
 
 use std::fmt;
 
@@ -10,22 +9,22 @@ use crate::ids::{InvalidName, RegistryHost};
 use crate::value::secret_key::SecretKey;
 use crate::value::{ReadError, ValueBytes};
 
-/// The registry of images whose name has none.
+/// The registry of names without one.
 const DOCKER_HUB: &str = "docker.io";
-/// What the credentials of Docker Hub are stored under by `docker login` and its helpers.
+/// The key of Docker Hub's credentials in `docker login` and its helpers.
 const DOCKER_HUB_SERVER: &str = "https://index.docker.io/v1/";
 
-/// The most bytes of a password: tokens of cloud registries have a few thousand.
+/// Maximum size of a password in bytes: tokens of cloud registries have a few thousand.
 pub const MAX_PASSWORD_BYTES: usize = 16 * 1024;
-/// The most bytes of a user's name.
+/// Maximum size of a user name in bytes.
 const MAX_USER_BYTES: usize = 255;
 
 impl RegistryHost {
-    /// Reads an address as people and `docker login` write it: `https://Registry.example:5000/v2/` is
+    /// Parses an address as people and `docker login` write it: `https://Registry.example:5000/v2/` is
     /// `registry.example:5000`, and Docker Hub has several names.
     ///
     /// # Errors
-    /// If there is no host in it.
+    /// If it contains no host.
     pub fn of_address(address: &str) -> Result<Self, InvalidName> {
         let host = address.split_once("://").map_or(address, |(_, rest)| rest);
         let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
@@ -35,7 +34,7 @@ impl RegistryHost {
         }
     }
 
-    /// Returns the registry that an engine pulls an image from; `None` if the name is no image's.
+    /// Returns the registry from which an engine pulls an image; `None` for an invalid image name.
     pub fn of_image(image: &str) -> Option<Self> {
         let host = match image.split_once('/') {
             Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
@@ -44,16 +43,16 @@ impl RegistryHost {
         Self::of_address(host).ok()
     }
 
-    /// Returns the name under which credential helpers know it.
+    /// Returns its name in credential helpers.
     pub fn server(&self) -> &str {
         if self.as_str() == DOCKER_HUB { DOCKER_HUB_SERVER } else { self.as_str() }
     }
 }
 
-/// The user and password for a registry.
+/// User and password of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryLogin {
-    /// The user's name.
+    /// The user name.
     pub user: String,
     /// The password or token.
     pub password: ValueBytes,
@@ -64,9 +63,9 @@ pub struct RegistryLogin {
 pub struct RegistryInfo {
     /// The registry.
     pub host: RegistryHost,
-    /// The user's name.
+    /// The user name.
     pub user: String,
-    /// When it was stored.
+    /// Time of storage.
     pub updated_at: RedisMillis,
 }
 
@@ -74,15 +73,15 @@ pub struct RegistryInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginVerdict {
-    /// It is right, or the registry asks for none.
+    /// The login is right, or the registry needs none.
     Accepted,
-    /// It is wrong: why.
+    /// The login is wrong, with the reason.
     Denied(String),
-    /// It was not checked: why.
+    /// The login was not checked, with the reason.
     Unknown(String),
 }
 
-/// A login as it is stored: the password is encrypted.
+/// A stored login, with an encrypted password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLogin {
     host: RegistryHost,
@@ -91,21 +90,21 @@ pub struct StoredLogin {
 }
 
 impl StoredLogin {
-    /// Wraps what is stored.
+    /// Wraps stored parts.
     pub fn new(host: RegistryHost, user: String, password: Vec<u8>) -> Self {
         Self { host, user, password }
     }
 
-    /// Returns this login as it is to be stored.
+    /// Returns this login in stored form.
     ///
     /// # Errors
-    /// Why it cannot be encrypted.
+    /// Why encryption failed.
     pub fn seal(host: RegistryHost, login: &RegistryLogin, key: &SecretKey) -> Result<Self, String> {
         let password = key.encrypt(&context(&host, &login.user), login.password.expose())?.into_bytes();
         Ok(Self { host, user: login.user.clone(), password })
     }
 
-    /// Returns the login itself.
+    /// Decrypts the login.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -120,12 +119,12 @@ impl StoredLogin {
         &self.host
     }
 
-    /// Returns the user's name.
+    /// Returns the user name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Returns the password as it is stored.
+    /// Returns the encrypted password.
     pub fn password(&self) -> &[u8] {
         &self.password
     }
@@ -137,13 +136,13 @@ impl fmt::Debug for StoredLogin {
     }
 }
 
-/// Returns what a password is bound to: stored for another registry it cannot be decrypted, so that a client
-/// that can write to Redis cannot have it sent to a registry of his own.
+/// Returns the encryption context of a password. It binds the password to its registry, so that a client with
+/// write access to Redis cannot have it sent to a registry of its own.
 fn context(host: &RegistryHost, user: &str) -> String {
     format!("kubeleet registry {host} user {user}")
 }
 
-/// Checks the name of a user and a password, and returns what is wrong without a part of the password.
+/// Checks a user name and a password. The error contains no part of the password.
 ///
 /// # Errors
 /// If a registry cannot accept them.

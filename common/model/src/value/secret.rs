@@ -12,7 +12,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the text itself, to be sent or compared.
+    /// Returns the text, for sending or comparison.
     pub fn expose(&self) -> &str {
         &self.0
     }

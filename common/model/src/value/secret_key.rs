@@ -1,4 +1,4 @@
-//! The key that secrets are encrypted with. APIs and workers read it from a file; Redis never has it.
+//! The encryption key of secrets. APIs and workers read it from a file; Redis never has it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,8 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 
-/// The length of a key, in bytes.
 const KEY_BYTES: usize = 32;
-/// What an encrypted text begins with. Another algorithm would have another name.
+/// Prefix of an encrypted text. Another algorithm would have another name.
 const ALGORITHM: &str = "chacha20poly1305";
 
 /// The key of a cluster. `Debug` shows its id only.
@@ -21,30 +20,30 @@ pub struct SecretKey {
     id: String,
 }
 
-/// Why a text cannot be decrypted. No variant has a part of the secret.
+/// A text cannot be decrypted. No variant contains a part of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecryptError {
     /// It was encrypted with another key.
     #[error("it was encrypted with the key {of_text}, and the key of this process is {own}")]
     OtherKey {
-        /// The id of the key that it was encrypted with.
+        /// Id of the key of the text.
         of_text: String,
-        /// The id of this key.
+        /// Id of this key.
         own: String,
     },
-    /// It is not what this key has encrypted under this name and version.
+    /// This key did not encrypt it under this name and version.
     #[error("it was changed, or belongs to another name or version")]
     Changed,
-    /// It has a form that this program does not know.
+    /// Unknown format.
     #[error("it is in a form that this program does not know")]
     UnknownForm,
 }
 
 impl SecretKey {
-    /// Reads a key as [`SecretKey::generate`] writes it.
+    /// Parses a key in the form of [`SecretKey::generate`].
     ///
     /// # Errors
-    /// If the text is not 64 hexadecimal digits. The error has no part of it.
+    /// If the text is not 64 hexadecimal digits. The error contains no part of it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let digits = text.trim().as_bytes();
         let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -73,12 +72,12 @@ impl SecretKey {
         Self { key: Arc::new(LessSafeKey::new(key)), id: hex(&digest[..4]) }
     }
 
-    /// Returns eight digits that tell keys apart and from which the key cannot be found.
+    /// Returns eight digits that distinguish keys and do not reveal them.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Encrypts a text. Only the same key and the same `context` (a name and a version) decrypt it.
+    /// Encrypts a text. Decryption needs the same key and the same `context` (a name and a version).
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -93,14 +92,14 @@ impl SecretKey {
         Ok(format!("{ALGORITHM}:{}:{sealed}", self.id))
     }
 
-    /// Returns the id of the key that a text was encrypted with; `None` if it is no encrypted text.
+    /// Returns the key id of an encrypted text.
     pub fn id_of_text(text: &str) -> Option<&str> {
         let mut parts = text.splitn(3, ':');
         let (algorithm, key) = (parts.next()?, parts.next()?);
         (algorithm == ALGORITHM && parts.next().is_some()).then_some(key)
     }
 
-    /// Decrypts what [`SecretKey::encrypt`] returned for the same context.
+    /// Decrypts the result of [`SecretKey::encrypt`] with the same context.
     ///
     /// # Errors
     /// See [`DecryptError`].
@@ -110,7 +109,7 @@ impl SecretKey {
             return Err(DecryptError::UnknownForm);
         };
         if key != self.id {
-            // Anything may be stored there, and this is shown.
+            // The stored text can be anything, and this is shown.
             let of_text: String = key.chars().filter(char::is_ascii_hexdigit).take(8).collect();
             return Err(DecryptError::OtherKey { of_text, own: self.id.clone() });
         }

@@ -1,29 +1,28 @@
-//! Which ticks of a cron were taken, and which is due.
+//! Taken and due ticks of a cron.
 //!
-//! A tick is *taken* when its job was created, or when it was skipped for good. What was taken is a list of
-//! ranges, from one tick to another: mostly one range. A clock that jumps ahead leaves out what is before it,
-//! in a gap. When it is set right again, the ticks in the gap are still to come, and those in the ranges are
-//! not repeated.
+//! A tick is *taken* when its job was created, or when it was skipped for good. Taken ticks are stored as
+//! ranges, mostly one. A clock that jumps ahead leaves a gap between two ranges. After its correction the
+//! ticks in the gap are still due, and those in the ranges are not repeated.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use super::{Schedule, Zone};
 
-/// How many ticks are made up at most after a time without a scheduler. Those before them are missed.
+/// Maximum number of ticks made up after a time without a scheduler. Earlier ones are missed.
 pub const MAX_MADE_UP: usize = 100;
 
-/// How many ticks one look counts: those of a day, each second.
+/// Maximum number of ticks examined at once: a day of one per second.
 const MAX_OPEN: usize = 100_000;
 
-/// More ranges come only from a clock that jumps again and again: what is between the oldest two then counts
-/// as taken.
+/// Maximum number of ranges. Only a clock that jumps again and again causes more; the gap between the oldest
+/// two then counts as taken.
 pub const MAX_RANGES: usize = 8;
 
-/// The ticks of a cron that were taken.
+/// The taken ticks of a cron.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// In order, without overlap: the first and the last tick of each range.
+    /// First and last tick of each range, in order, without overlap.
     ranges: Vec<(i64, i64)>,
 }
 
@@ -32,24 +31,24 @@ pub struct Ticks {
 pub struct Due {
     /// The tick.
     pub tick: i64,
-    /// What is taken with it.
+    /// The taken ticks, including this one.
     pub taken: Ticks,
-    /// How many ticks before it were missed, counted up to [`MAX_MADE_UP`].
+    /// Number of missed ticks before it, at most [`MAX_MADE_UP`].
     pub missed: usize,
 }
 
 impl Ticks {
-    /// Returns the latest tick that was taken.
+    /// Returns the latest taken tick.
     pub fn last(&self) -> Option<i64> {
         self.ranges.last().map(|(_, last)| *last)
     }
 
-    /// Returns the end of the range that this instant is in.
+    /// Returns the end of the range that contains this instant.
     fn end_of_range(&self, at: i64) -> Option<i64> {
         self.ranges.iter().find(|(first, last)| (*first..=*last).contains(&at)).map(|(_, last)| *last)
     }
 
-    /// Returns the first tick after `after` that was not taken.
+    /// Returns the first tick after `after` that is not taken.
     pub fn next_after(&self, schedule: &Schedule, zone: &Zone, after: i64) -> Option<i64> {
         let mut at = after;
         loop {
@@ -61,14 +60,14 @@ impl Ticks {
         }
     }
 
-    /// Returns the first tick that is due at the time `now`, in seconds: of those after `since` and at most
-    /// `catch_up` seconds ago that were not taken.
+    /// Returns the first due tick at the time `now`, in seconds: after `since`, at most `catch_up` seconds
+    /// ago, and not taken.
     pub fn due(&self, schedule: &Schedule, zone: &Zone, since: i64, now: i64, catch_up: i64) -> Option<Due> {
         let begin = since.max(now.saturating_sub(catch_up).saturating_sub(1));
         let is_due = |tick: &i64| *tick <= now;
         let next = |at: &i64| self.next_after(schedule, zone, *at).filter(is_due);
         let mut open: VecDeque<i64> = std::iter::successors(next(&begin), next).take(MAX_OPEN).collect();
-        // What is missed because there is too much to make up is missed for good.
+        // Ticks beyond the maximum are missed for good.
         let first = *open.front()?;
         open.drain(..open.len().saturating_sub(MAX_MADE_UP));
         let tick = *open.front()?;
@@ -90,12 +89,12 @@ impl Ticks {
         count
     }
 
-    /// Returns what is taken with one more range.
+    /// Returns the taken ticks with one more range.
     fn with(&self, schedule: &Schedule, zone: &Zone, range: (i64, i64)) -> Self {
         let mut all = self.ranges.clone();
         all.push(range);
         all.sort_unstable();
-        // Two ranges without a tick between them are one.
+        // Ranges without a tick between them are joined.
         let is_next = |last: i64, first: i64| {
             last >= first || schedule.next_after(zone, last).is_none_or(|next| next >= first)
         };
@@ -114,7 +113,7 @@ impl Ticks {
     }
 }
 
-/// As it is stored: `100-160,220-220`.
+/// The stored form: `100-160,220-220`.
 impl fmt::Display for Ticks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (first, last)) in self.ranges.iter().enumerate() {
@@ -124,7 +123,7 @@ impl fmt::Display for Ticks {
     }
 }
 
-/// The text is no list of ranges of ticks.
+/// The text is not a list of tick ranges.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no list of ranges of times, such as 1700000000-1700000060")]
 pub struct InvalidTicks(String);
@@ -153,7 +152,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Each minute, in UTC.
     struct Cron {
         schedule: Schedule,
         zone: Zone,
@@ -172,7 +170,6 @@ mod tests {
             self.taken.due(&self.schedule, &self.zone, self.since, now, self.catch_up)
         }
 
-        /// Takes all that is due.
         fn take(&mut self, now: i64) -> Vec<i64> {
             let next = || {
                 let due = self.due(now)?;
@@ -216,7 +213,7 @@ mod tests {
     fn a_clock_that_goes_back_repeats_nothing_and_goes_on_as_soon_as_it_can() {
         let mut cron = Cron::new("", 0, 600);
         assert_eq!(cron.take(120), [60, 120]);
-        // An hour ahead, and right again.
+        // An hour ahead, and corrected again.
         assert_eq!(cron.take(3720).len(), 11);
         assert_eq!(cron.taken.to_string(), "60-120,3120-3720");
         assert_eq!(cron.take(240), [180, 240]);

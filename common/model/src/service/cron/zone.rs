@@ -1,4 +1,4 @@
-//! Time zones by their names.
+//! Time zones.
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// Returns whether it is UTC, which documents leave out.
+    /// Returns true for UTC, which documents leave out.
     pub fn is_utc(&self) -> bool {
         self.name == UTC
     }
 
-    /// Returns why it is no time zone, if it was read from a document and is none.
+    /// Returns the error of an invalid time zone from a document.
     pub fn problem(&self) -> Option<String> {
         self.name.parse::<Self>().err()
     }
 
     /// Returns the rules of the zone.
     pub fn time_zone(&self) -> TimeZone {
-        // One that does not exist is refused before anything asks for its rules.
+        // The checks reject an unknown zone before anything asks for its rules.
         TimeZone::get(&self.name).unwrap_or(TimeZone::UTC)
     }
 }
@@ -62,7 +62,7 @@ impl Serialize for Zone {
     }
 }
 
-/// Keeps any text, as [`super::Schedule`] does.
+/// Keeps any text, like [`super::Schedule`].
 impl<'de> Deserialize<'de> for Zone {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;

@@ -1,4 +1,4 @@
-//! The rules for single values of a container. Pure: each returns what is wrong, in words for the user.
+//! The rules for single values of a container. Pure: each returns the problem in words for the user.
 
 use crate::spec::limits::{MAX_MEMORY_BYTES, MAX_PIDS, MIN_MEMORY_BYTES};
 use crate::spec::units::{Cpus, Memory};
@@ -19,7 +19,7 @@ pub(in crate::spec) fn memory(memory: Memory) -> Option<String> {
     }
 }
 
-/// What is reserved of the memory that a container may use.
+/// Checks the reserved part of a container's memory limit.
 pub(in crate::spec) fn reservation(least: Memory, limit: Option<Memory>) -> Option<String> {
     match limit {
         Some(limit) if least > limit => Some("cannot be more than the limit in `memory`".to_owned()),
@@ -27,7 +27,6 @@ pub(in crate::spec) fn reservation(least: Memory, limit: Option<Memory>) -> Opti
     }
 }
 
-/// The name of a host.
 pub(in crate::spec) fn hostname(name: &str) -> Option<String> {
     let is_label = |label: &str| {
         !label.is_empty()
@@ -49,13 +48,12 @@ pub(in crate::spec) fn pids_limit(pids: u32) -> Option<String> {
     (pids == 0 || pids > MAX_PIDS).then(|| format!("must be from 1 to {MAX_PIDS}"))
 }
 
-/// A path inside the container.
 pub(in crate::spec) fn path(path: &str) -> Option<String> {
     let is_valid = path.starts_with('/') && path.len() <= MAX_TEXT && !path.contains('\0');
     (!is_valid).then(|| "must be an absolute path, such as /srv".to_owned())
 }
 
-/// A user, and perhaps a group, by name or number.
+/// Checks a user, optionally with a group, by name or number.
 pub(in crate::spec) fn user(user: &str) -> Option<String> {
     let is_name = |part: &str| {
         !part.is_empty() && part.len() <= 256 && !part.contains(|c: char| c.is_whitespace() || c.is_control())
@@ -66,7 +64,7 @@ pub(in crate::spec) fn user(user: &str) -> Option<String> {
     (!is_valid).then(|| "must be a user, or a user and a group: 1000, 1000:1000 or app:app".to_owned())
 }
 
-/// A directory in memory: a path, and perhaps options of mount(8) for it.
+/// Checks a path of a tmpfs, optionally with options of mount(8).
 pub(in crate::spec) fn tmpfs(entry: &str) -> Option<String> {
     let (directory, options) = entry.split_once(':').unwrap_or((entry, ""));
     let is_option = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ',' | '-' | '_' | '%');
@@ -80,7 +78,7 @@ pub(in crate::spec) fn tmpfs(entry: &str) -> Option<String> {
     }
 }
 
-/// A Linux capability, or ALL.
+/// Checks a Linux capability, or ALL.
 pub(in crate::spec) fn capability(name: &str) -> Option<String> {
     let is_valid =
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');

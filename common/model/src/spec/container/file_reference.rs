@@ -1,4 +1,4 @@
-//! Secrets and configs that a container gets as files, in the forms that Compose has.
+//! Secrets and configs as files of a container, in the forms of Compose.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,33 +12,32 @@ use crate::ids::ValueName;
 use crate::spec::violation::Violation;
 use crate::value::ValueKind;
 
-/// The most secrets, and the most configs, of one container.
+/// Maximum number of secrets, and of configs, per container.
 const MAX_FILES: usize = 64;
-/// Where secrets are unless their target is an absolute path.
+/// Directory of secrets without an absolute target.
 const SECRETS_DIRECTORY: &str = "/run/secrets";
-/// The longest target.
+/// Maximum length of a target.
 const MAX_TARGET: usize = 4096;
 
-/// A secret or config that a container gets as a file. Read from its name, or from a map with these fields.
+/// A secret or config as a file of a container. Read from its name, or from a map with these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReference {
-    /// The name of the secret or config.
+    /// The secret or config.
     pub source: ValueName,
     /// The file: an absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the
     /// source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The number of the user that owns the file.
+    /// User id of the file's owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The number of the group that owns the file.
+    /// Group id of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
     /// The permissions of the file, by default `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// What happens to containers that run when the secret or config changes: by default their pod is
-    /// replaced.
+    /// The reaction to a change of the secret or config: by default the pod is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
     /// The signal of `on_change: signal`, by default `SIGHUP`.
@@ -46,26 +45,26 @@ pub struct FileReference {
     pub signal: Option<StopSignal>,
 }
 
-/// What happens to containers that run when a secret or config of theirs changes.
+/// The reaction of running containers to a changed secret or config.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
     /// The pods of the service are replaced step by step, as after a change of the service.
     #[default]
     Restart,
-    /// The file is replaced in the containers that run, and they get a signal.
+    /// The file is replaced in running containers, and they get a signal.
     Signal,
-    /// Nothing: they keep the version that they have.
+    /// No reaction: containers keep their version.
     None,
 }
 
 impl FileReference {
-    /// Returns what happens when the secret or config changes.
+    /// Returns the reaction to a change.
     pub fn on_change(&self) -> OnChange {
         self.on_change.unwrap_or_default()
     }
 
-    /// Returns the signal that containers which run get after a change, if they get one.
+    /// Returns the signal for running containers after a change, if any.
     pub fn reload_signal(&self) -> Option<StopSignal> {
         (self.on_change() == OnChange::Signal).then(|| self.signal.unwrap_or(StopSignal::HANG_UP))
     }
@@ -81,8 +80,8 @@ impl FileReference {
     }
 }
 
-/// The permissions of a file: octal digits as of chmod(1), each 0 or one that can be read. Read from a text,
-/// or from a number whose decimal digits are taken as the octal ones: YAML has no octal numbers of this form.
+/// The permissions of a file: octal digits of chmod(1), each 0 or readable. Read from a text, or from a
+/// number whose decimal digits are taken as octal: YAML has no octal numbers of this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u32);
 
@@ -103,7 +102,8 @@ impl std::str::FromStr for FileMode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim().trim_start_matches("0o").trim_start_matches('0');
-        // A number such as 256, which is 0400 in decimal, has a digit that grants something but not to read.
+        // A number such as 256, which is 0400 in decimal, has a digit that grants something other than
+        // reading.
         let is_valid = (1..=3).contains(&digits.len())
             && digits.bytes().all(|digit| matches!(digit, b'0' | b'4'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|_| is_valid);
@@ -179,7 +179,7 @@ impl<'de> Deserialize<'de> for FileReference {
     }
 }
 
-/// The number of a user or group, which Compose writes as a text.
+/// The number of a user or group, a text in Compose.
 pub(in crate::spec) struct OwnerId(u32);
 
 impl From<OwnerId> for u32 {
@@ -191,7 +191,7 @@ impl From<OwnerId> for u32 {
 impl<'de> Deserialize<'de> for OwnerId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = text_or_number(deserializer, "the number of a user or group, such as \"1000\"")?;
-        // The largest number stands for none in chown(2).
+        // The largest number means "none" in chown(2).
         let number = text.parse().ok().filter(|number| *number < u32::MAX);
         number.map(Self).ok_or_else(|| {
             de::Error::custom(format!("{text:?} is not the number of a user or group: write \"1000\""))
@@ -225,7 +225,7 @@ fn text_or_number<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(Reader(expecting))
 }
 
-/// Returns what is wrong with the files of a container, with pointers below it.
+/// Returns the violations of a container's files, with pointers below it.
 pub(in crate::spec) fn violations(secrets: &[FileReference], configs: &[FileReference]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut paths = BTreeMap::new();

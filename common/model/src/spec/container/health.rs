@@ -1,4 +1,4 @@
-//! Health checks of a container: how it is probed, how often, and how many results decide.
+//! Health checks of a container: probes, their timing and thresholds.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,14 +16,14 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_START_INTERVAL: Duration = Duration::from_secs(5);
 const DEFAULT_RETRIES: u32 = 3;
 
-/// More often than this, probes would cost more than most programs that they check.
+/// More frequent probes would cost more than most programs that they check.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 const MAX_WORDS: usize = 256;
 const MAX_WORD: usize = 16 * 1024;
-/// What runs `test` as a text where an image names no other shell.
+/// The shell of a textual `test` if the image names no other.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
 /// A check of a container. One of `test`, `http`, `tcp` and `command` says how it is done; with none of them
@@ -70,36 +70,36 @@ pub struct HealthCheck {
     pub healthy_threshold: Option<u32>,
 }
 
-/// How a container is probed.
+/// The method of a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProbeMethod {
-    /// A request to its address.
+    /// A request to the container's address.
     Http(HttpCheck),
-    /// A connection to its address.
+    /// A connection to the container's address.
     Tcp(TcpCheck),
     /// A program and its arguments, inside the container.
     Command(Vec<String>),
 }
 
-/// When a container is probed, and how many results decide.
+/// Timing and thresholds of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckTiming {
-    /// Time from one probe to the next.
+    /// Time between two probes.
     pub interval: Duration,
-    /// Time after which a probe without an answer has failed.
+    /// Time limit of a probe.
     pub timeout: Duration,
     /// Time after the start in which failures do not count until a probe has passed.
     pub start_period: Duration,
-    /// Time from one probe to the next while the container starts.
+    /// Time between two probes during the start.
     pub start_interval: Duration,
-    /// Failures in a row after which it is unhealthy.
+    /// Consecutive failures that make the container unhealthy.
     pub retries: u32,
-    /// Passed probes in a row after which it is healthy.
+    /// Consecutive successes that make the container healthy.
     pub healthy_threshold: u32,
 }
 
 impl HealthCheck {
-    /// Returns how the container is probed; `None` if it is not.
+    /// Returns the probe method, if any.
     pub fn method(&self) -> Option<ProbeMethod> {
         if self.disable || self.test.as_ref().is_some_and(HealthTest::is_none) {
             return None;
@@ -111,7 +111,7 @@ impl HealthCheck {
         test().or_else(http).or_else(tcp).or_else(command)
     }
 
-    /// Returns whether it only says when the image's own check is done, and how many results decide.
+    /// Returns true if it only sets timing and thresholds of the image's own check.
     pub fn has_only_times(&self) -> bool {
         let times =
             Self { interval: None, timeout: None, start_period: None, start_interval: None, ..self.clone() };
@@ -119,7 +119,7 @@ impl HealthCheck {
         says_nothing && *self != Self::default()
     }
 
-    /// Returns the check of an image with the times and thresholds that this one sets.
+    /// Returns the image's check with the timing and thresholds set here.
     #[must_use]
     pub fn of_image_with_times(&self, of_image: &Self) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl HealthCheck {
         }
     }
 
-    /// Returns the times and thresholds, with defaults for those that were left out.
+    /// Returns timing and thresholds, with defaults.
     pub fn timing(&self) -> CheckTiming {
         let or = |given: Option<Milliseconds>, default| given.map_or(default, Milliseconds::duration);
         let interval = or(self.interval, DEFAULT_INTERVAL);
@@ -147,7 +147,7 @@ impl HealthCheck {
         }
     }
 
-    /// Returns all invalid values: the pointer of each below the check, and what is wrong.
+    /// Returns all invalid values: the pointer of each below the check, and the problem.
     pub(super) fn problems(&self) -> Vec<(String, String)> {
         let single = [
             ("", self.problem_of_method()),
@@ -171,7 +171,7 @@ impl HealthCheck {
         single.chain(http).chain(tcp).collect()
     }
 
-    /// A file that overrides another one may disable what that one describes.
+    /// A file that overrides another one may disable that one's check.
     fn problem_of_method(&self) -> Option<String> {
         let given = [
             ("`test`", self.test.is_some()),
@@ -215,14 +215,14 @@ fn words_problem(words: &[String]) -> Option<String> {
     words.first().is_some_and(String::is_empty).then(|| "must begin with a program".to_owned())
 }
 
-/// A command as Compose writes it for a check: a text for a shell, or a list that begins with `CMD`,
-/// `CMD-SHELL` or `NONE`.
+/// A check's command as Compose writes it: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL`
+/// or `NONE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct HealthTest(Vec<String>);
 
 impl HealthTest {
-    /// Returns a test in the form of a list.
+    /// Returns a test from a list.
     pub fn new(words: Vec<String>) -> Self {
         Self(words)
     }
@@ -231,7 +231,6 @@ impl HealthTest {
         self.0.first().is_some_and(|kind| kind == "NONE")
     }
 
-    /// Returns the program and its arguments; `None` if there is no test.
     fn command(&self) -> Option<Vec<String>> {
         match self.0.split_first() {
             Some((kind, words)) if kind == "CMD" => Some(words.to_vec()),

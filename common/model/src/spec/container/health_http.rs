@@ -14,7 +14,7 @@ const MAX_HEADERS: usize = 32;
 const MAX_HEADER_VALUE: usize = 4096;
 const MAX_STATUS_RANGES: usize = 16;
 
-/// Headers that belong to the connection, not to the request: the worker writes them itself.
+/// Headers of the connection, which the worker writes itself.
 const RESERVED_HEADERS: [&str; 8] =
     ["connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
@@ -38,7 +38,7 @@ pub struct HttpCheck {
 }
 
 impl HttpCheck {
-    /// Returns all invalid values: the pointer of each below the check, and what is wrong.
+    /// Returns all invalid values: the pointer of each below the check, and the problem.
     pub(in crate::spec) fn problems(&self) -> Vec<(String, String)> {
         let single = [
             ("/port".to_owned(), port_problem(self.port)),
@@ -63,7 +63,7 @@ pub struct TcpCheck {
 }
 
 impl TcpCheck {
-    /// Returns all invalid values: the pointer of each below the check, and what is wrong.
+    /// Returns all invalid values: the pointer of each below the check, and the problem.
     pub(in crate::spec) fn problems(&self) -> Vec<(String, String)> {
         port_problem(self.port).map(|problem| ("/port".to_owned(), problem)).into_iter().collect()
     }
@@ -102,13 +102,13 @@ fn header_problem(name: &str, value: &str) -> Option<String> {
     (!is_valid).then(|| "a value has at most 4 KiB of printable ASCII characters".to_owned())
 }
 
-/// The headers of a request. `Debug` shows the names only, because values can be secret.
+/// The headers of a request. `Debug` hides the values, which can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HttpHeaders(BTreeMap<String, String>);
 
 impl HttpHeaders {
-    /// Returns true if there are none.
+    /// Returns true without headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// Good statuses of an answer, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or
+/// Good statuses of a response, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or
 /// a list of these. Written as a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCodes(Vec<(u16, u16)>);
@@ -141,7 +141,7 @@ impl Default for StatusCodes {
 }
 
 impl StatusCodes {
-    /// Returns whether an answer with this status is good.
+    /// Returns true for a good status.
     pub fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
@@ -177,7 +177,7 @@ impl std::str::FromStr for StatusCodes {
         let status = |text: &str| text.trim().parse().ok().filter(|status| (100..=599).contains(status));
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            // Whether the first is the smaller one is a matter of `HttpCheck::problems`.
+            // `HttpCheck::problems` checks the order of the two.
             status(first).zip(status(last)).ok_or_else(bad)
         };
         let ranges = text.split(',').map(range).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! Commands that run in a container at a moment of its life.
+//! Commands that run at a moment of a container's life.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Hook {
     pub command: Command,
 }
 
-/// Returns the invalid values of a list of hooks: the pointer of each below the field, and what is wrong.
+/// Returns all invalid hooks: the pointer of each below the field, and the problem.
 pub(in crate::spec) fn problems(hooks: &[Hook]) -> Vec<(String, String)> {
     let too_many =
         (hooks.len() > MAX_HOOKS).then(|| (String::new(), format!("at most {MAX_HOOKS} commands")));

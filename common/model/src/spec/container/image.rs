@@ -1,14 +1,15 @@
 //! Image references, by the grammar of the OCI distribution project: `[registry/]name[:tag][@digest]`.
 
-/// Longest reference, in bytes. The grammar limits only the name, to 255 bytes, and the tag, to 128.
+/// Maximum length of a reference, in bytes. The grammar limits only the name, to 255 bytes, and the tag, to
+/// 128.
 const MAX_REFERENCE: usize = 512;
 const MAX_NAME: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// Checks that a text can be an image reference. Whether the image exists is up to the engine.
+/// Checks the syntax of an image reference. Only the engine knows whether the image exists.
 ///
 /// # Errors
-/// The rule that the text breaks. It does not repeat the text, which a dead letter may have to keep secret.
+/// The broken rule. It does not repeat the text, which a dead letter may have to keep secret.
 pub fn check_image(image: &str) -> Result<(), &'static str> {
     if image.is_empty() {
         return Err("an image is required, as for `docker run`");
@@ -47,14 +48,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     repository.split('/').try_for_each(check_component)
 }
 
-/// Returns whether the first part of a name is a registry, as Docker decides it.
+/// Returns true if the first part of a name is a registry, by Docker's rule.
 fn is_registry(part: &str) -> bool {
     part.contains(['.', ':']) || part == "localhost" || part.contains(|c: char| c.is_ascii_uppercase())
 }
 
 fn check_registry(registry: &str) -> Result<(), &'static str> {
     let (host, port) = match registry.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (registry, None),
     };

@@ -1,4 +1,4 @@
-//! When the engine pulls the image of a container.
+//! `pull_policy`: the condition for pulling a container's image.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub enum PullPolicy {
 }
 
 impl PullPolicy {
-    /// Whether it is what a container has that does not say.
+    /// Returns true for the default.
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The signals of Linux, in the order of their numbers from 1.
+/// The signals of Linux by number, from 1.
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
@@ -14,18 +14,18 @@ const NAMES: [&str; 31] = [
 ];
 /// The first real-time signal, as C libraries count them.
 const REAL_TIME_MIN: u8 = 34;
-/// The last one.
+/// The last signal.
 const MAX: u8 = 64;
 
-/// A signal of Linux. Read from its number, or its name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
+/// A Linux signal. Read from its number, or its name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(u8);
 
 impl StopSignal {
-    /// What daemons take as a request to read their configuration again.
+    /// The signal on which daemons reload their configuration.
     pub const HANG_UP: Self = Self(1);
 
-    /// What no process can ignore.
+    /// The signal that no process can ignore.
     pub const KILL: Self = Self(9);
 
     /// Returns the number of the signal.
@@ -69,7 +69,7 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// Names are written as names, and the others as a text with the number: engines take both.
+/// Writes names where they exist, otherwise the number as a text: engines accept both.
 impl Serialize for StopSignal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for StopSignal {
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<StopSignal, E> {
                 number.to_string().parse().map_err(E::custom)
             }
-            /// A whole number that is written as `3.0`: JSON has one type for both.
+            /// Accepts a whole number written as `3.0`: JSON has one type for both.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<StopSignal, E> {
                 number.to_string().parse().map_err(E::custom)
             }

@@ -1,4 +1,4 @@
-//! Limits of the resources of each process in a container.
+//! Resource limits of each process in a container.
 
 use std::fmt;
 
@@ -23,17 +23,16 @@ pub const ULIMITS: [&str; 12] = [
     "stack",
 ];
 
-/// A limit; -1 is none. Read from one number, or from `soft` and `hard`.
+/// A limit; -1 is unlimited. Read from one number, or from `soft` and `hard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ulimit {
-    /// The limit that holds; a process may raise it up to the hard one.
+    /// The effective limit; a process may raise it up to the hard one.
     pub soft: i64,
-    /// The largest soft limit.
+    /// The maximum of the soft limit.
     pub hard: i64,
 }
 
 impl Ulimit {
-    /// Returns what is wrong with the limit of this name.
     pub(super) fn problem(self, name: &str) -> Option<String> {
         if !ULIMITS.contains(&name) {
             return Some(format!("{name:?} cannot be limited: one of {}", ULIMITS.join(", ")));
@@ -90,7 +89,7 @@ impl<'de> Deserialize<'de> for Ulimit {
     }
 }
 
-/// One number, which may be written as `3.0`: JSON has one type for both.
+/// A number that may be written as `3.0`: JSON has one type for both.
 struct Limit(i64);
 
 struct LimitReader;

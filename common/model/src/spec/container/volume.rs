@@ -1,4 +1,4 @@
-//! Volumes of a container: `volumes` in the forms that Compose has, and the kinds that kubeleet has.
+//! Volumes of a container: `volumes` in the forms of Compose, and kubeleet's kinds.
 
 use std::fmt;
 
@@ -40,11 +40,10 @@ impl VolumeKind {
     }
 }
 
-/// A volume and where a container has it. Read from a text as Compose has it (`data:/var/lib/app`, `/cache`),
-/// or from a map.
+/// A mounted volume. Read from Compose's text (`data:/var/lib/app`, `/cache`) or from a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VolumeMount {
-    /// What becomes of its data.
+    /// The lifetime and place of its data.
     pub kind: VolumeKind,
     /// Its name in the service, or the path of the host; `None` for a local volume of one container, and in
     /// memory.
@@ -52,26 +51,25 @@ pub struct VolumeMount {
     pub source: Option<String>,
     /// Its path in the container.
     pub target: String,
-    /// Whether the container cannot write to it.
+    /// True if the container cannot write to it.
     #[serde(skip_serializing_if = "is_false")]
     pub read_only: bool,
-    /// How much it is meant to hold.
+    /// Requested size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
-    /// The number of the user that owns its folder when it is created.
+    /// User id of its folder's owner at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The number of the group that owns its folder when it is created.
+    /// Group id of its folder at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// The permissions of its folder when it is created.
+    /// Permissions of its folder at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// The app whose services share it; `None` if it is shared by the pods of one service, and for other
-    /// kinds.
+    /// The app whose services share it; `None` if the pods of one service share it, and for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
-    /// What contradicts itself in the map that it was read from. Never stored, because it is refused.
+    /// A contradiction in its map. Never stored, because it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
 }
@@ -80,20 +78,20 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// The owner and the permissions of the folder of a new volume.
+/// Owner and permissions of a new volume's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderOwner {
-    /// The number of the user.
+    /// User id.
     pub uid: u32,
-    /// The number of the group.
+    /// Group id.
     pub gid: u32,
-    /// The permission bits.
+    /// Permission bits.
     pub mode: u32,
 }
 
 impl VolumeMount {
-    /// Returns whose the folder of the volume is to be when it is created; `None` if that is left to the
-    /// image. A group alone may write to it.
+    /// Returns the owner of the new volume's folder; `None` leaves it to the image. If only a group is set,
+    /// it may write.
     pub fn folder_owner(&self) -> Option<FolderOwner> {
         if self.uid.is_none() && self.gid.is_none() && self.mode.is_none() {
             return None;
@@ -104,27 +102,27 @@ impl VolumeMount {
     }
 }
 
-/// A persistent volume that a pod needs.
+/// A pod's persistent volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PersistentVolume {
     /// Its name in the service.
     pub source: String,
-    /// How many bytes it is meant to hold.
+    /// Requested size in bytes.
     pub space: Option<u64>,
 }
 
-/// A shared volume that a pod needs.
+/// A pod's shared volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedVolume {
     /// Its name in the app or service.
     pub source: String,
-    /// The app whose services share it; `None` if it is the service's own.
+    /// The app whose services share it; `None` if it belongs to the service.
     pub app: Option<AppName>,
-    /// How many bytes it is meant to hold.
+    /// Requested size in bytes.
     pub space: Option<u64>,
 }
 
-/// The longest name of a volume in its service.
+/// Maximum length of a volume's name in its service.
 const MAX_SOURCE: usize = 63;
 
 impl VolumeMount {
@@ -184,7 +182,7 @@ fn is_source(text: &str) -> bool {
         && text.chars().all(is_allowed)
 }
 
-/// Reads Compose's short form: `[source:]target[:options]`.
+/// Parses Compose's short form: `[source:]target[:options]`.
 impl std::str::FromStr for VolumeMount {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

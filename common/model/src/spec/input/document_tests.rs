@@ -19,7 +19,7 @@ fn whole_numbers_may_be_written_with_a_point_in_every_field() {
     assert!(found.len() == 2 && found[0].contains("ingress[0].port must be a whole number"), "{found:?}");
 }
 
-/// Words of parsers and of Rust, which no message may have.
+/// Words of parsers and of Rust, forbidden in messages.
 const WORDS_OF_PROGRAMMERS: [&str; 12] = [
     "serde",
     "untagged",
@@ -84,7 +84,7 @@ fn aliases_and_merges_are_read_at_the_place_of_their_use() {
     let text = "name: a\nlabels: &l {x: 1.10}\nimage: b\n---\nname: c\nimage: d\n";
     let (documents, _) = yaml(text);
     let services = documents.iter().map(|d| ServiceInput::read(d).into_result().unwrap());
-    // A number is a text where one is wanted, as it was written.
+    // A number in place of a text is taken as it was written.
     assert_eq!(services.map(|s| s.fields.labels.get("x").cloned()).next().unwrap().unwrap(), "1.10");
     let found = mistakes("name: web\nports: &p [x]\ncontainers:\n- {image: a, ports: *p}\n");
     assert_eq!(found.len(), 2);
