@@ -1,4 +1,4 @@
-//! Documents for programs that read them part by part, or make one from another: the parts keep their places.
+//! Access to the parts of a document, and construction of new ones. Parts keep their positions.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::node::{DocumentEntry, DocumentNode, TextPosition, Value, plain};
 pub struct Field<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where the name stands.
+    /// Position of the name.
     pub place: Option<TextPosition>,
     /// Its value.
     pub value: &'a DocumentNode,
@@ -31,17 +31,17 @@ impl DocumentNode {
         Self::new(Value::List(items), place)
     }
 
-    /// Returns a text that stands where this node stands.
+    /// Returns a text at the position of this node.
     pub fn with_text(&self, text: impl Into<String>) -> Self {
         Self::new(Value::Text(text.into()), self.place)
     }
 
-    /// Returns where the node stands.
+    /// Returns the position of the node.
     pub fn place(&self) -> Option<TextPosition> {
         self.place
     }
 
-    /// Returns the tag of the node, such as `!reset`; none if it is one that YAML itself defines.
+    /// Returns the tag of the node, such as `!reset`; `None` for tags of YAML itself.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
@@ -52,7 +52,7 @@ impl DocumentNode {
         Self { tag: None, ..self.clone() }
     }
 
-    /// Returns whether the node is a text, number or boolean that stands in YAML without quotation marks.
+    /// Returns true for a text, number or boolean without quotation marks in YAML.
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
@@ -67,7 +67,7 @@ impl DocumentNode {
         matches!(self.value, Value::Map(_))
     }
 
-    /// Returns true if the node says nothing: it is `null`, `false`, or without content.
+    /// Returns true for `null`, `false` and empty nodes.
     pub fn is_blank(&self) -> bool {
         match &self.value {
             Value::Null | Value::Removed => true,
@@ -77,7 +77,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns what the node is, in words: `a list`.
+    /// Returns the kind of the node in words: `a list`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Removed => "null",
@@ -93,7 +93,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the text of a text, a number or a boolean, as it was written.
+    /// Returns the text of a text, number or boolean, as it was written.
     pub fn scalar(&self) -> Option<Cow<'_, str>> {
         match &self.value {
             Value::Text(text) | Value::Plain(_, text) => Some(Cow::Borrowed(text)),
@@ -113,7 +113,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the items of a list to change them.
+    /// Returns the items of a list for change.
     pub fn items_mut(&mut self) -> Option<&mut Vec<DocumentNode>> {
         match &mut self.value {
             Value::List(items) => Some(items),
@@ -121,7 +121,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the fields of a map, in their order; none if the node is no map.
+    /// Iterates over the fields of a map in order; nothing for other nodes.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
@@ -140,13 +140,13 @@ impl DocumentNode {
         self.fields().find(|field| field.name == name)
     }
 
-    /// Returns the value of a field to change it.
+    /// Returns the value of a field for change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut DocumentNode> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == name).map(|entry| &mut entry.node)
     }
 
-    /// Sets a field of a map. Does nothing if the node is no map.
+    /// Sets a field of a map. Does nothing for other nodes.
     pub fn set(&mut self, name: &str, key_place: Option<TextPosition>, node: DocumentNode) {
         let Value::Map(entries) = &mut self.value else { return };
         match entries.iter_mut().find(|entry| entry.key == name) {
@@ -155,7 +155,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the node as if its text stood there without quotation marks: `"3"` becomes a number.
+    /// Returns the node as if its text had no quotation marks: `"3"` becomes a number.
     pub fn unquoted(&self) -> Self {
         match &self.value {
             Value::Text(text) => Self { value: plain(text.clone()), ..self.clone() },
@@ -174,7 +174,7 @@ impl DocumentNode {
         node
     }
 
-    /// Sets the number of the text that the node and its parts are from.
+    /// Sets the source number of the node and its parts.
     pub fn set_file(&mut self, file: usize) {
         let set = |place: &mut Option<TextPosition>| {
             if let Some(place) = place {
@@ -192,7 +192,7 @@ impl DocumentNode {
         }
     }
 
-    /// Replaces texts, numbers and booleans in the node by other texts; keys of maps stay.
+    /// Replaces texts, numbers and booleans by texts; keys of maps stay.
     pub fn replace_scalars(&mut self, replace: &mut dyn FnMut(&str, Option<TextPosition>) -> Option<String>) {
         match &mut self.value {
             Value::Text(text) | Value::Plain(_, text) => {

@@ -10,11 +10,11 @@ use super::mistake::{DocumentReadError, one_of};
 use super::node::{DocumentEntry, DocumentNode, Step, Value};
 use crate::number::whole;
 
-/// A deserializer over a part of a document. Its errors know the path from here on.
+/// A deserializer over a part of a document. Its errors contain the path from this part on.
 pub(super) struct DocumentPart<'de>(pub(super) &'de DocumentNode);
 
 impl<'de> DocumentPart<'de> {
-    /// Returns the text, also of a number or a boolean without quotation marks.
+    /// Returns the text, also of a number or boolean without quotation marks.
     fn as_text(&self) -> Option<&'de str> {
         match &self.0.value {
             Value::Text(text) | Value::Plain(_, text) => Some(text),
@@ -22,7 +22,7 @@ impl<'de> DocumentPart<'de> {
         }
     }
 
-    /// Whole numbers may be written as `3.0`.
+    /// Accepts whole numbers written as `3.0`.
     fn visit_whole<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         let value = match &self.0.value {
             Value::Plain(value, _) => value,
@@ -135,23 +135,23 @@ impl<'de> de::Deserializer<'de> for DocumentPart<'de> {
     }
 }
 
-/// The fields that a struct has.
+/// The fields of a struct.
 #[derive(Clone, Copy)]
 struct StructFields {
     known: &'static [&'static str],
     others: Others,
 }
 
-/// What becomes of the other fields of the map.
+/// Treatment of the map's other fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     /// They are mistakes.
     Refused,
-    /// Another struct has them.
+    /// They belong to another struct.
     Skipped,
 }
 
-/// A list is not accepted for the fields in their order.
+/// Does not accept a list of field values.
 fn visit_struct<'de, V: Visitor<'de>>(
     node: &'de DocumentNode,
     fields: StructFields,
@@ -164,7 +164,7 @@ fn visit_struct<'de, V: Visitor<'de>>(
     }
 }
 
-/// A deserializer of one of the structs that a map is read as.
+/// A deserializer of one of several structs that share a map.
 pub(super) struct FieldsDeserializer<'de>(pub(super) &'de DocumentNode);
 
 impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
@@ -189,12 +189,12 @@ impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
     }
 }
 
-/// Returns the names that the fields of the struct `T` have in documents, with their aliases.
+/// Returns the names of the fields of the struct `T` in documents, with their aliases.
 pub fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
     T::deserialize(TellsFields).err().map(DocumentReadError::into_known_fields).unwrap_or_default()
 }
 
-/// A deserializer that only answers which fields a struct asks for.
+/// A deserializer that only answers with the names of a struct's fields.
 struct TellsFields;
 
 impl<'de> de::Deserializer<'de> for TellsFields {
@@ -219,7 +219,7 @@ impl<'de> de::Deserializer<'de> for TellsFields {
     }
 }
 
-/// Refuses everything: what is not a string cannot be the name of a variant.
+/// Rejects everything but a string: nothing else is the name of a variant.
 struct WantsName(&'static [&'static str]);
 
 impl Visitor<'_> for WantsName {
@@ -250,7 +250,6 @@ struct MapEntries<'de> {
     entries: &'de [DocumentEntry],
     /// `None` if the map may have any keys.
     fields: Option<StructFields>,
-    /// How many keys were read.
     at: usize,
     seen: HashSet<&'de str>,
 }
@@ -261,7 +260,7 @@ impl MapEntries<'_> {
         entry.map(|entry| Step::Field(entry.key.clone()))
     }
 
-    /// Adds the current key to an error that the visitor raised about it.
+    /// Adds the current key to the visitor's error about it.
     fn complete(&self, error: DocumentReadError) -> DocumentReadError {
         match self.step() {
             Some(step) if error.lacks_its_key() => error.inside(step),
@@ -269,7 +268,7 @@ impl MapEntries<'_> {
         }
     }
 
-    /// Returns whether the struct has a field for an entry.
+    /// Returns true if the struct has a field for an entry.
     fn is_wanted(&self, entry: &DocumentEntry) -> Result<bool, DocumentReadError> {
         let Some(StructFields { known, others }) = self.fields else { return Ok(true) };
         match (known.contains(&entry.key.as_str()), others) {

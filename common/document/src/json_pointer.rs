@@ -2,16 +2,16 @@
 
 /// Returns `key` as one segment of a JSON pointer: `~` becomes `~0` and `/` becomes `~1`.
 pub fn escape(key: &str) -> String {
-    // The order matters: the other way round the `~` of `~1` would be escaped again.
+    // The other order would escape the `~` of `~1` again.
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Returns the key that a segment of a JSON pointer stands for. The reverse of [`escape`].
+/// Reverses [`escape`].
 pub fn unescape(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }
 
-/// Returns the pointer as people write it: `containers[0].image` for `/containers/0/image`.
+/// Returns the pointer in readable form: `containers[0].image` for `/containers/0/image`.
 pub fn readable(pointer: &str) -> String {
     let mut name = String::new();
     for segment in pointer.split('/').skip(1).map(unescape) {

@@ -1,8 +1,8 @@
-//! Documents that people write: YAML, JSON and queries, read with every mistake in plain words at its place.
+//! YAML, JSON and queries that people write, with every mistake in plain words at its place.
 //!
-//! The parsers' own errors speak to programmers, stop at the first mistake, and lose the position of a value
-//! once it is read. Here a text first becomes [`DocumentNode`]s, which know their places. [`read`] then
-//! turns a node into any type that implements `Deserialize`, and collects the mistakes.
+//! The parsers' own errors are for programmers, stop at the first mistake, and lose the position of a value.
+//! Here a text first becomes [`DocumentNode`]s, which keep positions. [`read`] then turns a node into any
+//! type that implements `Deserialize`, and collects the mistakes.
 //!
 //! Imports no other crate of kubeleet.
 //!
@@ -31,14 +31,13 @@ pub use node::{DocumentNode, TextPosition};
 pub use number::whole;
 pub use parse::{json, yaml};
 
-/// The most mistakes that are reported for one document. Each takes another pass over the document.
+/// Maximum number of reported mistakes per document. Each costs another pass over the document.
 pub const MAX_MISTAKES: usize = 20;
 
-/// A document that was read into `T`.
+/// The result of reading a document as `T`.
 #[derive(Debug)]
 pub struct Reading<T> {
-    /// What the document says. If there are mistakes: what it says without the parts that have them, if that
-    /// is a `T`.
+    /// The value. With mistakes: the value of the document without the faulty parts, if that is a `T`.
     pub value: Option<T>,
     /// The mistakes, in the order of the document.
     pub mistakes: Vec<Mistake>,
@@ -57,15 +56,15 @@ impl<T> Reading<T> {
     }
 }
 
-/// Reads a document into `T`, and collects up to 20 mistakes. A field that a struct does not have is one.
+/// Reads a document as `T`, and collects up to 20 mistakes, unknown fields among them.
 pub fn read<T: DeserializeOwned>(document: &DocumentNode, vocabulary: Vocabulary) -> Reading<T> {
     read_with(document, vocabulary, |node| read_once(node))
 }
 
-/// Reads a document into what `reader` makes of it, and collects up to 20 mistakes.
+/// Reads a document with `reader`, and collects up to 20 mistakes.
 ///
-/// What has a mistake is taken out of the document, and the rest is read again: so the types themselves
-/// remain the only description of what a document may say.
+/// Removes each faulty part and reads the rest again. So the types themselves remain the only description of
+/// valid documents.
 pub fn read_with<T>(
     document: &DocumentNode,
     vocabulary: Vocabulary,
@@ -90,7 +89,7 @@ pub fn read_with<T>(
     }
 }
 
-/// Reads a document into `T`.
+/// Reads a document as `T`.
 ///
 /// # Errors
 /// The first mistake.
@@ -98,8 +97,8 @@ pub fn read_once<'de, T: Deserialize<'de>>(document: &'de DocumentNode) -> Resul
     T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
 }
 
-/// Reads the fields of the struct `T` from a map that has other fields as well: so one map can be read as
-/// several structs. A field that is `null` counts as left out.
+/// Reads the struct `T` from a map with further fields, so that several structs can share a map. A field that
+/// is `null` counts as left out.
 ///
 /// # Errors
 /// The first mistake in these fields.
@@ -107,10 +106,10 @@ pub fn read_fields<T: DeserializeOwned>(map: &DocumentNode) -> Result<T, Documen
     T::deserialize(FieldsDeserializer(map)).map_err(DocumentReadError::at_root)
 }
 
-/// Checks that a map has no other fields than `known`.
+/// Checks that a map has only `known` fields.
 ///
 /// # Errors
-/// The first field that is not among them.
+/// The first unknown field.
 pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), DocumentReadError> {
     match map.field_names().find(|name| !known.contains(name)) {
         Some(name) => Err(DocumentReadError::unknown(name, known.to_vec()).at_root()),
@@ -118,7 +117,7 @@ pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), Do
     }
 }
 
-/// Returns where the mistake belongs among the others; what is missing belongs at the end.
+/// Returns the sort position of a mistake; missing fields come last.
 fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     let mut position = document.position_of(error.faulty_part());
     if error.is_about_missing() {
@@ -127,7 +126,7 @@ fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     position
 }
 
-/// Sorts the mistakes as they stand in the document; JSON has no places, but an order.
+/// Sorts mistakes in document order. JSON has an order, but no positions.
 fn sorted(mut mistakes: Vec<(Vec<usize>, Mistake)>) -> Vec<Mistake> {
     mistakes.sort_by(|(position, mistake), (other_position, other)| {
         mistake.place.cmp(&other.place).then_with(|| position.cmp(other_position))

@@ -1,4 +1,4 @@
-//! What is wrong in a document, in words for its author.
+//! Mistakes in a document, in words for its author.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use serde::de::{self, Expected, Unexpected};
 use super::node::{DocumentNode, Step, TextPosition};
 use crate::json_pointer;
 
-/// Something wrong in a document.
+/// A mistake in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// JSON pointer to the field; `""` for the whole document.
     pub pointer: String,
-    /// Where it stands, if the document has lines.
+    /// Its position, if the document has lines.
     pub place: Option<TextPosition>,
-    /// What is wrong, with the name of the field, and which values are valid.
+    /// The problem, with the name of the field and the valid values.
     pub detail: String,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What the parts of a document are called.
+/// The word for the parts of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vocabulary {
     /// Fields of a service or another object.
@@ -36,21 +36,21 @@ pub enum Vocabulary {
     Parameters,
 }
 
-/// Whether a message may repeat values of the document.
+/// Visibility of the document's values in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// They are shown.
+    /// Messages may repeat them.
     Shown,
     /// They can be secrets.
     Hidden,
 }
 
-/// Names that are accepted for compatibility, and are not proposed.
+/// Names accepted for compatibility, never proposed.
 const ALIASES: [&str; 5] = ["replica", "numInstances", "unless-stopped", "no", "host_port"];
-/// `on_failure` is a field of `update`, and beside this value of `restart` only another way to write it.
+/// `on_failure` is a field of `update`. As a value of `restart` it is another spelling of this one.
 const ON_FAILURE: (&str, &str) = ("on_failure", "on-failure");
 
-/// What a field is called by Compose, Docker or Kubernetes, and what it is called here.
+/// Names of fields in Compose, Docker or Kubernetes, and their names here.
 const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("env", "environment"),
     ("args", "command"),
@@ -68,7 +68,7 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("grace_period", "stop_grace_period"),
 ];
 
-/// Fields that people know from elsewhere, and why they are missing here.
+/// Fields known from other programs, and the reasons why they are missing here.
 const NOT_SUPPORTED: [(&str, &str); 14] = [
     ("schedule", "it belongs in `cron`: {schedule: …}"),
     ("networks", "kubeleet has no networks"),
@@ -88,25 +88,25 @@ const NOT_SUPPORTED: [(&str, &str); 14] = [
 const COMPOSE: &str = "it belongs to a Compose file: `kubeleet apply -f` reads those";
 const KUBERNETES: &str = "Kubernetes manifests are not supported; a service is name, image, replicas, …";
 
-/// How the fields of checks are written.
+/// Syntax of checks.
 const CHECK_FORMS: &str = ": write {test: curl -f localhost} or {http: {port: 80}}";
 
 fn is_check(field: &str) -> bool {
     ["healthcheck", "readiness"].contains(&field)
 }
 
-/// How much of a value a message repeats, in characters.
+/// Maximum length of a repeated value, in characters.
 const MAX_QUOTE: usize = 60;
 
-/// The most names of fields that a message lists. Only services have more.
+/// Maximum number of field names in a message. Only services have more.
 const MAX_LISTED: usize = 12;
 
-/// Why a document could not be read into a type.
+/// A document could not be read as a type.
 #[derive(Debug)]
 pub struct DocumentReadError {
-    /// The path to the part, the innermost step first: it grows while the error travels outwards.
+    /// The path to the part, innermost step first: it grows while the error propagates.
     steps: Vec<Step>,
-    /// The path, the outermost step first.
+    /// The path, outermost step first.
     path: Vec<Step>,
     problem: MistakeKind,
 }
@@ -133,17 +133,17 @@ impl DocumentReadError {
         Self { steps: Vec::new(), path: Vec::new(), problem }
     }
 
-    /// The key of the map stands there already.
+    /// The map already has the key.
     pub(super) fn set_twice() -> Self {
         Self::new(MistakeKind::SetTwice)
     }
 
-    /// The map has no field of this name.
+    /// The map has no such field.
     pub(super) fn unknown(name: &str, known: Vec<&'static str>) -> Self {
         Self::new(MistakeKind::UnknownField { known }).inside(Step::Field(name.to_owned()))
     }
 
-    /// Returns the names of the fields that exist, of an error about one that does not.
+    /// Returns the known fields of an error about an unknown one.
     pub(super) fn into_known_fields(self) -> Vec<&'static str> {
         match self.problem {
             MistakeKind::UnknownField { known } => known,
@@ -155,7 +155,7 @@ impl DocumentReadError {
         matches!(self.problem, MistakeKind::Missing { .. })
     }
 
-    /// Returns whether the key is at fault, and not the value.
+    /// Returns true if the key is at fault, not the value.
     fn is_about_key(&self) -> bool {
         matches!(
             self.problem,
@@ -163,7 +163,7 @@ impl DocumentReadError {
         )
     }
 
-    /// Returns whether the visitor of a map raised the error for the key that it has just read.
+    /// Returns true if the visitor of a map raised the error for the key that it has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
         matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }
@@ -180,13 +180,12 @@ impl DocumentReadError {
         self
     }
 
-    /// Returns the path to the part without which the document can be read on: of something that lacks a
-    /// field the whole.
+    /// Returns the path of the part to remove before the next pass: for a missing field, its whole parent.
     pub(super) fn faulty_part(&self) -> &[Step] {
         &self.path
     }
 
-    /// Returns the JSON pointer to the part; of a field that is missing, where it would be.
+    /// Returns the JSON pointer to the part, or to the place of a missing field.
     pub(super) fn pointer(&self) -> String {
         let mut pointer = String::new();
         for step in &self.path {
@@ -210,7 +209,7 @@ impl DocumentReadError {
         Mistake { place, detail: self.message(vocabulary, Values::Shown), pointer }
     }
 
-    /// Returns what is wrong, with the name of the field.
+    /// Returns the problem, with the name of the field.
     pub fn message(&self, vocabulary: Vocabulary, values: Values) -> String {
         let shown = values == Values::Shown;
         let name = self.name();
@@ -249,7 +248,7 @@ impl DocumentReadError {
         if name.is_empty() { "the document".to_owned() } else { name }
     }
 
-    /// Returns the path as people write it: `containers[0].image`.
+    /// Returns the path in readable form: `containers[0].image`.
     fn name(&self) -> String {
         let mut name = String::new();
         for step in &self.path {
@@ -287,7 +286,7 @@ fn without_aliases<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().copied().filter(|name| !is_alias(name)).collect()
 }
 
-/// Returns the names that a value may have, in words.
+/// Returns the valid names of a value in words.
 pub(super) fn one_of(names: &[&str]) -> String {
     format!("one of {}", without_aliases(names).join(", "))
 }
@@ -308,7 +307,7 @@ fn without_quotes(text: &str) -> String {
     hidden
 }
 
-/// Returns the name that was probably meant.
+/// Returns the name that the author probably meant.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let foreign = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| *own);
@@ -320,7 +319,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= near.len() / 3).then_some(near)
 }
 
-/// Returns the beginning of a text, without what would control a terminal.
+/// Returns the beginning of a text, without terminal control characters.
 fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_QUOTE).collect();
     if short.len() < text.len() {
@@ -347,7 +346,7 @@ impl FoundValue {
     }
 }
 
-/// Returns what a type expects. The library's types describe themselves in words for programmers.
+/// Returns the expectation of a type. The library describes its types in words for programmers.
 fn expected(text: &str) -> String {
     match text {
         "a sequence" => "a list",

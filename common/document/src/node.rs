@@ -1,4 +1,4 @@
-//! A document as a tree whose parts know where they stand.
+//! Documents as trees with positions.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::json_pointer;
 /// A position in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextPosition {
-    /// The number of the text, where a document is made from several; otherwise 0.
+    /// Number of the source text, if a document has several; otherwise 0.
     pub file: usize,
     /// Line.
     pub line: u64,
@@ -21,15 +21,15 @@ impl fmt::Display for TextPosition {
     }
 }
 
-/// A value in a document. There is no `Debug`, because values can be secrets.
+/// A value in a document. It has no `Debug`, because values can be secrets.
 #[derive(Clone)]
 pub struct DocumentNode {
     pub(super) value: Value,
-    /// `None` if the text has no lines that matter, as a query or a body on one line.
+    /// `None` without useful lines, as in a query or a body on one line.
     pub(super) place: Option<TextPosition>,
-    /// The tag of YAML that the format itself does not define, such as `!reset`.
+    /// A tag that YAML itself does not define, such as `!reset`.
     pub(super) tag: Option<String>,
-    /// Whether it is a text, number or boolean that stands in YAML without quotation marks.
+    /// True for a text, number or boolean without quotation marks in YAML.
     pub(super) is_plain: bool,
 }
 
@@ -41,12 +41,12 @@ pub(super) enum Value {
     Signed(i64),
     Float(f64),
     Text(String),
-    /// A number or a boolean without quotation marks, in a format that has no others for text: it is a text
-    /// where one is wanted, as it was written.
+    /// A number or boolean without quotation marks, and its spelling. It also serves where a text is
+    /// expected.
     Plain(Box<Value>, String),
     List(Vec<DocumentNode>),
     Map(Vec<DocumentEntry>),
-    /// An item of a list that was taken out; the others keep their indexes.
+    /// A removed item of a list; the others keep their indexes.
     Removed,
 }
 
@@ -57,7 +57,6 @@ pub(super) struct DocumentEntry {
     pub(super) node: DocumentNode,
 }
 
-/// A step from a node to one of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Field(String),
@@ -69,7 +68,7 @@ impl DocumentNode {
         Self { value, place, tag: None, is_plain: false }
     }
 
-    /// Returns a map of texts without quotation marks, such as the parameters of a query.
+    /// Returns a map of texts without quotation marks, such as query parameters.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let entry = |(key, text)| DocumentEntry { key, key_place: None, node: Self::new(plain(text), None) };
         Self::new(Value::Map(pairs.into_iter().map(entry).collect()), None)
@@ -80,18 +79,18 @@ impl DocumentNode {
         Self::new(Value::Text(text.into()), None)
     }
 
-    /// Returns true if the node is a map with this field.
+    /// Returns true for a map with this field.
     pub fn has_field(&self, name: &str) -> bool {
         matches!(&self.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name))
     }
 
-    /// Returns true if the node is a map with this field, and its value is not `null`.
+    /// Returns true for a map with this field, unless its value is `null`.
     pub fn has_value(&self, name: &str) -> bool {
         let is_set = |entry: &DocumentEntry| entry.key == name && !matches!(entry.node.value, Value::Null);
         matches!(&self.value, Value::Map(entries) if entries.iter().any(is_set))
     }
 
-    /// Returns the names of the fields; none if the node is no map.
+    /// Iterates over the names of the fields; nothing for other nodes.
     pub(super) fn field_names(&self) -> impl Iterator<Item = &str> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
@@ -100,7 +99,7 @@ impl DocumentNode {
         entries.iter().map(|entry| entry.key.as_str())
     }
 
-    /// Returns the node with this field, unless it is no map or has the field.
+    /// Adds this field to a map without a value for it.
     pub fn with_default(&self, name: &str, text: &str) -> std::borrow::Cow<'_, Self> {
         let mut node = std::borrow::Cow::Borrowed(self);
         if let Value::Map(_) = self.value
@@ -122,12 +121,13 @@ impl DocumentNode {
         node
     }
 
-    /// Takes a field out, if the node is a map that has it.
+    /// Removes a field of a map, if present.
     pub fn remove_field(&mut self, name: &str) {
         while self.remove(&[Step::Field(name.to_owned())]) {}
     }
 
-    /// Takes out the items of a list in this field; `None`, and nothing is changed, if the field is no list.
+    /// Takes the items out of the list in this field. Returns `None` without a change if the field is not a
+    /// list.
     pub fn take_list(&mut self, field: &str) -> Option<Vec<DocumentNode>> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
@@ -136,7 +136,7 @@ impl DocumentNode {
         })
     }
 
-    /// Returns the items of the list in this field; none if there is no list.
+    /// Iterates over the list in this field; nothing without a list.
     pub fn items_of(&self, field: &str) -> impl Iterator<Item = &DocumentNode> {
         let items = match &self.value {
             Value::Map(entries) => {
@@ -151,8 +151,7 @@ impl DocumentNode {
         .iter()
     }
 
-    /// Returns where the part with this JSON pointer stands, or else the innermost part that exists and would
-    /// contain it.
+    /// Returns the position of a JSON pointer, or of the innermost existing part around it.
     pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {
@@ -167,8 +166,7 @@ impl DocumentNode {
         node.place
     }
 
-    /// Returns where the last of the keys with this path stands, or else what [`DocumentNode::place_of`]
-    /// returns.
+    /// Returns the position of the last key with this path, or else the result of [`DocumentNode::place_of`].
     pub(super) fn place_of_key(&self, path: &[Step], pointer: &str) -> Option<TextPosition> {
         let key = match path.split_last() {
             Some((Step::Field(field), parents)) => self.at(parents).and_then(|parent| match &parent.value {
@@ -180,7 +178,7 @@ impl DocumentNode {
         key.or_else(|| self.place_of(pointer))
     }
 
-    /// Returns which part of its parent each step of a path is; it ends where the node has no such part.
+    /// Returns the index of each step's part in its parent, up to the first missing part.
     pub(super) fn position_of(&self, path: &[Step]) -> Vec<usize> {
         let (mut node, mut position) = (self, Vec::new());
         for step in path {
@@ -208,8 +206,7 @@ impl DocumentNode {
         })
     }
 
-    /// Takes out the part with this path; the last one if a key stands there twice. Returns false if there is
-    /// no such part.
+    /// Removes the part with this path, the last one of a repeated key. Returns false without such a part.
     pub(super) fn remove(&mut self, path: &[Step]) -> bool {
         let Some((step, rest)) = path.split_first() else { return false };
         match (&mut self.value, step) {
@@ -232,7 +229,7 @@ impl DocumentNode {
     }
 }
 
-/// Returns what a text without quotation marks is.
+/// Infers the value of a text without quotation marks.
 pub(super) fn plain(text: String) -> Value {
     let number = || {
         let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');

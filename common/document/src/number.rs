@@ -1,8 +1,8 @@
-//! Numbers as documents write them.
+//! Numbers in documents.
 
-/// Returns the whole number that was written as `3.0`; `None` if it has a fraction or is negative. JSON has
-/// one type for both, and some writers choose that form.
+/// Returns a whole number from a float such as `3.0`; `None` for fractions and negative numbers. JSON has one
+/// type for both, and some writers choose that form.
 pub fn whole(n: f64) -> Option<u64> {
-    // Up to here a float holds each whole number.
+    // A float is exact for whole numbers up to here.
     (n.fract() == 0.0 && (0.0..9e15).contains(&n)).then_some(n as u64)
 }

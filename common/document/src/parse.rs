@@ -10,17 +10,17 @@ use super::mistake::Mistake;
 use super::node::{DocumentEntry, DocumentNode, Value};
 use super::syntax;
 
-/// The most values that aliases (`*name`) may repeat: a short text can grow without bound through them.
+/// Maximum number of values that aliases (`*name`) may repeat. Through them a short text can grow without
+/// bound.
 const MAX_REPEATED_VALUES: usize = 20_000;
-/// The most lists and maps inside each other. No document needs ten, and each takes much of the thread's
-/// stack: 30 KiB where nothing is optimized.
+/// Maximum nesting. No document needs ten levels, and each takes much stack: 30 KiB without optimization.
 const MAX_DEPTH: usize = 32;
 
 /// Parses the YAML documents of a text. JSON is YAML, too. Empty documents are left out.
 ///
 /// # Errors
-/// The mistakes in the syntax; the parser stops at the first one, unless it is a key that stands there twice.
-/// Such a document is returned without the later value, so that the other mistakes can be found.
+/// Syntax mistakes. The parser stops at the first one, unless it is a repeated key. Then the document is
+/// returned without the later value, so that the other mistakes can be found.
 pub fn yaml(text: &str) -> (Vec<DocumentNode>, Vec<Mistake>) {
     match yaml_documents(text, DuplicateKeyPolicy::Error) {
         Ok(documents) => (documents, Vec::new()),
@@ -40,13 +40,13 @@ fn yaml_documents(
     duplicates: DuplicateKeyPolicy,
 ) -> Result<Vec<DocumentNode>, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
-        // YAML 1.2, and what people mean: only `true` and `false` are no text. Otherwise `y` in a command is
-        // refused.
+        // YAML 1.2, and people's intention: only `true` and `false` are booleans. Otherwise `y` in a command
+        // is rejected.
         strict_booleans: true,
         // An excerpt would repeat secrets of the environment.
         with_snippet: false,
         duplicate_keys: duplicates,
-        // Files with many aliases of few anchors are usual: what aliases repeat has a limit of its own.
+        // Files with many aliases of few anchors are usual. Repetition by aliases has a limit of its own.
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, enforce_alias_anchor_ratio: false },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
     };
@@ -59,7 +59,7 @@ type SpannedTag = Spanned<Tagged<Parsed>>;
 
 fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     let place = syntax::place(&parsed.referenced);
-    // What stands there, without the type that YAML infers.
+    // The text of the value, without the type that YAML infers.
     let written = || {
         let span = parsed.defined.span();
         let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -159,7 +159,7 @@ impl<'de> Deserialize<'de> for Parsed {
 /// Parses one JSON value.
 ///
 /// # Errors
-/// The mistake in the syntax.
+/// The syntax mistake.
 pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = WithoutPlaces::deserialize(&mut reader).map_err(|error| syntax::of_json(&error))?;
@@ -167,7 +167,7 @@ pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     Ok(value.0)
 }
 
-/// A JSON value. The parser knows no positions, and most JSON has only one line.
+/// A JSON value. The parser reports no positions, and most JSON has only one line.
 struct WithoutPlaces(DocumentNode);
 
 impl<'de> Deserialize<'de> for WithoutPlaces {

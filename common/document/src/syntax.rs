@@ -1,5 +1,4 @@
-//! Mistakes in the syntax of YAML and JSON, in plain words. The parsers' own are for those who know the
-//! grammar.
+//! Syntax mistakes of YAML and JSON in plain words. The parsers' own messages are for experts of the grammar.
 
 use serde_json::error::Category;
 use serde_saphyr::Error;
@@ -7,7 +6,7 @@ use serde_saphyr::Error;
 use super::mistake::Mistake;
 use super::node::TextPosition;
 
-/// Parts of the YAML parser's messages, and what an author of a file can do.
+/// Parts of the YAML parser's messages, and advice for the author.
 const YAML_MESSAGES: [(&str, &str); 24] = [
     ("replay", TOO_MANY_ALIASES),
     ("mapping values are not allowed", UNEXPECTED_COLON),
@@ -66,12 +65,12 @@ const JSON_MESSAGES: [(&str, &str); 12] = [
     ("recursion limit", "too many brackets inside each other"),
 ];
 
-/// Returns whether a key stands twice in one map.
+/// Returns true for a repeated key in a map.
 pub(super) fn is_repeated_key(error: &Error) -> bool {
     matches!(error.without_snippet(), Error::DuplicateMappingKey { .. })
 }
 
-/// Returns the mistake that the YAML parser found in `text`.
+/// Converts the YAML parser's error.
 pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
     let error = error.without_snippet();
     let at = error.location().as_ref().and_then(place);
@@ -105,13 +104,13 @@ pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
     mistake(at, detail)
 }
 
-/// Returns a position of the YAML parser; none if it is unknown.
+/// Converts a position of the YAML parser.
 pub(super) fn place(location: &serde_saphyr::Location) -> Option<TextPosition> {
     (location.line() > 0).then(|| TextPosition { file: 0, line: location.line(), column: location.column() })
 }
 
-/// Returns where a tab indents the line of an error or the one after it: the parser only notices that
-/// something ends there.
+/// Returns the position of a tab that indents the line of an error or the next one. The parser only reports
+/// an unexpected end there.
 fn indented_by_tab(text: &str, at: Option<TextPosition>) -> Option<TextPosition> {
     let line = usize::try_from(at?.line).ok()?;
     let lines = text.lines().enumerate().skip(line.saturating_sub(1)).take(2);
@@ -123,7 +122,7 @@ fn indented_by_tab(text: &str, at: Option<TextPosition>) -> Option<TextPosition>
     tabs.next()
 }
 
-/// Returns the mistake that the JSON parser found.
+/// Converts the JSON parser's error.
 pub(super) fn of_json(error: &serde_json::Error) -> Mistake {
     let message = error.to_string();
     let known = JSON_MESSAGES.iter().find(|(part, _)| message.contains(part));
