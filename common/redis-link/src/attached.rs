@@ -1,23 +1,22 @@
-//! The replicas that a master says are attached to it.
+//! The replicas attached to a master, by its own report.
 
 use std::collections::BTreeMap;
 
-/// A replica that has not acknowledged for longer does not confirm a write in time, in seconds. Redis draws
-/// the same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every
-/// second.
+/// Maximum lag of a replica that can confirm a write in time, in seconds. Redis draws the same line
+/// (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every second.
 const MAX_LAG: u64 = 3;
 
-/// A replica that is attached to the master.
+/// A replica attached to the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachedReplica {
-    /// Its address as the Sentinels name it, `10.0.0.2:6379`.
+    /// Its address in the Sentinels' form, `10.0.0.2:6379`.
     pub address: String,
-    /// Whether it receives a full copy or lags, and so cannot confirm a write soon.
+    /// True if it receives a full copy or lags, and so cannot confirm a write soon.
     pub is_behind: bool,
 }
 
-/// Returns the replicas in a reply to `INFO replication`, named as the Sentinels name them, in the order of
-/// their addresses: `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`.
+/// Parses a reply to `INFO replication` into replicas sorted by address, named as the Sentinels name them:
+/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`.
 pub fn attached_replicas(info: &str) -> Vec<AttachedReplica> {
     let read = |line: &str| {
         let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;

@@ -1,11 +1,11 @@
-//! Calls of scripts and commands, as the link sends them, and what both are called in errors and failpoints.
+//! Calls of scripts and commands, and their names in errors and failpoints.
 
 use std::ops::{Deref, DerefMut};
 
 use redis::{Cmd, ScriptInvocation};
 
-/// The boundary of the store's failpoints: every script and command has one before it is sent and one after
-/// its reply has arrived.
+/// The boundary of the store's failpoints: one before each script or command is sent, one after its reply has
+/// arrived.
 pub(crate) const BOUNDARY: &str = "redis";
 
 /// A script with its keys and arguments, and its name in errors and failpoints.
@@ -20,7 +20,7 @@ impl<'a> ScriptCall<'a> {
         Self { name, invocation }
     }
 
-    /// A call of a script that has no name.
+    /// Creates a call of a script without a name.
     #[cfg(test)]
     pub(crate) fn unnamed(invocation: ScriptInvocation<'a>) -> Self {
         Self::new("EVALSHA", invocation)
@@ -46,7 +46,7 @@ impl DerefMut for ScriptCall<'_> {
     }
 }
 
-/// Returns the name of a command. Its arguments are never shown: they can contain secrets.
+/// Returns the name of a command, without its arguments: they can contain secrets.
 pub(crate) fn command_name(cmd: &Cmd) -> String {
     match cmd.args_iter().next() {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

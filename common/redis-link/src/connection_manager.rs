@@ -1,5 +1,5 @@
-//! The task that connects: it holds the connection to the master, checks it while no command is sent, and
-//! finds the next master. All other code only waits for its result.
+//! The connection manager: a task that connects to the master, checks the connection while no command is
+//! sent, and finds the next master. All other code waits for its result.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,11 @@ use super::transport::LinkConnection;
 use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisEndpoint};
 
-/// How often the master and the Sentinels are asked whether the master is still the master.
+/// Interval of the checks that the master is still the master.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// After this time without a message from a Sentinel, the listener asks whether it is still there.
+/// After this silence of a Sentinel, the listener checks that it is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
-/// Keeps the link connected. Runs until it is dropped.
 pub(super) async fn run(shared: &SharedState, endpoint: RedisEndpoint) {
     // Notified when a Sentinel announces another master.
     let master_switched = Notify::new();
@@ -39,7 +38,6 @@ pub(super) async fn run(shared: &SharedState, endpoint: RedisEndpoint) {
     stay_connected(shared, &mut locator, &master_switched).await;
 }
 
-/// Finds the address of the master.
 enum MasterLocator {
     Fixed(Address),
     Sentinels(Sentinels),
@@ -81,8 +79,8 @@ async fn stay_connected(shared: &SharedState, locator: &mut MasterLocator, maste
     }
 }
 
-/// Waits until the next attempt. When the Sentinels have elected a master the wait can be seconds long by
-/// then, so their announcement ends it.
+/// Waits until the next attempt, or for an announcement by the Sentinels: by the time they elect a master,
+/// the backoff can be seconds long.
 async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
     tokio::select! {
         () = sleep(backoff.next()) => {}
@@ -99,12 +97,11 @@ async fn connect(
     Ok((connection, address))
 }
 
-/// Checks the connection regularly. Returns why it must be given up.
+/// Checks the connection regularly. Returns the reason to give it up.
 async fn monitor(shared: &SharedState, locator: &mut MasterLocator, master: &MasterConnection) -> LinkFault {
     loop {
         drop(timeout(CHECK_INTERVAL, shared.check_requested()).await);
-        // Both at the same time: when the master stops answering, the Sentinels are likely to name another
-        // one.
+        // Both at once: when the master stops answering, the Sentinels are likely to name another one.
         let is_master = shared.dialer.check_master(&master.connection, &master.address);
         let checked = tokio::try_join!(check_sentinels(shared, locator, master), is_master);
         if let Err(fault) = checked {
@@ -133,8 +130,8 @@ async fn check_sentinels(
     }
 }
 
-/// Listens to one Sentinel after another for the announcement of a failover. [`monitor`] would notice a
-/// failover as well, only later.
+/// Listens to one Sentinel after another for the announcement of a failover. [`monitor`] would also notice
+/// it, but later.
 async fn listen_for_switches(shared: &SharedState, peers: &[HostPort], name: &str, master_switched: &Notify) {
     let mut backoff = reconnect_backoff();
     for peer in peers.iter().cycle() {

@@ -1,4 +1,4 @@
-//! Connections that one caller has to itself.
+//! Connections with one user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use crate::call::{BOUNDARY, ScriptCall, command_name};
 use crate::error::StoreError;
 use daemon::failpoint::{self, Side};
 
-/// A connection that only one caller uses, so that a command can block on it.
+/// A connection with one user, so that a command can block on it.
 ///
-/// It is given up after any error, when the future of a command is dropped, and when another server becomes
-/// the master. From then on every call fails at once: ask the link for a new connection. A dropped future
-/// would otherwise leave its reply to the next command, and an element that the server popped would be lost
-/// with it.
+/// Any error, a dropped future of a command, or a new master ends it. Every later call fails at once: ask the
+/// link for a new connection. Otherwise a dropped future would leave its reply to the next command, and an
+/// element that the server popped would be lost with it.
 pub struct DedicatedConnection {
     shared: Arc<SharedState>,
     term: u64,
@@ -41,7 +40,6 @@ impl DedicatedConnection {
         }
     }
 
-    /// Wraps an open connection to the master of `term`.
     pub(super) fn new(
         shared: Arc<SharedState>,
         term: u64,
@@ -54,7 +52,7 @@ impl DedicatedConnection {
     /// Runs a command. It may block for less than the response timeout of this connection.
     ///
     /// # Errors
-    /// See [`StoreError`]. After any error the connection is given up.
+    /// See [`StoreError`]. Any error ends the connection.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection for good.
@@ -103,8 +101,8 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a script, perhaps a second one, and a command, in one round trip. A script that Redis does not
-    /// know is loaded and run again.
+    /// Runs a script, perhaps a second one, and a command, in one round trip. Loads and repeats a script that
+    /// Redis does not know.
     ///
     /// Returns all replies. A reply after the first is `None` if that script or command failed.
     ///
@@ -123,9 +121,8 @@ impl DedicatedConnection {
         names().for_each(|name| failpoint::check(BOUNDARY, name, Side::Before));
         let all = async {
             let also = async { also?.invoke_async::<Value>(&mut second).await.ok() };
-            // A biased join! polls in this order, so the commands are sent in this order. That also holds for
-            // the second try of scripts that Redis does not know: without it, the second script may run
-            // first.
+            // A biased join! polls in this order, so the commands are sent in this order, also in the second
+            // try of unknown scripts. Without it, the second script may run first.
             let (reply, also, queried) = tokio::join!(
                 biased;
                 call.invoke_async(&mut connection),
@@ -139,12 +136,12 @@ impl DedicatedConnection {
         self.put_back(what, connection, reply)
     }
 
-    /// Returns false if the connection was given up, or leads to a former master. Does not ask the server.
+    /// Returns false if the connection has ended or leads to a former master. Does not ask the server.
     pub(super) fn is_usable(&self) -> bool {
         self.connection.is_some() && self.shared.is_current_term(self.term)
     }
 
-    /// While a command runs, only its future owns the connection: dropping the future closes the connection.
+    /// Takes the connection. While a command runs, only its future owns it: dropping the future closes it.
     fn take(&mut self, what: &str) -> Result<LinkConnection, StoreError> {
         let connection = self.connection.take();
         if !self.shared.is_current_term(self.term) {

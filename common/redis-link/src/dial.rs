@@ -1,4 +1,4 @@
-//! Opening a connection to one server, and checking that the server is a master.
+//! Opens connections to a server, and checks that it is a master.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,14 @@ use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisLogin, RedisTls, RedisUrl};
 use daemon::without_error_numbers;
 
-/// A connection that lasted this long was stable. After its loss the first attempts to reconnect are quick
-/// again.
+/// A connection that lasted this long was stable: after its loss the first reconnects are quick again.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
-/// The wait before the first attempt to reconnect.
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 
-/// Returns the waits between attempts to connect to a server.
 pub(super) fn reconnect_backoff() -> Backoff {
     Backoff::starting_at(FIRST_RECONNECT_DELAY)
 }
 
-/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp(HostPort),
@@ -48,7 +44,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Opens connections. Knows the logins, the database, the TLS settings and the connect timeout.
+/// Opens connections, with logins, database, TLS settings and the connect timeout.
 pub(super) struct RedisDialer {
     tls: Option<RedisTls>,
     login: RedisLogin,
@@ -56,7 +52,7 @@ pub(super) struct RedisDialer {
     db: u32,
     has_sentinels: bool,
     connect_timeout: Duration,
-    /// Replaces the network if present.
+    /// Replaces the network.
     pub(super) transport: Option<Arc<dyn Transport>>,
 }
 
@@ -96,7 +92,6 @@ impl RedisDialer {
         }
     }
 
-    /// Connects to a Sentinel.
     pub(super) async fn connect_to_sentinel(
         &self,
         at: &HostPort,
@@ -107,20 +102,20 @@ impl RedisDialer {
         self.connect(&client, &address, response_timeout).await
     }
 
-    /// Opens a connection for messages published at a Redis.
+    /// Opens a connection for messages of a Redis.
     pub(super) async fn subscribe_at_redis(&self, address: &Address) -> Result<PubSub, LinkFault> {
         let client = self.redis_client(address).await?;
         self.open_pubsub(&client, address).await
     }
 
-    /// Opens a connection for messages published at a Sentinel.
+    /// Opens a connection for messages of a Sentinel.
     pub(super) async fn subscribe_at_sentinel(&self, at: &HostPort) -> Result<PubSub, LinkFault> {
         let address = Address::Tcp(at.clone());
         let client = self.sentinel_client(&address).await?;
         self.open_pubsub(&client, &address).await
     }
 
-    /// Returns what a connection pool needs to open connections to the Redis at `address` on its own.
+    /// Returns the manager for a pool of connections to the Redis at `address`.
     pub(super) fn pool_manager(
         &self,
         address: &Address,
@@ -132,9 +127,9 @@ impl RedisDialer {
             .map_err(|error| LinkFault::of("connect", &error))
     }
 
-    /// Reads the files that the URL names for TLS.
+    /// Reads the TLS files of the URL.
     ///
-    /// To be called for every new connection: certificates are replaced while processes run.
+    /// Called for every new connection: certificates are replaced while processes run.
     pub(super) async fn read_tls_files(&self) -> Result<TlsFiles, LinkFault> {
         let Some(tls) = &self.tls else { return Ok(TlsFiles::default()) };
         Ok(TlsFiles {
@@ -144,7 +139,7 @@ impl RedisDialer {
         })
     }
 
-    /// Explains why no connection to `address` was made.
+    /// Explains a failed connection to `address`.
     pub(super) fn not_connected(&self, address: &Address, error: &RedisError) -> LinkFault {
         if error.is_timeout() {
             return self.no_answer(address);
@@ -245,13 +240,13 @@ impl RedisDialer {
 
 fn tls_address(at: &HostPort) -> ConnectionAddr {
     static PROVIDER: Once = Once::new();
-    // An error only means that the process has chosen a provider already.
+    // An error only means that the process already has a provider.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     ConnectionAddr::TcpTls { host: at.host.clone(), port: at.port, insecure: false, tls_params: None }
 }
 
-/// A peer that vanishes without closing the connection is noticed by the response timeout. On connections
-/// that only listen, the kernel notices it with these settings.
+/// TCP keepalive, for connections that only listen. On others the response timeout detects a peer that
+/// vanished without closing.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
@@ -263,10 +258,10 @@ fn tcp_settings() -> TcpSettings {
         .set_user_timeout(Duration::from_secs(20))
 }
 
-/// The files that the URL names for TLS, in PEM. What is `None` is not named.
+/// The TLS files of the URL, in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
-    /// The authority to trust instead of the system's.
+    /// Trusted authority instead of the system's.
     authority: Option<Vec<u8>>,
     certificate: Option<Vec<u8>>,
     key: Option<Vec<u8>>,
@@ -279,8 +274,7 @@ async fn read_pem(what: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, Li
     })
 }
 
-/// Returns what to try if the server speaks TLS and this process does not, or the other way round, or if the
-/// server asks for a certificate.
+/// Returns advice if only one side speaks TLS, or if the server asks for a certificate.
 fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
     match tls {
@@ -298,16 +292,16 @@ fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
     }
 }
 
-/// What a server says that it is.
+/// The role that a server reports.
 enum ServerRole {
     Master,
-    /// A replica, with the address of its master.
+    /// Address of its master.
     ReplicaOf(String),
 }
 
 impl RedisDialer {
-    /// Checks that the server serves commands and is a master. Only PING fails with LOADING while the data is
-    /// loaded.
+    /// Checks that the server serves commands and is a master. While data is loaded, only PING fails with
+    /// LOADING.
     pub(super) async fn check_master(
         &self,
         connection: &LinkConnection,
@@ -336,8 +330,8 @@ impl RedisDialer {
     }
 }
 
-/// Fails unless the server serves commands and is a master. The error for a replica is the same READONLY that
-/// the server would answer to a write.
+/// Fails unless the server serves commands and is a master. A replica yields the READONLY error of a refused
+/// write.
 pub(super) async fn require_master(connection: &mut impl ConnectionLike) -> RedisResult<()> {
     match ask_role(connection).await? {
         ServerRole::Master => Ok(()),

@@ -1,11 +1,11 @@
-//! How safe a write is.
+//! The durability of a write.
 
-/// How safe a write is after waiting for the replicas.
+/// The durability of a write after waiting for the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Every replica that could become the master has the write: it survives a failover.
     Confirmed {
-        /// Number of replicas that have it.
+        /// Number of replicas with the write.
         replicas: usize,
     },
     /// The master has the write, but not all replicas confirmed it in time.

@@ -1,8 +1,8 @@
-//! Writes of desired state: a script, and then WAIT until every replica that could become the master has the
+//! Writes of desired state: a script, then WAIT until every replica that could become the master has the
 //! write.
 //!
-//! WAIT covers what was written earlier *on the same connection*. Durable writes therefore use connections of
-//! their own, from a pool.
+//! WAIT covers earlier writes *on the same connection*. So durable writes use connections of their own, from
+//! a pool.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,11 +23,10 @@ use crate::attached::attached_replicas;
 use crate::call::ScriptCall;
 use crate::error::StoreError;
 
-/// Maximum number of connections, and so of durable writes at the same time. Such writes come from users of
-/// the API, not from queues.
+/// Maximum number of connections, and so of concurrent durable writes. They come from users of the API, not
+/// from queues.
 const MAX_CONNECTIONS: usize = 16;
 
-/// Runs durable writes over a pool of connections.
 pub(super) struct DurableWriter {
     shared: Arc<SharedState>,
     current: Mutex<Option<MasterPool>>,
@@ -50,8 +49,8 @@ impl DurableWriter {
     /// replicas.
     ///
     /// # Errors
-    /// Those of the first script. After it the write is done, so later failures are not errors: the reply of
-    /// the second script is `None`, or the durability is `Unconfirmed`.
+    /// Those of the first script. Later failures are not errors, because the write is done: the reply of the
+    /// second script is `None`, or the durability is `Unconfirmed`.
     pub(super) async fn run(
         &self,
         call: &ScriptCall<'_>,
@@ -59,7 +58,7 @@ impl DurableWriter {
         wait: Duration,
     ) -> Result<(Value, Option<Value>, Durability), StoreError> {
         let mut lease = self.lease_connection().await?;
-        // It lists the replicas that are attached to the master.
+        // The reply lists the attached replicas.
         let mut info = redis::cmd("INFO");
         info.arg("replication");
         let (value, also, info) = lease.connection.script_and_query::<Vec<u8>>(call, also, &info).await?;
@@ -71,7 +70,7 @@ impl DurableWriter {
         Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
-    /// Waits for the replicas. `attached`, with how many of them are behind, is `None` if the master did not
+    /// Waits for the replicas. `attached` has the number of those behind; it is `None` if the master did not
     /// list them.
     async fn wait_for_replicas(
         &self,
@@ -88,7 +87,7 @@ impl DurableWriter {
             return Durability::SingleMachine;
         }
         let mut command = redis::cmd("WAIT");
-        // A timeout of 0 would mean: without a limit.
+        // A timeout of 0 would mean no limit.
         command.arg(expected).arg(wait.as_millis().max(1) as u64);
         match connection.query_blocking::<usize>(&command, wait).await {
             Ok(replicas) if replicas >= required => Durability::Confirmed { replicas },
@@ -97,11 +96,11 @@ impl DurableWriter {
         }
     }
 
-    /// Returns a connection to the master that no other write uses.
+    /// Returns a connection to the master for this write alone.
     async fn lease_connection(&self) -> Result<Checkout, StoreError> {
         let response_timeout = self.shared.response_timeout;
         if self.shared.dialer.transport.is_some() {
-            // deadpool-redis pools connections of the redis crate only. Those of a transport cost nothing to
+            // deadpool-redis only pools connections of the redis crate. Those of a transport cost nothing to
             // open.
             let connection = DedicatedConnection::open(self.shared.clone(), response_timeout).await?;
             return Ok(Checkout { connection, pooled: None });
@@ -114,7 +113,7 @@ impl DurableWriter {
             let timeouts = Timeouts { wait, ..pool.timeouts() };
             let checked_out = tokio::select! {
                 checked_out = pool.timeout_get(&timeouts) => checked_out,
-                // Another server is the master: start over with a pool of connections to it.
+                // Another server is the master: retry with a pool of connections to it.
                 () = self.shared.term_ended(master.term) => continue,
             };
             match checked_out {
@@ -127,7 +126,7 @@ impl DurableWriter {
                     );
                     return Ok(Checkout { connection, pooled: Some(pooled) });
                 }
-                // This pool was replaced: start over with the new one.
+                // This pool was replaced: retry with the new one.
                 Err(PoolError::Closed) => {}
                 Err(error) => {
                     let fault = self.explain(&master.address, error);
@@ -138,8 +137,8 @@ impl DurableWriter {
         }
     }
 
-    /// Returns the pool of connections to `master`. Replaces the current pool if it belongs to another
-    /// master, or if a certificate has changed on disk.
+    /// Returns the pool of connections to `master`. Replaces the pool of another master, or of changed
+    /// certificates on disk.
     async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
         let tls = self.shared.dialer.read_tls_files().await;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +146,7 @@ impl DurableWriter {
             if current.term > master.term {
                 return Err(StoreError::NotMaster);
             }
-            // Open connections stay in use while the file cannot be read.
+            // While the file is unreadable, open connections stay in use.
             let is_changed = tls.as_ref().is_ok_and(|tls| *tls != current.tls);
             if current.term == master.term && !is_changed {
                 return Ok(current.pool.clone());
@@ -157,7 +156,7 @@ impl DurableWriter {
         let pool = self.new_pool(&master.address, tls.clone()).map_err(|fault| fault.error)?;
         let replaced = current.replace(MasterPool { pool: pool.clone(), term: master.term, tls });
         if let Some(replaced) = replaced {
-            // Writes that wait for one of its connections come back for one of the new pool.
+            // Writes waiting for this pool retry with the new one.
             replaced.pool.close();
         }
         Ok(pool)
@@ -169,8 +168,8 @@ impl DurableWriter {
         let timeouts = Timeouts {
             // The redis crate limits the time for a connection, and the hook below that for its check.
             create: None,
-            // The pool asks a connection for a PING before it hands it out again. On a connection that leads
-            // nowhere this would otherwise take the time of a whole response.
+            // The pool sends a PING before it hands out a connection again. On a dead connection this would
+            // otherwise take a whole response timeout.
             recycle: Some(*connect_timeout),
             wait: Some(*response_timeout),
         };
@@ -193,7 +192,7 @@ impl DurableWriter {
         Ok(pool)
     }
 
-    /// Explains why there is no connection to `address`.
+    /// Explains a missing connection to `address`.
     fn explain(&self, address: &Address, error: PoolError) -> LinkFault {
         let dialer = &self.shared.dialer;
         match error {
@@ -211,9 +210,8 @@ impl DurableWriter {
 
 /// A connection for one write. It returns to its pool only if all its commands succeeded.
 ///
-/// The pool itself would take a connection back after an error, and after a future was dropped in the middle
-/// of a command. A WAIT that still runs would then hold up the next write, and a connection that leads
-/// nowhere would fail it.
+/// The pool itself would also take it back after an error, or after a dropped future. A WAIT that still runs
+/// would then delay the next write, and a dead connection would fail it.
 struct Checkout {
     connection: DedicatedConnection,
     /// `None` for a connection of a transport.

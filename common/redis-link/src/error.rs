@@ -1,14 +1,14 @@
-//! The errors of store operations, in words a person can act on.
+//! The errors of store operations, with remedies.
 
 use super::refusal::{RefusalCause, with_remedy};
 
-/// An operation on the store failed.
+/// A failed operation on the store.
 ///
 /// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) it is unknown whether Redis
-/// carried the operation out: it may be the reply that was lost. Every operation is therefore safe to repeat.
-/// After the other variants nothing was changed.
+/// carried the operation out: perhaps only the reply was lost. So every operation is safe to repeat. After
+/// the other variants nothing has changed.
 ///
-/// `what` is the name of the command, never its arguments: those can contain secrets.
+/// `what` is the name of the command without its arguments: those can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// There is no connection to a Redis master, or it broke while the command was in progress.
@@ -16,7 +16,7 @@ pub enum StoreError {
     Unreachable {
         /// The command.
         what: String,
-        /// The reason, as the network or the resolver gave it.
+        /// The reason from the network or the resolver.
         why: String,
     },
     /// Redis did not answer in time.
@@ -31,20 +31,20 @@ pub enum StoreError {
         /// Redis' own words.
         detail: String,
     },
-    /// The server is not the master (any more); the next call goes to the new one.
+    /// The server is no longer the master; the next call goes to the new one.
     #[error("this Redis is a replica, not the master; a retry finds the new master")]
     NotMaster,
-    /// The server that the Redis URL leads to is a replica.
+    /// The server at the Redis URL is a replica.
     #[error("the Redis at {at} is a replica of {master} and takes no writes: {advice}")]
     Replica {
         /// Its address.
         at: String,
         /// The address of its master.
         master: String,
-        /// What to do.
+        /// The remedy.
         advice: String,
     },
-    /// Redis answers, but has not carried out a write in time.
+    /// Redis answers, but took no write in time.
     #[error(
         "Redis answers reads, but took no write within {limit_ms} ms: it is paused (`CLIENT PAUSE … WRITE`; \
          `CLIENT UNPAUSE` ends that), or busy with another program"
@@ -56,20 +56,20 @@ pub enum StoreError {
     /// Redis refused the command: the server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
     #[error("Redis refused: {}", with_remedy(.0))]
     Refused(String),
-    /// The reply or the stored value is not what kubeleet writes.
+    /// kubeleet never writes such a reply or stored value.
     #[error("cannot read the reply of Redis when {what}: {why}")]
     Corrupt {
         /// The command or the record.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
 
-/// Codes of [`StoreError::Refused`] about one command that go away by themselves.
+/// Transient codes of [`StoreError::Refused`] about one command.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
-/// The names of all causes for which Redis as a whole is of no use, see [`StoreError::cause`].
+/// Names of the causes for which Redis as a whole is unusable, see [`StoreError::cause`].
 pub const CAUSES: [&str; 15] = [
     "unreachable",
     "timeout",
@@ -89,13 +89,13 @@ pub const CAUSES: [&str; 15] = [
 ];
 
 impl StoreError {
-    /// Returns whether the cause is one key in Redis rather than Redis itself. Other keys can still be read.
+    /// Returns true if one key is broken. Other keys are readable.
     pub fn is_broken_key(&self) -> bool {
         matches!(self, Self::WrongType { .. } | Self::Corrupt { .. })
     }
 
-    /// Returns whether the cause is Redis as a whole rather than this command: the same operation can succeed
-    /// later, and no object of kubeleet is broken. See also [`StoreError::needs_operator`].
+    /// Returns true if Redis as a whole is the cause, not this command: the operation can succeed later, and
+    /// no object of kubeleet is broken. See also [`StoreError::needs_operator`].
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused(text) => RefusalCause::of(text).is_some() || TRANSIENT_CODES.contains(&code(text)),
@@ -103,15 +103,13 @@ impl StoreError {
         }
     }
 
-    /// Returns whether a person has to change the configuration, of Redis or of kubeleet, before any command
-    /// can succeed.
+    /// Returns true if no command can succeed until a person changes the configuration of Redis or kubeleet.
     pub fn needs_operator(&self) -> bool {
         let Self::Refused(text) = self else { return false };
         RefusalCause::of(text).map_or_else(|| !TRANSIENT_CODES.contains(&code(text)), |cause| !cause.passes())
     }
 
-    /// Returns why Redis as a whole is of no use, in one of the words of [`CAUSES`]; `None` if it may be of
-    /// use.
+    /// Returns the cause in a word of [`CAUSES`] if Redis as a whole is unusable.
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { .. } => Some("unreachable"),
@@ -123,13 +121,13 @@ impl StoreError {
         }
     }
 
-    /// Returns whether Redis refused to add anything because it uses all of its `maxmemory`.
+    /// Returns true if Redis refused a write because it uses all of its `maxmemory`.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Refused(text) if code(text) == "OOM")
     }
 }
 
-/// The code that an error of the server begins with.
+/// Returns the code of a server error.
 fn code(text: &str) -> &str {
     text.split([' ', ':']).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Classifies errors of the Redis client: what the caller is told, and what happens to the connection.
+//! Classifies errors of the Redis client: the caller's error, and the action on the connection.
 //!
 //! Pure: the decision depends on the error alone.
 
@@ -7,19 +7,19 @@ use redis::{ErrorKind, RedisError};
 use crate::error::StoreError;
 use daemon::without_error_numbers;
 
-/// A failure of a command or a connection, and what has to happen to the connection.
+/// A failed command or connection, and the action on the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkFault {
     pub(super) error: StoreError,
     pub(super) action: ConnectionAction,
 }
 
-/// What has to happen to a connection after a failure, in order of severity.
+/// The action on a connection after a failure, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionAction {
-    /// Nothing: the server answered, and the connection works.
+    /// Keep it: the server answered, and the connection works.
     Keep,
-    /// Check whether the server is still the master: it answered, but a failover may have replaced it.
+    /// Check that the server is still the master: it answered, but a failover may have replaced it.
     Recheck,
     /// Close this connection and open a new one.
     Reconnect,
@@ -28,7 +28,7 @@ pub(super) enum ConnectionAction {
 }
 
 impl LinkFault {
-    /// Classifies the error of the command with the name `what`.
+    /// Classifies the error of the command `what`.
     pub(super) fn of(what: &str, error: &RedisError) -> Self {
         let what = || what.to_owned();
         if let Some(errors) = server_errors(error) {
@@ -43,8 +43,8 @@ impl LinkFault {
                 "WRONGPASS Redis does not accept the user or password in the Redis URL",
                 ConnectionAction::Reconnect,
             ),
-            // A violation of the protocol has this kind as well. The client then closes the connection, and
-            // the next command fails.
+            // Protocol violations have this kind as well. The client then closes the connection, and the next
+            // command fails.
             ErrorKind::UnexpectedReturnType | ErrorKind::Parse => Self {
                 error: StoreError::Corrupt { what: what(), why: error.to_string() },
                 action: ConnectionAction::Keep,
@@ -56,7 +56,7 @@ impl LinkFault {
         }
     }
 
-    /// The connection broke, or could not be opened.
+    /// A broken connection, or one that could not be opened.
     pub(super) fn lost(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             error: StoreError::Unreachable { what: what.into(), why: without_error_numbers(&why.into()) },
@@ -64,7 +64,6 @@ impl LinkFault {
         }
     }
 
-    /// The server turned out not to be the master.
     pub(super) fn not_master() -> Self {
         Self { error: StoreError::NotMaster, action: ConnectionAction::NewMaster }
     }
@@ -94,7 +93,7 @@ impl LinkFault {
     }
 }
 
-/// Returns code and detail of each error that the server sent; a pipeline can have several.
+/// Returns code and detail of each server error; a pipeline can have several.
 fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     if let Some(errors) = error.clone().into_server_errors() {
         let code_and_detail = |(_, error): &(usize, redis::ServerError)| {
@@ -103,7 +102,7 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
         return Some(errors.iter().map(code_and_detail).collect());
     }
     match error.kind() {
-        // The client creates these while it sets up a connection, from an answer of the server.
+        // The client creates these from a server's answer while it sets up a connection.
         ErrorKind::Server(_) => {
             let code = error.code().unwrap_or("ERR").to_owned();
             Some(vec![(code, error.detail().map_or_else(|| error.to_string(), str::to_owned))])
@@ -112,8 +111,8 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Redis before version 7 wraps an error inside a script in `ERR Error running script … @user_script:1: …`,
-/// and has a minus before the codes of refusals. Returns the inner code and detail.
+/// Returns the inner code and detail. Redis before version 7 wraps an error inside a script in `ERR Error
+/// running script … @user_script:1: …`, and puts a minus before the codes of refusals.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
@@ -183,7 +182,7 @@ mod tests {
             assert_eq!((fault.action, fault.error.is_transient()), (action, transient), "{line}: {fault:?}");
         }
         assert!(matches!(from_server("WRONGTYPE x").error, StoreError::WrongType { .. }));
-        // As 6.2 says it: a failed command without a minus, and a refusal with two places.
+        // The form of 6.2: a failed command without a minus, and a refusal with two places.
         let old = "ERR Error running script (call to f_a1522a9e): @user_script:1: ";
         let wrong_type = from_server(&format!("{old}WRONGTYPE Operation against a key")).error;
         assert!(matches!(&wrong_type, StoreError::WrongType { .. }), "{wrong_type:?}");

@@ -1,22 +1,22 @@
-//! Whether there is a connection.
+//! Connection state of a link.
 
 use std::time::Instant;
 
-/// Whether the link is connected to a master.
+/// Connection state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkHealth {
-    /// The link is connected.
+    /// Connected.
     Connected {
         /// Address of the master.
         master: String,
         /// Number of this connection; every reconnect increments it.
         generation: u64,
     },
-    /// The link is not connected.
+    /// Not connected.
     Disconnected {
-        /// When the connection was lost.
+        /// Time of the loss.
         since: Instant,
-        /// Why the latest attempt to connect failed.
+        /// Reason of the latest failed attempt.
         why: String,
     },
 }

@@ -1,8 +1,7 @@
-//! Published messages: one connection of the link listens to all channels that its users have subscribed to.
+//! Published messages: one connection of the link listens to all subscribed channels.
 //!
-//! Messages are hints. They are lost while there is no connection, and a subscriber that reads slowly loses
-//! them too. In both cases the subscriber gets one empty message instead, which asks it to read the state on
-//! its own.
+//! Messages are hints. They are lost without a connection, or if a subscriber reads slowly. In both cases it
+//! gets one empty message instead, and must read the state on its own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,20 +18,17 @@ use super::fault::LinkFault;
 use super::state::SharedState;
 use super::transport::MessageHandler;
 
-/// Maximum number of unread messages of a subscriber. More of them are replaced by one empty message.
+/// Maximum number of a subscriber's unread messages. One empty message replaces more.
 const MAX_UNREAD: usize = 64;
-/// After this time without a message, the hub asks whether the server is still there.
+/// After this silence, the hub checks that the server is still there.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
-/// Distributes messages to subscribers.
 #[derive(Default)]
 pub(super) struct Hub {
-    /// Subscribers by channel.
     subscribers: Mutex<HashMap<String, Vec<Weak<Inbox>>>>,
     changed: Notify,
 }
 
-/// The unread messages of one subscriber.
 #[derive(Default)]
 struct Inbox {
     messages: Mutex<VecDeque<Bytes>>,
@@ -52,7 +48,7 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Asks the subscriber to read the state on its own. That makes all unread messages superfluous.
+    /// Tells the subscriber to read the state on its own, which makes all unread messages superfluous.
     fn put_missed(&self) {
         *lock(&self.messages) = VecDeque::from([Bytes::new()]);
         self.arrived.notify_one();
@@ -92,7 +88,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // First the inbox: the hub must not find it still there after the notification.
+        // The inbox first: after the notification, the hub must not find it.
         drop(std::mem::take(&mut self.inbox));
         self.hub.changed.notify_one();
     }
@@ -101,14 +97,14 @@ impl Drop for Subscription {
 impl Hub {
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: Arc<dyn Send + Sync>) -> Subscription {
         let inbox = Arc::new(Inbox::default());
-        // If the link listens to this channel already, nothing else asks this subscriber to read the state.
+        // If the link already listens to this channel, nothing else tells this subscriber to read the state.
         inbox.put_missed();
         lock(&self.subscribers).entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
         self.changed.notify_one();
         Subscription { inbox, _link: link, hub: self.clone() }
     }
 
-    /// Returns the channels that have subscribers, and forgets the others.
+    /// Returns the channels with subscribers, and forgets the others.
     fn subscribed_channels(&self) -> HashSet<String> {
         let mut subscribers = lock(&self.subscribers);
         subscribers.retain(|_, inboxes| {
@@ -118,7 +114,7 @@ impl Hub {
         subscribers.keys().cloned().collect()
     }
 
-    /// Returns a handler through which a transport delivers messages.
+    /// Returns the handler for a transport's messages.
     pub(super) fn message_handler(self: &Arc<Self>) -> MessageHandler {
         let hub = Arc::downgrade(self);
         Box::new(move |channel, message| {
@@ -136,7 +132,7 @@ impl Hub {
         inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| action(&inbox));
     }
 
-    /// Listens to the master and distributes its messages. Runs until it is dropped.
+    /// Listens to the master and distributes its messages, until dropped.
     pub(super) async fn run(&self, shared: &SharedState) {
         let mut backoff = reconnect_backoff();
         let mut is_logged = false;
@@ -183,11 +179,10 @@ impl Hub {
     }
 }
 
-/// One connection that receives messages.
 struct Listener<'a> {
     hub: &'a Hub,
     sink: PubSubSink,
-    /// Channels that the server has confirmed.
+    /// Channels confirmed by the server.
     channels: HashSet<String>,
     response_timeout: Duration,
 }
@@ -221,8 +216,7 @@ impl Listener<'_> {
         }
     }
 
-    /// Subscribes and unsubscribes at the server, so that it sends the messages of exactly the subscribed
-    /// channels.
+    /// Subscribes and unsubscribes at the server to match the subscribed channels.
     async fn update_channels(&mut self) -> Result<(), LinkFault> {
         let wanted = self.hub.subscribed_channels();
         let surplus: Vec<String> = self.channels.difference(&wanted).cloned().collect();

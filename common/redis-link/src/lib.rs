@@ -1,14 +1,13 @@
-//! The connection to Redis: finds the master, connects to it, and replaces the connection when it fails.
+//! The connection to Redis: finds the master, connects to it, and reconnects after failures.
 //!
 //! - Commands that do not block share one connection and are pipelined ([`Link`]).
 //! - A loop of blocking commands has a connection of its own ([`DedicatedConnection`]).
 //! - Writes that must survive a failover wait for the replicas ([`Link::durable_script`]).
 //! - Published messages arrive on one more connection ([`Subscription`]).
 //!
-//! One task of each link, the connection manager, connects. While there is no connection, a command waits for
-//! a bounded time and then fails with [`StoreError::Unreachable`]. The link never repeats a command whose
-//! reply was lost: only the caller knows whether that is safe. Values are bytes; the link does not interpret
-//! them as text.
+//! One task of each link, the connection manager, connects. Without a connection, a command waits for a
+//! bounded time and then fails with [`StoreError::Unreachable`]. The link never repeats a command whose reply
+//! was lost: only the caller knows whether that is safe. Values are bytes, not text.
 //!
 //! May import `daemon` and `model`. Its tests start servers and Sentinels and kill them.
 //!

@@ -1,4 +1,4 @@
-//! The link itself: what its users call.
+//! The link: the interface for its users.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -28,9 +28,9 @@ use daemon::redis_url::{RedisEndpoint, RedisUrl};
 /// Timeouts of a link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Maximum time for the reply to a command that does not block.
+    /// Time limit of a command that does not block.
     pub response_timeout: Duration,
-    /// Maximum time to connect to a server. A command also waits for this time if there is no connection.
+    /// Time limit of connecting to a server, and of a command's wait for a connection.
     pub connect_timeout: Duration,
 }
 
@@ -52,7 +52,7 @@ struct LinkInner {
     url: RedisUrl,
     shared: Arc<SharedState>,
     durable: DurableWriter,
-    /// Connections to the Sentinels for [`Link::inspect_sentinels`]; `None` without Sentinels.
+    /// For [`Link::inspect_sentinels`]; `None` without Sentinels.
     inspected_sentinels: Option<Mutex<Sentinels>>,
     hub: Arc<Hub>,
     connection_manager: OnceLock<AbortOnDropHandle<()>>,
@@ -65,7 +65,7 @@ impl Link {
         Self::build(None, url, options)
     }
 
-    /// Creates a link whose commands go over `transport` instead of a network.
+    /// Creates a link over `transport` instead of a network.
     pub fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
         Self::build(Some(transport), url, options)
     }
@@ -98,7 +98,7 @@ impl Link {
         }
     }
 
-    /// Returns the number of the database.
+    /// Returns the database number.
     pub fn database(&self) -> u32 {
         self.inner.url.db
     }
@@ -106,7 +106,7 @@ impl Link {
     /// Runs a command that does not block.
     ///
     /// # Errors
-    /// See [`StoreError`]. Fails at the latest after the response timeout and the connect timeout together.
+    /// See [`StoreError`]. Fails at the latest after the response timeout plus the connect timeout.
     pub async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
         let what = command_name(cmd);
         let mut master = self.master(&what).await?;
@@ -129,8 +129,8 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// As [`Link::pipeline`], but a command that Redis refuses, because its key has another type for example,
-    /// is an error of its own and does not affect the others.
+    /// Like [`Link::pipeline`], but a refused command is an error of its own and does not affect the others,
+    /// for example one on a key of another type.
     ///
     /// # Errors
     /// Only those that retrying may help, see [`StoreError::is_transient`].
@@ -154,15 +154,15 @@ impl Link {
         Ok(each)
     }
 
-    /// Runs a script by its hash. If Redis does not know the script (after a restart or SCRIPT FLUSH),
-    /// nothing was executed: it is loaded and run again.
+    /// Runs a script by its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), nothing was
+    /// executed: the script is loaded and run again.
     ///
     /// # Errors
     /// See [`Link::query`].
     pub async fn script(&self, call: &ScriptCall<'_>) -> Result<Value, StoreError> {
         let what = call.name();
         let mut master = self.master(what).await?;
-        // Up to three commands, which together have the time of one.
+        // Up to three commands share the time limit of one.
         let limit = self.inner.shared.response_timeout;
         failpoint::check(BOUNDARY, what, Side::Before);
         let reply = timeout(limit, call.invoke_async(&mut master.connection)).await;
@@ -191,7 +191,7 @@ impl Link {
     }
 
     /// Runs a script like [`Link::script`]. Then waits, at most for `wait`, until all replicas that could
-    /// become the master have what the script wrote.
+    /// become the master have its writes.
     ///
     /// # Errors
     /// See [`Link::query`]. Once the script has been executed, later failures only make the durability
@@ -220,7 +220,7 @@ impl Link {
         self.inner.durable.run(call, also, wait).await
     }
 
-    /// Asks each Sentinel what it knows, within some seconds. Empty without Sentinels.
+    /// Asks each Sentinel for its report, within some seconds. Empty without Sentinels.
     pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
         match &self.inner.inspected_sentinels {
             Some(sentinels) => sentinels.lock().await.inspect(&self.inner.shared.dialer).await,
@@ -228,7 +228,7 @@ impl Link {
         }
     }
 
-    /// Returns whether the link is connected, now and as it changes.
+    /// Returns the current connection state and its changes.
     pub fn health(&self) -> watch::Receiver<LinkHealth> {
         self.ensure_started();
         self.inner.shared.health()

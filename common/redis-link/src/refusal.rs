@@ -1,10 +1,8 @@
-//! The conditions of an installation because of which a Redis that answers refuses commands: what each is
-//! called, and what mends it.
+//! Conditions of an installation under which Redis answers but refuses commands: their names and remedies.
 //!
-//! Pure. This is the only place that reads the errors of Redis for people; `link/fault.rs` reads them for the
-//! connection.
+//! Pure. Only this file reads Redis' errors for people; `link/fault.rs` reads them for the connection.
 
-/// Why Redis refuses. No object of kubeleet is the cause, and every command of the kind is refused.
+/// The cause of a refusal. It is not an object of kubeleet, and Redis refuses every command of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusalCause {
     NoReplicas,
@@ -26,7 +24,7 @@ use RefusalCause::{
     WrongLogin,
 };
 
-/// Errors of the server by their code.
+/// Causes by error code.
 const BY_CODE: &[(&str, RefusalCause)] = &[
     ("NOREPLICAS", NoReplicas),
     ("OOM", Memory),
@@ -42,7 +40,7 @@ const BY_CODE: &[(&str, RefusalCause)] = &[
     ("BUSY", Busy),
 ];
 
-/// Errors of the server by words of theirs. The words are those of Redis 6.2 to 8 and of Valkey.
+/// Causes by words of the error, from Redis 6.2 to 8 and Valkey.
 const BY_WORDS: &[(&str, RefusalCause)] = &[
     ("can't publish to the channel", Channel),
     ("permissions to access one of the channels", Channel),
@@ -58,14 +56,14 @@ const BY_WORDS: &[(&str, RefusalCause)] = &[
 ];
 
 impl RefusalCause {
-    /// Reads an error of the server, code first. `None` if it is about the command or its key alone.
+    /// Classifies a server error, code first. `None` if it concerns only the command or its key.
     pub(super) fn of(text: &str) -> Option<Self> {
         let code = text.split([' ', ':']).next().unwrap_or_default();
         let coded = BY_CODE.iter().find(|(known, _)| *known == code);
         coded.or_else(|| BY_WORDS.iter().find(|(words, _)| text.contains(words))).map(|(_, cause)| *cause)
     }
 
-    /// Returns whether it goes away without a change of the configuration.
+    /// Returns true if it passes without a change of the configuration.
     pub(super) fn passes(self) -> bool {
         match self {
             NoReplicas | Memory | Disk | Clients | Loading | Busy => true,
@@ -73,7 +71,7 @@ impl RefusalCause {
         }
     }
 
-    /// Returns its name in metrics.
+    /// Returns the name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             NoReplicas => "noreplicas",
@@ -90,7 +88,6 @@ impl RefusalCause {
         }
     }
 
-    /// Returns what to do about it.
     fn remedy(self) -> &'static str {
         match self {
             NoReplicas => {
@@ -124,7 +121,7 @@ impl RefusalCause {
     }
 }
 
-/// Returns an error of the server with what to do about it, if that is known.
+/// Returns a server error with its remedy, if known.
 pub(super) fn with_remedy(text: &str) -> String {
     let shown = text.trim_end().trim_end_matches('.');
     match (RefusalCause::of(text), denied_command(text)) {
@@ -136,8 +133,8 @@ pub(super) fn with_remedy(text: &str) -> String {
     }
 }
 
-/// Returns the user and the command of an error about a command that the user must not run. Before version 7
-/// Redis names no user, and inside a script no version names the command.
+/// Returns the user and the command of an error about a forbidden command. Before version 7 Redis names no
+/// user, and inside a script no version names the command.
 fn denied_command(text: &str) -> Option<(&str, &str)> {
     let between = |before: &str, after: &str| text.split_once(before)?.1.split_once(after).map(|(it, _)| it);
     let command = between("permissions to run the '", "'")?;

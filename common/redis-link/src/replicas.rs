@@ -1,10 +1,10 @@
-//! Counts the replicas that a write must reach before it is called durable.
+//! Counts the replicas that a durable write must reach.
 //!
 //! A write survives a failover if every replica that can become the master has it. These replicas count:
 //!
-//! - those that are attached to the master now;
+//! - those attached to the master now;
 //! - those that the Sentinels may elect;
-//! - those that were attached recently, unless the Sentinels report that they cannot be elected.
+//! - those attached recently, unless the Sentinels report that they cannot be elected.
 //!
 //! A write must reach at least half of all replicas in any case. So the smaller side of a network partition
 //! never calls a write durable. `docs/how-to/high-availability.md` has the reasoning.
@@ -12,47 +12,45 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long a replica counts after it was last attached to the master, if no Sentinel reports on it.
+/// Time that a replica counts after it was last attached, if no Sentinel reports on it.
 const RECENTLY_ATTACHED: Duration = Duration::from_secs(60);
 
-/// How long writes wait for a missing replica to come back. After that, the wait would only delay every
-/// reply.
+/// Time that writes wait for a missing replica. After that, the wait would only delay every reply.
 const WAIT_FOR_MISSING: Duration = Duration::from_secs(2);
 
 /// Numbers of replicas for one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfirmTarget {
-    /// Number of replicas that must have the write before it is durable.
+    /// Number of replicas that make the write durable.
     pub(super) required: usize,
-    /// Number of replicas that can be expected to have the write soon. The write waits for these.
+    /// Number of replicas that should have the write soon, for which it waits.
     pub(super) expected: usize,
 }
 
-/// What the Sentinels report about the replicas of one master.
+/// The Sentinels' report about the replicas of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SentinelView {
     /// The master, `host:port`.
     pub(super) master: String,
-    /// Every replica that a Sentinel knows, and whether a Sentinel could elect it.
+    /// All known replicas; true for those that a Sentinel could elect.
     pub(super) replicas: BTreeMap<String, bool>,
-    /// Whether more than half of the Sentinels have answered. Fewer cannot rule out that a replica is
-    /// elected.
+    /// True if more than half of the Sentinels have answered. Fewer cannot rule out the election of a
+    /// replica.
     pub(super) is_majority: bool,
 }
 
-/// Remembers the replicas.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaTracker {
-    /// When each replica was last attached to the master.
+    /// Time of each replica's last attachment to the master.
     attached: BTreeMap<String, Instant>,
     view: SentinelView,
-    /// Since when fewer replicas are attached than a write must reach.
+    /// Start of the time with too few attached replicas for a write.
     incomplete_since: Option<Instant>,
 }
 
 impl ReplicaTracker {
-    /// Records which replicas are attached to the master at `now`. `behind` of them receive a full copy or
-    /// lag: they count, but no write waits for them.
+    /// Records the attached replicas at `now`. `behind` of them receive a full copy or lag: they count, but
+    /// no write waits for them.
     pub(super) fn record_attached(
         &mut self,
         now: Instant,
@@ -73,7 +71,7 @@ impl ReplicaTracker {
         ConfirmTarget { required, expected: expected.saturating_sub(behind) }
     }
 
-    /// Records what the Sentinels report. A minority of them can add replicas but not remove any.
+    /// Records the Sentinels' report. A minority can add replicas but not remove any.
     pub(super) fn record_sentinel_view(&mut self, view: SentinelView) {
         if view.is_majority {
             self.view = view;
@@ -83,8 +81,7 @@ impl ReplicaTracker {
         self.view.replicas.extend(view.replicas.into_keys().map(|replica| (replica, true)));
     }
 
-    /// Returns the number of replicas that a write must reach, as far as it is known without asking the
-    /// master.
+    /// Returns the number of replicas that a write must reach, by what is known without asking the master.
     pub(super) fn required(&self, now: Instant) -> usize {
         self.count(&BTreeSet::new(), now)
     }

@@ -1,4 +1,4 @@
-//! Asks the Sentinels which server is the master, and which replicas they could elect.
+//! Asks the Sentinels for the master and its electable replicas.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use super::sentinel_report::{SentinelReport, parse_facts};
 use crate::error::StoreError;
 use daemon::redis_url::HostPort;
 
-/// How long to wait for the answers of more than half of the Sentinels.
+/// Time limit for the answers of more than half of the Sentinels.
 const MAJORITY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long one Sentinel may take to answer. This is shorter than the timeout for the majority, so that a
-/// connection that leads nowhere is noticed and replaced.
+/// Time limit of one Sentinel. It is shorter than the one for the majority, so that a dead connection is
+/// noticed and replaced.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A replica that a Sentinel could not reach for this time is not elected before it has caught up. By then
-/// all Sentinels know that other replicas have more data: they ask every 10 s, and a replica can go on
-/// reading what the master had sent for `repl-timeout`, 10 s.
+/// all Sentinels know that other replicas have more data: they ask every 10 s, and a replica can still read
+/// the master's earlier output for `repl-timeout`, 10 s.
 const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// The Sentinels of one master, with a connection to each that answered last time.
 pub(super) struct Sentinels {
     name: String,
     peers: Vec<SentinelPeer>,
-    /// Number of the newest configuration that was accepted so far.
+    /// Number of the newest accepted configuration.
     epoch: u64,
 }
 
@@ -39,15 +39,14 @@ struct SentinelPeer {
     connection: Option<MultiplexedConnection>,
 }
 
-/// The answer of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentinelAnswer {
     /// Address of the master.
     master: HostPort,
     /// Number of the configuration. Every failover increments it.
     epoch: u64,
-    /// Replicas of that master (`host:port`), including those that are down, and whether the Sentinel could
-    /// elect them.
+    /// Replicas of that master (`host:port`), including those that are down; true if the Sentinel could elect
+    /// one.
     replicas: BTreeMap<String, bool>,
 }
 
@@ -60,8 +59,8 @@ impl Sentinels {
     /// Asks all Sentinels at once and accepts the newest configuration.
     ///
     /// A Sentinel that was cut off still names the old master, so a single answer is not enough while more
-    /// can come. This waits for more than half of the Sentinels, or until a timeout, and decides from the
-    /// answers until then.
+    /// can come. Waits for more than half of the Sentinels or a timeout, and decides from the answers until
+    /// then.
     pub(super) async fn ask(&mut self, dialer: &RedisDialer) -> Result<(HostPort, SentinelView), LinkFault> {
         let needed = self.peers.len() / 2 + 1;
         let deadline = Instant::now() + MAJORITY_TIMEOUT;
@@ -83,7 +82,7 @@ impl Sentinels {
         Ok((newest.master.clone(), combine(&newest.master, &answers, needed)))
     }
 
-    /// Asks every Sentinel what it knows, for people. Ends within some seconds.
+    /// Asks every Sentinel for a report for people. Ends within some seconds.
     pub(super) async fn inspect(&mut self, dialer: &RedisDialer) -> Vec<SentinelReport> {
         let name = &self.name;
         join_all(self.peers.iter_mut().map(|peer| peer.inspect(dialer, name))).await
@@ -103,8 +102,8 @@ fn combine(master: &HostPort, answers: &[SentinelAnswer], needed: usize) -> Sent
 
 /// Returns the answer with the newest configuration; among equals the first one.
 ///
-/// An answer that is older than the `known` configuration comes from a Sentinel that was cut off, and is not
-/// accepted. If more than half of the Sentinels answer so, they were set up anew, and the answer is accepted.
+/// Rejects an answer that is older than the `known` configuration: that Sentinel was cut off. If more than
+/// half of the Sentinels answer so, they were set up anew, and the answer is accepted.
 fn newest_answer(answers: &[SentinelAnswer], needed: usize, known: u64) -> Option<&SentinelAnswer> {
     let is_majority = answers.len() >= needed;
     let newest = answers.iter().reduce(|best, next| if next.epoch > best.epoch { next } else { best })?;
@@ -112,7 +111,7 @@ fn newest_answer(answers: &[SentinelAnswer], needed: usize, known: u64) -> Optio
 }
 
 /// Explains why no Sentinel names a master. If a Sentinel refuses the connection, that is the reason: an
-/// operator must act. Otherwise all reasons are listed.
+/// operator must act. Otherwise lists all reasons.
 fn no_master(failures: Vec<LinkFault>) -> LinkFault {
     let mut reasons = Vec::new();
     for fault in failures {
@@ -186,8 +185,8 @@ impl SentinelPeer {
     }
 }
 
-/// `address` is the reply to a command of its own: in the middle of a failover it is the promoted server
-/// already, while `fields` still describe the old master.
+/// Parses an answer. `address` is the reply to a separate command: during a failover it is already the
+/// promoted server, while `fields` still describe the old master.
 fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<SentinelAnswer> {
     let (host, port): (String, u16) = redis::from_redis_value(address).ok()?;
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
@@ -202,7 +201,7 @@ fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<Sentin
     })
 }
 
-/// Returns true if a Sentinel that reports these fields of a replica could elect it before it has caught up.
+/// Returns true if a Sentinel with this report of a replica could elect it before it has caught up.
 fn is_electable(fields: &BTreeMap<String, String>) -> bool {
     let millis = |field: &str| fields.get(field).and_then(|text| text.parse::<u64>().ok());
     // The field exists only while the Sentinel considers the replica down.

@@ -1,39 +1,39 @@
-//! What each Sentinel reports, for people. The choice of the master is in `sentinel.rs`.
+//! The Sentinels' reports for people. The choice of the master is in `sentinel.rs`.
 
 use std::collections::BTreeMap;
 
 use redis::Value;
 
-/// The answer of one Sentinel, or why there is none.
+/// The report of one Sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentinelReport {
-    /// Its address, as the Redis URL names it.
+    /// Its address in the Redis URL.
     pub at: String,
-    /// What it says, or why it does not answer.
+    /// Its facts, or the reason of a missing answer.
     pub facts: Result<SentinelFacts, String>,
 }
 
-/// What a Sentinel knows of the master and of the others.
+/// A Sentinel's view of the master and the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentinelFacts {
-    /// The address of the server that it watches as the master.
+    /// Address of the server that it monitors as the master.
     pub master: String,
-    /// Whether that server itself says that it is a replica.
+    /// True if that server says that it is a replica.
     pub is_replica: bool,
-    /// How many Sentinels must agree that the master is gone.
+    /// Number of Sentinels that must agree on the master's failure.
     pub quorum: usize,
-    /// The number of Sentinels that it knows, itself included.
+    /// Number of known Sentinels, itself included.
     pub sentinels: usize,
-    /// How many of those it reaches, itself included.
+    /// Number of reachable Sentinels, itself included.
     pub reachable_sentinels: usize,
-    /// The replicas that it knows, by address, and the `replica-priority` of each.
+    /// `replica-priority` of the known replicas, by address.
     pub replicas: BTreeMap<String, u64>,
 }
 
-/// A list of objects as Redis sends them: names and values of fields.
+/// Objects in Redis' form: names and values of fields.
 type Objects = Vec<BTreeMap<String, String>>;
 
-/// Reads the answers to `SENTINEL MASTER`, `SENTINEL REPLICAS` and `SENTINEL SENTINELS`. `None` if they are
+/// Parses the answers to `SENTINEL MASTER`, `SENTINEL REPLICAS` and `SENTINEL SENTINELS`. `None` if
 /// malformed.
 pub(super) fn parse_facts(master: Value, replicas: Value, others: Value) -> Option<SentinelFacts> {
     let master: BTreeMap<String, String> = redis::from_redis_value(master).ok()?;

@@ -1,8 +1,8 @@
-//! The state that all users of a link share: the connection to the master, or the reason why there is none.
+//! The state that all users of a link share: the connection to the master, or the reason for its absence.
 //!
-//! Two numbers count changes. The *generation* counts connections, the *term* counts masters. Dedicated
-//! connections outlive a reconnect of the shared one, so they go by the term: only another master matters to
-//! them.
+//! Two numbers count changes: the *generation* counts connections, the *term* counts masters. Dedicated
+//! connections outlive a reconnect of the shared one, so they depend on the term: only another master matters
+//! to them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::replicas::{ConfirmTarget, ReplicaTracker, SentinelView};
 use super::transport::LinkConnection;
 use crate::error::StoreError;
 
-/// The connection to the master that all commands share that do not block.
+/// The connection to the master for all commands that do not block.
 #[derive(Clone)]
 pub(super) struct MasterConnection {
     pub(super) connection: LinkConnection,
@@ -72,11 +72,11 @@ impl SharedState {
         self.health.subscribe()
     }
 
-    /// Returns the connection to the master for the command with the name `what`. If there is none, waits for
-    /// one at most for the connect timeout.
+    /// Returns the connection to the master for the command `what`. Without one, waits for it at most for the
+    /// connect timeout.
     ///
     /// # Errors
-    /// Why there is no connection. Without a wait, if an operator must change something first.
+    /// The reason for the missing connection; at once if an operator must change something first.
     pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
         if let MasterStatus::Connected(master) = &self.state.borrow().status {
             return Ok(master.clone());
@@ -86,7 +86,7 @@ impl SharedState {
             MasterStatus::Connected(_) => true,
             MasterStatus::Disconnected { error, .. } => error.needs_operator(),
         });
-        // After a timeout as well, the state at this moment decides.
+        // The state at this moment decides, also after a timeout.
         drop(timeout(self.connect_timeout, settled).await);
         match &self.state.borrow().status {
             MasterStatus::Connected(master) => Ok(master.clone()),
@@ -108,7 +108,7 @@ impl SharedState {
         }
     }
 
-    /// Waits until the connection with this generation is no longer in use.
+    /// Waits until the connection with this generation is out of use.
     pub(super) async fn connection_lost(&self, generation: u64) {
         let is_lost = |state: &MasterState| match &state.status {
             MasterStatus::Connected(master) => master.generation != generation,
@@ -118,7 +118,7 @@ impl SharedState {
         drop(self.state.subscribe().wait_for(is_lost).await);
     }
 
-    /// Waits until the term has ended: the server is no longer the master.
+    /// Waits until the server of this term is no longer the master.
     pub(super) async fn term_ended(&self, term: u64) {
         drop(self.state.subscribe().wait_for(|state| state.term != term).await);
     }
@@ -127,7 +127,6 @@ impl SharedState {
         self.state.borrow().term == term
     }
 
-    /// Records a new connection to the master at `address`.
     pub(super) fn set_connected(&self, connection: LinkConnection, address: Address) -> MasterConnection {
         let mut connected = None;
         self.state.send_modify(|state| {
@@ -174,7 +173,7 @@ impl SharedState {
         }
     }
 
-    /// Acts on a failure of a dedicated connection to the master of `term`. That it broke does not prove that
+    /// Acts on a failure of a dedicated connection to the master of `term`. Its failure does not prove that
     /// the shared connection broke as well.
     pub(super) fn handle_dedicated_fault(&self, term: u64, fault: &LinkFault) {
         match fault.action {
@@ -184,7 +183,6 @@ impl SharedState {
         }
     }
 
-    /// Drops the shared connection if `is_affected` returns true for it.
     fn disconnect_if(&self, fault: &LinkFault, is_affected: impl Fn(&MasterConnection) -> bool) {
         self.state.send_if_modified(|state| {
             let MasterStatus::Connected(master) = &state.status else { return false };
@@ -210,22 +208,20 @@ impl SharedState {
         self.check_requested.notify_one();
     }
 
-    /// Waits for [`SharedState::request_check`].
     pub(super) async fn check_requested(&self) {
         self.check_requested.notified().await;
     }
 
-    /// Records which replicas are attached to the master now. Returns how many replicas a write must reach.
+    /// Records the attached replicas. Returns the number that a write must reach.
     pub(super) fn record_attached(&self, replicas: BTreeSet<String>, behind: usize) -> ConfirmTarget {
         self.replicas().record_attached(Instant::now(), replicas, behind)
     }
 
-    /// Records what the Sentinels report about the replicas.
     pub(super) fn record_sentinel_view(&self, view: SentinelView) {
         self.replicas().record_sentinel_view(view);
     }
 
-    /// Returns how many replicas a write would have to reach.
+    /// Returns the number of replicas that a write must reach.
     pub(super) fn required_replicas(&self) -> usize {
         self.replicas().required(Instant::now())
     }
@@ -235,8 +231,7 @@ impl SharedState {
     }
 }
 
-/// Returns the error of a command with the name `what` that was not sent, because an earlier `error` left no
-/// connection.
+/// Returns the error of a command that was not sent, because an earlier `error` left no connection.
 fn not_sent(what: &str, error: &StoreError) -> StoreError {
     let why = match error {
         StoreError::Unreachable { why, .. } => why.clone(),

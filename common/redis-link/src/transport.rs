@@ -1,4 +1,4 @@
-//! What carries commands to Redis: a connection of the `redis` crate, or a connection of a [`Transport`].
+//! Carriers of commands to Redis: a connection of the `redis` crate, or of a [`Transport`].
 //!
 //! A transport replaces the network and the server. The schedule simulator uses one to decide the order of
 //! all commands.
@@ -13,12 +13,12 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::time::timeout;
 
-/// A command: its name and its arguments.
+/// Name and arguments of a command.
 pub type RedisCommand = Vec<Vec<u8>>;
-/// Receives published messages: the channel and the payload.
+/// Receives published messages: channel and payload.
 pub type MessageHandler = Box<dyn Fn(&str, Bytes) + Send + Sync>;
 
-/// Carries commands to a Redis in place of a network.
+/// A carrier of commands in place of a network.
 pub trait Transport: Send + Sync + 'static {
     /// Opens a connection. Dropping it closes it.
     fn open(&self) -> Arc<dyn TransportConnection>;
@@ -30,14 +30,13 @@ pub trait Transport: Send + Sync + 'static {
 
 /// One connection of a [`Transport`]. Replies arrive in the order of the commands.
 pub trait TransportConnection: Send + Sync {
-    /// Sends commands in one go and returns one reply to each.
+    /// Sends commands at once and returns one reply to each.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping the future does not take back what was sent.
+    /// Not cancel safe: dropping the future does not take back sent commands.
     fn send(&self, commands: Vec<RedisCommand>) -> BoxFuture<'static, io::Result<Vec<Value>>>;
 }
 
-/// A connection to the master. Clones share it.
 #[derive(Clone)]
 pub(super) enum LinkConnection {
     Redis(MultiplexedConnection),
@@ -92,7 +91,7 @@ impl ConnectionLike for LinkConnection {
     ) -> RedisFuture<'a, Vec<Value>> {
         match self {
             Self::Redis(connection) => connection.req_packed_commands(pipeline, offset, count),
-            // The pipeline is never a transaction: what must be atomic is a script.
+            // The pipeline is never a transaction: atomic changes are scripts.
             Self::Transport { connection, response_timeout } => {
                 let commands = pipeline.cmd_iter().map(to_arguments).collect();
                 Box::pin(send(&**connection, commands, *response_timeout))

@@ -1,4 +1,4 @@
-//! A Redis that does not run, stops, hangs, or comes back.
+//! A Redis that is down, stops, hangs, or comes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Commands to a server that works.
+//! Commands to a working server.
 
 use std::time::{Duration, Instant};
 

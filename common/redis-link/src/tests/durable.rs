@@ -47,12 +47,12 @@ async fn all_known_replicas_must_confirm_a_write() {
     replica.thaw();
     assert_eq!(write(&link, Duration::from_secs(10)).await, Durability::Confirmed { replicas: 2 });
 
-    // A replica that is gone still counts for a while: it could be the one that is promoted.
+    // A lost replica counts for a while: it could be the one that is promoted.
     other.kill();
     let durability = write(&link, Duration::from_millis(300)).await;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 1, known: 2 });
 
-    // When it stays away, the reply no longer waits for it.
+    // If it stays away, replies no longer wait for it.
     eventually("a write returns at once", async || {
         let start = Instant::now();
         let durability = write(&link, Duration::from_millis(1000)).await;
@@ -94,13 +94,12 @@ async fn durable_writes_work_again_after_a_restart() {
     .await;
 }
 
-/// Returns the ids of all open connections to the server.
 async fn open_connections(server: &Redis) -> BTreeSet<String> {
     let clients: String = server.cli(&["CLIENT", "LIST"]).await;
     clients.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// Writes, and returns the id of the connection that was opened for it.
+/// Writes, and returns the id of the new connection.
 async fn first_write(link: &Link, server: &Redis) -> String {
     let _: Value = link.query(&redis::cmd("PING")).await.unwrap();
     let before = open_connections(server).await;
@@ -111,7 +110,7 @@ async fn first_write(link: &Link, server: &Redis) -> String {
         (opened.len() == 2).then_some(opened)
     })
     .await;
-    // Ids are numbers in order of age; the younger one is that of the question.
+    // Ids grow with time; the younger one belongs to the question.
     opened.into_iter().min_by_key(|id| id.trim_start_matches("id=").parse::<u64>().unwrap()).unwrap()
 }
 

@@ -70,7 +70,6 @@ async fn a_durable_write_to_a_demoted_master_fails_and_later_ones_find_the_maste
     eventually("a durable write works again", async || link.durable_script(&write, wait).await.ok()).await;
 }
 
-/// Starts a master, a replica and three Sentinels.
 async fn sentinel_trio() -> SentinelTrio {
     SentinelTrio::start(1, &["--save", "", "--appendonly", "no"], [Duration::from_millis(500); 3]).await
 }
@@ -94,7 +93,7 @@ async fn the_link_follows_the_sentinels_to_the_new_master() {
     let new = format!("127.0.0.1:{}", trio.replicas[0].port());
     assert!(matches!(&*link.health().borrow(), LinkHealth::Connected { master, .. } if *master == new));
 
-    // The dead master counts as a replica now: it can come back and be promoted, and it lacks this write.
+    // The dead master now counts as a replica: it can come back and be promoted, and it lacks this write.
     let durability = link.durable_script(&durable, Duration::from_millis(100)).await.unwrap().1;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 0, known: 1 });
 }

@@ -1,4 +1,4 @@
-//! Tests of the link against real servers, which the tests start on free ports and kill.
+//! Tests of the link against real servers, which they start on free ports and kill.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a skipped test must say so")]
@@ -18,10 +18,9 @@ use testkit::eventually;
 use super::{Link, LinkHealth, LinkOptions};
 use crate::error::StoreError;
 
-/// Time limit of a test. It suits slow machines: a successful test takes a fraction of it.
+/// Time limit of a test for slow machines: a successful test takes a fraction of it.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Short timeouts, so that the tests are quick.
 fn options() -> LinkOptions {
     LinkOptions { response_timeout: Duration::from_secs(1), connect_timeout: Duration::from_millis(800) }
 }
@@ -30,7 +29,6 @@ fn link(url: &str) -> Link {
     Link::new(url.parse().unwrap(), options())
 }
 
-/// Writes until a write succeeds.
 async fn eventually_set(link: &Link, key: &str, value: &str) {
     eventually("a write works again", async || set(link, key, value).await.ok()).await;
 }

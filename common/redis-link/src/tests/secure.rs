@@ -29,7 +29,7 @@ fn make_certificates(dir: &Path) -> bool {
     })
 }
 
-/// Starts a server that speaks TLS on another port, which is returned. `None` without openssl or TLS.
+/// Starts a server with TLS on the returned port. `None` without openssl or TLS.
 async fn start_tls_server() -> Option<(Redis, u16)> {
     let server = Redis::start().await;
     if !make_certificates(server.folder()) {
