@@ -1,4 +1,4 @@
-//! Jobs and crons: how far they are.
+//! Progress of jobs and crons.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

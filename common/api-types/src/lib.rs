@@ -1,7 +1,7 @@
-//! The shapes of the HTTP API: one type per JSON document, written by the server and read by the client.
+//! The types of the HTTP API: one per JSON document, written by the server and read by the client.
 //!
 //! Field names are snake_case. Times are RFC 3339 in UTC, from Redis' clock. Later versions may add fields,
-//! so readers ignore fields that they do not know.
+//! so readers ignore unknown ones.
 //!
 //! May import `model` and `document`.
 //!

@@ -1,4 +1,4 @@
-//! Logins for image registries. No document that the API sends has a password.
+//! Logins for image registries. Responses never contain passwords.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

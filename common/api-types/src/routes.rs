@@ -1,4 +1,4 @@
-//! Routes: what is reached from outside the cluster.
+//! Routes from outside the cluster.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -99,7 +99,7 @@ pub struct ServiceView {
 }
 
 impl ServiceView {
-    /// Returns the names of the fields that only the API sets, and no document of a user has.
+    /// Returns the fields that only the API sets.
     pub fn server_fields() -> Vec<&'static str> {
         let groups = ServiceInput::field_groups();
         let is_of_user = |name: &&str| groups.iter().any(|(_, names)| names.contains(name));
@@ -146,7 +146,7 @@ impl ServiceView {
         }
     }
 
-    /// Returns the desired state that it shows.
+    /// Returns the desired state.
     pub fn desired(&self) -> DesiredService {
         let service = self.clone();
         DesiredService {
@@ -215,7 +215,7 @@ impl ServiceStatus {
         self.summary = self.word(state, self.ready).to_owned();
     }
 
-    /// Returns the summary. Versions before 0.2 send none: then every pod that runs counts as ready.
+    /// Returns the summary. Versions before 0.2 send none: then every running pod counts as ready.
     pub fn summary(&self, state: ServiceState) -> &str {
         if self.summary.is_empty() { self.word(state, self.running) } else { &self.summary }
     }
@@ -225,8 +225,7 @@ impl ServiceStatus {
         if self.summary.is_empty() { self.running } else { self.ready }
     }
 
-    /// Returns whether what is not ready yet has only been started: nothing is wrong, or its check has not
-    /// passed for the first time.
+    /// Returns true if pods that are not ready have only started: no problem, or no check passed yet.
     fn is_starting(&self) -> bool {
         self.message.is_empty() || self.message.contains(": Starting: ")
     }
@@ -293,7 +292,7 @@ pub struct RolloutView {
 }
 
 impl RolloutView {
-    /// Returns what there is to say about the rollout of a generation.
+    /// Returns the state of a generation's rollout, if noteworthy.
     fn of(generation: u64, marks: RolloutMarks) -> Option<Self> {
         let view = |state, generation, message| Self { state, generation, message };
         let paused = marks.paused.map(|why| view(RolloutState::Paused, generation, why));

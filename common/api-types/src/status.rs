@@ -1,4 +1,4 @@
-//! The state of the cluster as a whole, and of the API process.
+//! The state of the cluster and of the API process.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ pub struct RedisView {
     pub memory: Option<RedisMemoryView>,
 }
 
-/// An API of a version before does not say.
+/// Earlier versions of the API do not send it.
 fn yes() -> bool {
     true
 }

@@ -1,4 +1,4 @@
-//! Secrets and configs. No document that the API sends has their content.
+//! Secrets and configs. Responses never contain their content.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +42,7 @@ impl ValueInput {
     /// Returns the content.
     ///
     /// # Errors
-    /// What is wrong, without a part of the content.
+    /// The problem, without a part of the content.
     pub fn content(self) -> Result<ValueBytes, &'static str> {
         match (self.value, self.data) {
             (Some(value), None) => Ok(value),

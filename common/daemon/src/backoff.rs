@@ -44,7 +44,7 @@ impl Backoff {
     }
 }
 
-/// Returns a random duration in the upper half of `wait`, so that a thousand processes do not retry in step.
+/// Returns a random duration in the upper half of `wait`, so that processes do not retry in step.
 pub fn jittered(wait: Duration) -> Duration {
     with_jitter(wait, rand::random())
 }

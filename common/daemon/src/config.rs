@@ -23,24 +23,19 @@ use model::spec::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
 
-/// More pods than any machine runs.
 const MAX_PODS_PER_NODE: u64 = 1_000_000;
-/// More processes and threads than any kernel numbers: its limit is 2^22.
+/// Above any kernel's limit, 2^22.
 const MAX_PIDS_PER_NODE: u64 = 1 << 30;
-/// More containers than any engine starts at the same time.
 const MAX_START_CONCURRENCY: u64 = 10_000;
-/// More workers than one process can simulate.
 const MAX_SIM_WORKERS: u64 = 100_000;
 
-/// Default address of the proxy for HTTP. The proxy takes port 80 of all interfaces only if asked to.
+/// The proxy takes port 80 of all interfaces only if asked to.
 const INGRESS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-/// Default address of the proxy for HTTPS, if it has certificates.
 const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
-/// Addresses at which clouds serve credentials and settings of the machine: most of them, Azure, Alibaba,
-/// Oracle.
+/// Metadata services of clouds: most of them, Azure, Alibaba, Oracle.
 const CLOUD_METADATA: &str = "169.254.0.0/16,168.63.129.16,100.100.100.200,192.0.0.192";
-/// The longest path of a Unix socket, less the suffix that a proxy appends while it binds it.
+/// The longest socket path, less the suffix that a proxy appends while it binds it.
 const MAX_SOCKET_PATH: usize = 100;
 const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
 
@@ -138,8 +133,8 @@ pub enum MetricsListen {
     },
 }
 
-/// The HTTP server of a process. Daemons may share a settings file, so a daemon needs a token only for an
-/// address that it listens on.
+/// The HTTP server of a process. Daemons may share a settings file, so each needs a token only for its own
+/// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serves {
     /// The API, at [`Config::listen`].
@@ -283,8 +278,7 @@ pub struct Config {
     pub proxy_socket: Option<PathBuf>,
     /// Address of the ingress for HTTP; `None` for no ingress.
     pub ingress_listen: Option<SocketAddr>,
-    /// Address of the ingress for HTTPS; `None` for no HTTPS. By default `None` without a directory of
-    /// certificates.
+    /// Address of the ingress for HTTPS. By default none without a directory of certificates.
     pub ingress_tls_listen: Option<SocketAddr>,
     /// Directory with the certificates and keys of the ingress.
     pub certificates: Option<PathBuf>,
@@ -341,7 +335,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the setting, address and origin of a listener that other machines can reach without a token.
+    /// Returns setting, address and origin of a listener that other machines can reach without a token.
     fn open_address(&self, serves: Serves, listen_origin: Origin) -> Option<(&'static str, IpAddr, Origin)> {
         let (setting, ip, origin) = match (serves, self.metrics_listen) {
             (Serves::Api, _) if self.token.is_none() => ("KUBELEET_LISTEN", self.listen.ip(), listen_origin),
@@ -377,8 +371,7 @@ impl Config {
         }
     }
 
-    /// Returns the resources of `machine` that are kept for the system. A resource with a configured offer
-    /// has no reserve: the offer already says what pods may have.
+    /// Returns the resources of `machine` kept for the system: none of a resource with a configured offer.
     pub fn reserved(&self, machine: Resources) -> Resources {
         let kept = self.reserve.of(machine);
         Resources {
@@ -392,7 +385,7 @@ impl Config {
 }
 
 /// All settings: environment variable and description. The flag is the name without `KUBELEET_`, in lower
-/// case with `-`; the key in the configuration file has `_` instead.
+/// case with `-`; the key in the file has `_` instead.
 pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_REDIS_URL", "redis://, rediss:// or redis+sentinel:// URL"),
     ("KUBELEET_LISTEN", "address of the API"),
@@ -661,8 +654,7 @@ impl Sources<'_> {
         timing
     }
 
-    /// Simulated pods have no address, and thousands of simulated workers would look for a socket each
-    /// second.
+    /// Simulated pods have no address, and thousands of workers would look for a socket each second.
     fn proxy_socket(&self, problems: &mut Vec<ConfigError>) -> Option<PathBuf> {
         let setting = "KUBELEET_PROXY_SOCKET";
         if let Some((text, origin)) = self.find(setting) {
@@ -715,7 +707,7 @@ impl Sources<'_> {
         }
     }
 
-    /// Rejects a reserve of a resource with a configured offer: it would have no effect.
+    /// Rejects a reserve beside a configured offer: it would have no effect.
     fn reserve(&self, problems: &mut Vec<ConfigError>) -> Reserve {
         for resource in ["CPUS", "MEMORY", "PIDS", "DISK"] {
             let (offer, reserve) = (format!("KUBELEET_{resource}"), format!("KUBELEET_RESERVED_{resource}"));
@@ -735,7 +727,6 @@ impl Sources<'_> {
         }
     }
 
-    /// Caps the lower mark at the upper one.
     fn disk_marks(&self, problems: &mut Vec<ConfigError>) -> DiskMarks {
         let high = self.read(problems, "KUBELEET_IMAGE_GC_HIGH", 85, percentage);
         DiskMarks {
@@ -775,8 +766,8 @@ impl Sources<'_> {
         self.read(problems, "KUBELEET_NODE", host, |text| NodeName::new(text).map_err(|e| e.to_string()))
     }
 
-    /// Reads a token from one of these two settings. A flag wins over the environment, and the environment
-    /// over the file. Within one source the token wins over the name of its file.
+    /// Reads a token. A flag wins over the environment, and the environment over the file. Within one source
+    /// the token wins over the name of its file.
     fn token(&self, problems: &mut Vec<ConfigError>, [own, of_file]: [&str; 2]) -> Option<Secret> {
         let (token, file) = (self.find(own), self.find(of_file));
         let is_overridden = |origin: Origin| file.as_ref().is_some_and(|(_, other)| *other < origin);
@@ -842,18 +833,15 @@ fn at_most(text: &str, max: u64) -> Result<u64, String> {
     if number <= max { Ok(number) } else { Err(format!("{text:?} is more than {max}")) }
 }
 
-/// Accepts 0: no reserve.
 fn reserved_pids(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { at_most(text, MAX_PIDS_PER_NODE) }
 }
 
-/// Redis and scripts store amounts as numbers.
 fn node_memory(text: &str) -> Result<Memory, String> {
     let memory: Memory = text.parse()?;
     if memory.bytes() <= MAX_MEMORY_BYTES { Ok(memory) } else { Err(format!("{text:?} is more than 1 PiB")) }
 }
 
-/// Returns `None` for any address.
 fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
     match text.trim() {
         "any" => Ok(None),

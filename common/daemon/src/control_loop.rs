@@ -1,4 +1,4 @@
-//! Runs control loops: a step, a wait, and again. After a failed step the loop backs off.
+//! Runs control loops: a step, a wait, and again, with a backoff after failures.
 //!
 //! Hints only shorten the wait. Each step reads the state on its own, so a missed hint only costs time.
 
@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 
-/// Grace period of a running step after `stop`; then it is dropped.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const FAILURES_METRIC: &str = "kubeleet_loop_failures_total";
@@ -68,9 +67,7 @@ pub trait Loop<E>: Send + 'static {
     }
 }
 
-/// Runs a loop until it ends or `stop` is cancelled.
-///
-/// A step that is running then may take two more seconds; after that it is dropped.
+/// Runs a loop until it ends or `stop` is cancelled. Then drops a running step after two more seconds.
 pub async fn run_loop<E: Display + Send, L: Loop<E>>(mut work: L, stop: CancellationToken) {
     let mut health = LoopHealth::new(work.backoff());
     while !stop.is_cancelled() {
@@ -107,7 +104,7 @@ pub fn describe_metrics() {
     metrics::describe_counter!(FAILURES_METRIC, "Failed steps of a control loop");
 }
 
-/// The health of a loop. Only a change is logged, not every failure.
+/// Logs only changes, not every failure.
 struct LoopHealth {
     backoff: Backoff,
     failures: u32,

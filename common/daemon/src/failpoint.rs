@@ -49,8 +49,7 @@ struct Failpoint {
 
 #[cfg(debug_assertions)]
 impl Failpoint {
-    /// Parses `<boundary>.<call>.<side>[:<count>]`. The process is aborted at pass number `count`, by default
-    /// 1.
+    /// Parses `<boundary>.<call>.<side>[:<count>]`, with count 1 by default.
     ///
     /// # Panics
     /// If the text is malformed. Otherwise a test could pass because the process was never aborted.
@@ -72,7 +71,7 @@ impl Failpoint {
         })
     }
 
-    /// Counts the passes of this failpoint's step. Returns true at the selected pass.
+    /// Counts the passes. Returns true at the selected pass.
     fn is_due(&self, boundary: &str, call: &str, side: Side) -> bool {
         use std::sync::atomic::Ordering;
 

@@ -6,11 +6,10 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Length of the accept queue; the kernel lowers it to `net.core.somaxconn`. A burst of connections fills the
-/// usual 128, and the next client waits a second until its kernel retries.
+/// The kernel lowers it to `net.core.somaxconn`. A burst of connections fills the usual 128, and the next
+/// client waits a second until its kernel retries.
 const BACKLOG: u32 = 4096;
 
-/// The first port that any process may listen on.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// Presence of the listening address on this host.
@@ -60,7 +59,7 @@ pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSo
     Ok(socket.into())
 }
 
-/// Adds a remedy to the error if the port needs a privilege that this process lacks.
+/// Adds a remedy if the port needs a privilege that this process lacks.
 fn with_missing_right(error: io::Error, address: SocketAddr) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied || address.port() >= FIRST_UNPRIVILEGED_PORT {
         return error;

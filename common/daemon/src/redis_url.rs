@@ -16,7 +16,6 @@ use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
-/// All characters except `/` and those that never have a meaning in a URL.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
 /// A parsed Redis URL. `Display` and `Debug` show `***` in place of the passwords.
@@ -96,7 +95,7 @@ pub struct HostPort {
     pub port: u16,
 }
 
-/// The text is not a valid Redis URL. The message omits the URL, which can contain a password.
+/// The message omits the URL, which can contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the Redis URL {why}; valid are for example redis://127.0.0.1:6379 and \

@@ -3,15 +3,12 @@
 use model::node::Resources;
 use model::spec::{Cpus, Memory};
 
-/// Minimum and maximum of the default reserve of memory, in bytes.
+/// Minimum and maximum by default, in bytes.
 const MEMORY: (u64, u64) = (100 << 20, 1 << 30);
-/// The default reserve is this fraction of the machine's memory.
 const MEMORY_DIVISOR: u64 = 20;
-/// Minimum and maximum of the default reserve of disk, in bytes. It also holds images and logs.
+/// Minimum and maximum by default, in bytes. The disk also holds images and logs.
 const DISK: (u64, u64) = (1 << 30, 100 << 30);
-/// The default reserve is this fraction of the disk.
 const DISK_DIVISOR: u64 = 5;
-/// Default reserve of processes and threads.
 const PIDS: u64 = 1024;
 
 /// The configured reserve.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging in this process, with a filter in the syntax of `KUBELEET_LOG`. Later calls have no effect.
+/// Starts logging with a filter in the syntax of `KUBELEET_LOG`. Later calls have no effect.
 pub fn init(filter: &str, json: bool) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt().with_env_filter(env_filter(filter)).with_writer(std::io::stderr);
@@ -38,8 +38,7 @@ fn env_filter(filter: &str) -> EnvFilter {
         .add_directive(no_request_bodies)
 }
 
-/// Removes the directives about bollard: one about a module of it would outweigh the limit that [`init`]
-/// sets.
+/// Removes the directives about bollard: one about a module of it would outweigh the limit of [`init`].
 fn without_bollard(filter: &str) -> String {
     let others = filter.split(',').filter(|directive| !directive.trim_start().starts_with("bollard"));
     others.collect::<Vec<_>>().join(",")

@@ -14,7 +14,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
 }
 
-/// Returns the packaged units that read settings, by name, with their server and environment.
 fn units() -> BTreeMap<String, (Serves, Environment)> {
     let mut units = BTreeMap::new();
     for file in std::fs::read_dir(root().join("packaging/systemd")).unwrap() {
@@ -41,14 +40,13 @@ fn environment(unit: &str) -> Environment {
     lines.flat_map(str::split_whitespace).filter_map(variable).collect()
 }
 
-/// Reads `NAME=VALUE`, with the shell variables of the pages filled in.
 fn variable(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let value = value.replace("\"$PWD", "/srv").replace("$HOME", "/root").replace('"', "");
     name.starts_with("KUBELEET_").then(|| (name.to_owned(), value))
 }
 
-/// Returns the here-documents of a page, each with the path of its file.
+/// Returns the here-documents of a page, each with its path.
 fn documents(page: &str) -> Vec<(String, String)> {
     let mut lines = page.lines().map(str::trim_start);
     let mut found = Vec::new();
@@ -61,7 +59,7 @@ fn documents(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the blocks that are a drop-in, each with its path from the text before it.
+/// Returns the blocks that are a drop-in, each with the path from the text before it.
 fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (at, _) in page.match_indices("\n\n    [Service]\n") {
@@ -75,8 +73,7 @@ fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the packaged drop-ins that a page installs, each with its path, once for each unit of the
-/// surrounding loop.
+/// Returns the packaged drop-ins that a page installs, once for each unit of the surrounding loop.
 fn installed_drop_ins(page: &str) -> Vec<(String, String)> {
     let (mut found, mut units) = (Vec::new(), Vec::new());
     for line in page.lines().map(str::trim) {
@@ -105,7 +102,6 @@ fn settings_file(page: &str, documents: &[(String, String)]) -> String {
     whole.chain(fenced).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns lines of the form `NAME=VALUE`, with or without a command after them.
 fn variables(page: &str) -> Environment {
     let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
     let lines = lines.map(|line| line.strip_prefix("export ").unwrap_or(line));

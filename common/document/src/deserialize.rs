@@ -10,11 +10,10 @@ use super::mistake::{DocumentReadError, one_of};
 use super::node::{DocumentEntry, DocumentNode, Step, Value};
 use crate::number::whole;
 
-/// A deserializer over a part of a document. Its errors contain the path from this part on.
+/// Errors contain the path from this part on.
 pub(super) struct DocumentPart<'de>(pub(super) &'de DocumentNode);
 
 impl<'de> DocumentPart<'de> {
-    /// Returns the text, also of a number or boolean without quotation marks.
     fn as_text(&self) -> Option<&'de str> {
         match &self.0.value {
             Value::Text(text) | Value::Plain(_, text) => Some(text),
@@ -135,23 +134,19 @@ impl<'de> de::Deserializer<'de> for DocumentPart<'de> {
     }
 }
 
-/// The fields of a struct.
 #[derive(Clone, Copy)]
 struct StructFields {
     known: &'static [&'static str],
     others: Others,
 }
 
-/// Treatment of the map's other fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// They are mistakes.
     Refused,
-    /// They belong to another struct.
+    /// Fields of another struct.
     Skipped,
 }
 
-/// Does not accept a list of field values.
 fn visit_struct<'de, V: Visitor<'de>>(
     node: &'de DocumentNode,
     fields: StructFields,
@@ -164,7 +159,7 @@ fn visit_struct<'de, V: Visitor<'de>>(
     }
 }
 
-/// A deserializer of one of several structs that share a map.
+/// Deserializes one of several structs that share a map.
 pub(super) struct FieldsDeserializer<'de>(pub(super) &'de DocumentNode);
 
 impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
@@ -194,7 +189,7 @@ pub fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
     T::deserialize(TellsFields).err().map(DocumentReadError::into_known_fields).unwrap_or_default()
 }
 
-/// A deserializer that only answers with the names of a struct's fields.
+/// Only answers with the names of a struct's fields.
 struct TellsFields;
 
 impl<'de> de::Deserializer<'de> for TellsFields {
@@ -219,7 +214,7 @@ impl<'de> de::Deserializer<'de> for TellsFields {
     }
 }
 
-/// Rejects everything but a string: nothing else is the name of a variant.
+/// Accepts strings only: nothing else is the name of a variant.
 struct WantsName(&'static [&'static str]);
 
 impl Visitor<'_> for WantsName {
@@ -260,7 +255,6 @@ impl MapEntries<'_> {
         entry.map(|entry| Step::Field(entry.key.clone()))
     }
 
-    /// Adds the current key to the visitor's error about it.
     fn complete(&self, error: DocumentReadError) -> DocumentReadError {
         match self.step() {
             Some(step) if error.lacks_its_key() => error.inside(step),
@@ -268,7 +262,6 @@ impl MapEntries<'_> {
         }
     }
 
-    /// Returns true if the struct has a field for an entry.
     fn is_wanted(&self, entry: &DocumentEntry) -> Result<bool, DocumentReadError> {
         let Some(StructFields { known, others }) = self.fields else { return Ok(true) };
         match (known.contains(&entry.key.as_str()), others) {

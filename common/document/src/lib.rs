@@ -1,8 +1,8 @@
 //! YAML, JSON and queries that people write, with every mistake in plain words at its place.
 //!
 //! The parsers' own errors are for programmers, stop at the first mistake, and lose the position of a value.
-//! Here a text first becomes [`DocumentNode`]s, which keep positions. [`read`] then turns a node into any
-//! type that implements `Deserialize`, and collects the mistakes.
+//! Here a text first becomes [`DocumentNode`]s, which keep positions. [`read`] turns a node into a type that
+//! implements `Deserialize`, and collects the mistakes.
 //!
 //! Imports no other crate of kubeleet.
 //!
@@ -37,7 +37,7 @@ pub const MAX_MISTAKES: usize = 20;
 /// The result of reading a document as `T`.
 #[derive(Debug)]
 pub struct Reading<T> {
-    /// The value. With mistakes: the value of the document without the faulty parts, if that is a `T`.
+    /// The value; with mistakes, that of the document without the faulty parts.
     pub value: Option<T>,
     /// The mistakes, in the order of the document.
     pub mistakes: Vec<Mistake>,
@@ -63,8 +63,7 @@ pub fn read<T: DeserializeOwned>(document: &DocumentNode, vocabulary: Vocabulary
 
 /// Reads a document with `reader`, and collects up to 20 mistakes.
 ///
-/// Removes each faulty part and reads the rest again. So the types themselves remain the only description of
-/// valid documents.
+/// Removes each faulty part and reads the rest again. So only the types describe valid documents.
 pub fn read_with<T>(
     document: &DocumentNode,
     vocabulary: Vocabulary,
@@ -97,8 +96,7 @@ pub fn read_once<'de, T: Deserialize<'de>>(document: &'de DocumentNode) -> Resul
     T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
 }
 
-/// Reads the struct `T` from a map with further fields, so that several structs can share a map. A field that
-/// is `null` counts as left out.
+/// Reads the struct `T` from a map that several structs share. `null` counts as left out.
 ///
 /// # Errors
 /// The first mistake in these fields.
@@ -117,7 +115,7 @@ pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), Do
     }
 }
 
-/// Returns the sort position of a mistake; missing fields come last.
+/// Missing fields come last.
 fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     let mut position = document.position_of(error.faulty_part());
     if error.is_about_missing() {
@@ -126,7 +124,7 @@ fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     position
 }
 
-/// Sorts mistakes in document order. JSON has an order, but no positions.
+/// Document order: JSON has an order, but no positions.
 fn sorted(mut mistakes: Vec<(Vec<usize>, Mistake)>) -> Vec<Mistake> {
     mistakes.sort_by(|(position, mistake), (other_position, other)| {
         mistake.place.cmp(&other.place).then_with(|| position.cmp(other_position))

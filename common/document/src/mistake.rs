@@ -47,10 +47,10 @@ pub enum Values {
 
 /// Names accepted for compatibility, never proposed.
 const ALIASES: [&str; 5] = ["replica", "numInstances", "unless-stopped", "no", "host_port"];
-/// `on_failure` is a field of `update`. As a value of `restart` it is another spelling of this one.
+/// A field of `update`; as a value of `restart` another spelling of this one.
 const ON_FAILURE: (&str, &str) = ("on_failure", "on-failure");
 
-/// Names of fields in Compose, Docker or Kubernetes, and their names here.
+/// Names of fields elsewhere, and their names here.
 const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("env", "environment"),
     ("args", "command"),
@@ -68,7 +68,7 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("grace_period", "stop_grace_period"),
 ];
 
-/// Fields known from other programs, and the reasons why they are missing here.
+/// Fields known from elsewhere, and why they are missing here.
 const NOT_SUPPORTED: [(&str, &str); 14] = [
     ("schedule", "it belongs in `cron`: {schedule: …}"),
     ("networks", "kubeleet has no networks"),
@@ -88,25 +88,24 @@ const NOT_SUPPORTED: [(&str, &str); 14] = [
 const COMPOSE: &str = "it belongs to a Compose file: `kubeleet apply -f` reads those";
 const KUBERNETES: &str = "Kubernetes manifests are not supported; a service is name, image, replicas, …";
 
-/// Syntax of checks.
 const CHECK_FORMS: &str = ": write {test: curl -f localhost} or {http: {port: 80}}";
 
 fn is_check(field: &str) -> bool {
     ["healthcheck", "readiness"].contains(&field)
 }
 
-/// Maximum length of a repeated value, in characters.
+/// In characters.
 const MAX_QUOTE: usize = 60;
 
-/// Maximum number of field names in a message. Only services have more.
+/// Only services have more.
 const MAX_LISTED: usize = 12;
 
 /// A document could not be read as a type.
 #[derive(Debug)]
 pub struct DocumentReadError {
-    /// The path to the part, innermost step first: it grows while the error propagates.
+    /// Innermost step first: it grows while the error propagates.
     steps: Vec<Step>,
-    /// The path, outermost step first.
+    /// Outermost step first.
     path: Vec<Step>,
     problem: MistakeKind,
 }
@@ -133,17 +132,14 @@ impl DocumentReadError {
         Self { steps: Vec::new(), path: Vec::new(), problem }
     }
 
-    /// The map already has the key.
     pub(super) fn set_twice() -> Self {
         Self::new(MistakeKind::SetTwice)
     }
 
-    /// The map has no such field.
     pub(super) fn unknown(name: &str, known: Vec<&'static str>) -> Self {
         Self::new(MistakeKind::UnknownField { known }).inside(Step::Field(name.to_owned()))
     }
 
-    /// Returns the known fields of an error about an unknown one.
     pub(super) fn into_known_fields(self) -> Vec<&'static str> {
         match self.problem {
             MistakeKind::UnknownField { known } => known,
@@ -155,7 +151,6 @@ impl DocumentReadError {
         matches!(self.problem, MistakeKind::Missing { .. })
     }
 
-    /// Returns true if the key is at fault, not the value.
     fn is_about_key(&self) -> bool {
         matches!(
             self.problem,
@@ -163,29 +158,26 @@ impl DocumentReadError {
         )
     }
 
-    /// Returns true if the visitor of a map raised the error for the key that it has just read.
+    /// True if the map's visitor raised the error for the key that it has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
         matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }
 
-    /// Adds the step from the part's parent to the part.
     pub(super) fn inside(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
 
-    /// Completes the path, at the root of the document.
     pub(super) fn at_root(mut self) -> Self {
         self.path = self.steps.drain(..).rev().collect();
         self
     }
 
-    /// Returns the path of the part to remove before the next pass: for a missing field, its whole parent.
+    /// Returns the part to remove before the next pass: for a missing field, its whole parent.
     pub(super) fn faulty_part(&self) -> &[Step] {
         &self.path
     }
 
-    /// Returns the JSON pointer to the part, or to the place of a missing field.
     pub(super) fn pointer(&self) -> String {
         let mut pointer = String::new();
         for step in &self.path {
@@ -248,7 +240,6 @@ impl DocumentReadError {
         if name.is_empty() { "the document".to_owned() } else { name }
     }
 
-    /// Returns the path in readable form: `containers[0].image`.
     fn name(&self) -> String {
         let mut name = String::new();
         for step in &self.path {
@@ -286,12 +277,10 @@ fn without_aliases<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().copied().filter(|name| !is_alias(name)).collect()
 }
 
-/// Returns the valid names of a value in words.
 pub(super) fn one_of(names: &[&str]) -> String {
     format!("one of {}", without_aliases(names).join(", "))
 }
 
-/// Replaces texts in quotation marks, as `Debug` writes them, by `…`.
 fn without_quotes(text: &str) -> String {
     let (mut hidden, mut is_quoted, mut is_escaped) = (String::new(), false, false);
     for c in text.chars() {
@@ -319,7 +308,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= near.len() / 3).then_some(near)
 }
 
-/// Returns the beginning of a text, without terminal control characters.
+/// Cuts a text, and removes terminal control characters.
 fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_QUOTE).collect();
     if short.len() < text.len() {
@@ -346,7 +335,7 @@ impl FoundValue {
     }
 }
 
-/// Returns the expectation of a type. The library describes its types in words for programmers.
+/// The library describes its types in words for programmers.
 fn expected(text: &str) -> String {
     match text {
         "a sequence" => "a list",

@@ -25,11 +25,11 @@ impl fmt::Display for TextPosition {
 #[derive(Clone)]
 pub struct DocumentNode {
     pub(super) value: Value,
-    /// `None` without useful lines, as in a query or a body on one line.
+    /// `None` in a query or a body on one line.
     pub(super) place: Option<TextPosition>,
-    /// A tag that YAML itself does not define, such as `!reset`.
+    /// A tag such as `!reset`.
     pub(super) tag: Option<String>,
-    /// True for a text, number or boolean without quotation marks in YAML.
+    /// True without quotation marks in YAML.
     pub(super) is_plain: bool,
 }
 
@@ -41,12 +41,11 @@ pub(super) enum Value {
     Signed(i64),
     Float(f64),
     Text(String),
-    /// A number or boolean without quotation marks, and its spelling. It also serves where a text is
-    /// expected.
+    /// A number or boolean without quotation marks, and its spelling for readers of text.
     Plain(Box<Value>, String),
     List(Vec<DocumentNode>),
     Map(Vec<DocumentEntry>),
-    /// A removed item of a list; the others keep their indexes.
+    /// A removed item: the others keep their indexes.
     Removed,
 }
 
@@ -90,7 +89,6 @@ impl DocumentNode {
         matches!(&self.value, Value::Map(entries) if entries.iter().any(is_set))
     }
 
-    /// Iterates over the names of the fields; nothing for other nodes.
     pub(super) fn field_names(&self) -> impl Iterator<Item = &str> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
@@ -126,8 +124,7 @@ impl DocumentNode {
         while self.remove(&[Step::Field(name.to_owned())]) {}
     }
 
-    /// Takes the items out of the list in this field. Returns `None` without a change if the field is not a
-    /// list.
+    /// Takes the items of the list in this field. Returns `None` without a change if it is not a list.
     pub fn take_list(&mut self, field: &str) -> Option<Vec<DocumentNode>> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
@@ -166,7 +163,7 @@ impl DocumentNode {
         node.place
     }
 
-    /// Returns the position of the last key with this path, or else the result of [`DocumentNode::place_of`].
+    /// Like [`DocumentNode::place_of`], but prefers the last key with this path.
     pub(super) fn place_of_key(&self, path: &[Step], pointer: &str) -> Option<TextPosition> {
         let key = match path.split_last() {
             Some((Step::Field(field), parents)) => self.at(parents).and_then(|parent| match &parent.value {
@@ -178,7 +175,7 @@ impl DocumentNode {
         key.or_else(|| self.place_of(pointer))
     }
 
-    /// Returns the index of each step's part in its parent, up to the first missing part.
+    /// Returns the index of each part in its parent, up to the first missing one.
     pub(super) fn position_of(&self, path: &[Step]) -> Vec<usize> {
         let (mut node, mut position) = (self, Vec::new());
         for step in path {
@@ -206,7 +203,7 @@ impl DocumentNode {
         })
     }
 
-    /// Removes the part with this path, the last one of a repeated key. Returns false without such a part.
+    /// Removes a part, the last one of a repeated key. Returns false without such a part.
     pub(super) fn remove(&mut self, path: &[Step]) -> bool {
         let Some((step, rest)) = path.split_first() else { return false };
         match (&mut self.value, step) {
@@ -229,7 +226,6 @@ impl DocumentNode {
     }
 }
 
-/// Infers the value of a text without quotation marks.
 pub(super) fn plain(text: String) -> Value {
     let number = || {
         let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');

@@ -10,17 +10,16 @@ use super::mistake::Mistake;
 use super::node::{DocumentEntry, DocumentNode, Value};
 use super::syntax;
 
-/// Maximum number of values that aliases (`*name`) may repeat. Through them a short text can grow without
-/// bound.
+/// Through aliases (`*name`) a short text can grow without bound.
 const MAX_REPEATED_VALUES: usize = 20_000;
-/// Maximum nesting. No document needs ten levels, and each takes much stack: 30 KiB without optimization.
+/// No document needs ten levels, and each takes much stack: 30 KiB without optimization.
 const MAX_DEPTH: usize = 32;
 
-/// Parses the YAML documents of a text. JSON is YAML, too. Empty documents are left out.
+/// Parses the YAML documents of a text, without empty ones. JSON is YAML, too.
 ///
 /// # Errors
 /// Syntax mistakes. The parser stops at the first one, unless it is a repeated key. Then the document is
-/// returned without the later value, so that the other mistakes can be found.
+/// returned without the later value, so that other mistakes can be found.
 pub fn yaml(text: &str) -> (Vec<DocumentNode>, Vec<Mistake>) {
     match yaml_documents(text, DuplicateKeyPolicy::Error) {
         Ok(documents) => (documents, Vec::new()),
@@ -40,13 +39,12 @@ fn yaml_documents(
     duplicates: DuplicateKeyPolicy,
 ) -> Result<Vec<DocumentNode>, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
-        // YAML 1.2, and people's intention: only `true` and `false` are booleans. Otherwise `y` in a command
-        // is rejected.
+        // As in YAML 1.2, only `true` and `false` are booleans. Otherwise `y` in a command is rejected.
         strict_booleans: true,
         // An excerpt would repeat secrets of the environment.
         with_snippet: false,
         duplicate_keys: duplicates,
-        // Files with many aliases of few anchors are usual. Repetition by aliases has a limit of its own.
+        // Many aliases of few anchors are usual. Repetition has a limit of its own.
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, enforce_alias_anchor_ratio: false },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
     };
@@ -54,7 +52,6 @@ fn yaml_documents(
     Ok(documents.into_iter().map(|document| node(document, text)).collect())
 }
 
-/// A value with its tag and its position.
 type SpannedTag = Spanned<Tagged<Parsed>>;
 
 fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
@@ -95,7 +92,6 @@ fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     DocumentNode { tag, is_plain, ..DocumentNode::new(value, place) }
 }
 
-/// A YAML value with the positions of its parts.
 enum Parsed {
     Scalar(Value),
     List(Vec<SpannedTag>),
@@ -167,7 +163,7 @@ pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     Ok(value.0)
 }
 
-/// A JSON value. The parser reports no positions, and most JSON has only one line.
+/// The JSON parser reports no positions, and most JSON has only one line.
 struct WithoutPlaces(DocumentNode);
 
 impl<'de> Deserialize<'de> for WithoutPlaces {

@@ -1,4 +1,4 @@
-//! Syntax mistakes of YAML and JSON in plain words. The parsers' own messages are for experts of the grammar.
+//! Syntax mistakes of YAML and JSON in plain words.
 
 use serde_json::error::Category;
 use serde_saphyr::Error;
@@ -6,7 +6,7 @@ use serde_saphyr::Error;
 use super::mistake::Mistake;
 use super::node::TextPosition;
 
-/// Parts of the YAML parser's messages, and advice for the author.
+/// Parts of the parser's messages, and advice for the author.
 const YAML_MESSAGES: [(&str, &str); 24] = [
     ("replay", TOO_MANY_ALIASES),
     ("mapping values are not allowed", UNEXPECTED_COLON),
@@ -49,7 +49,6 @@ const QUOTE_IT: &str = "this character cannot begin a value; put the text in quo
 const TOO_MANY_ALIASES: &str = "aliases (*name) repeat too many values";
 const TAB: &str = "a tab indents this line; write spaces";
 
-/// Parts of the JSON parser's messages.
 const JSON_MESSAGES: [(&str, &str); 12] = [
     ("EOF", "the text ends too early; is a bracket or quotation mark not closed?"),
     ("expected ident", "text must stand in quotation marks"),
@@ -65,12 +64,10 @@ const JSON_MESSAGES: [(&str, &str); 12] = [
     ("recursion limit", "too many brackets inside each other"),
 ];
 
-/// Returns true for a repeated key in a map.
 pub(super) fn is_repeated_key(error: &Error) -> bool {
     matches!(error.without_snippet(), Error::DuplicateMappingKey { .. })
 }
 
-/// Converts the YAML parser's error.
 pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
     let error = error.without_snippet();
     let at = error.location().as_ref().and_then(place);
@@ -104,13 +101,11 @@ pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
     mistake(at, detail)
 }
 
-/// Converts a position of the YAML parser.
 pub(super) fn place(location: &serde_saphyr::Location) -> Option<TextPosition> {
     (location.line() > 0).then(|| TextPosition { file: 0, line: location.line(), column: location.column() })
 }
 
-/// Returns the position of a tab that indents the line of an error or the next one. The parser only reports
-/// an unexpected end there.
+/// Finds a tab in the indentation of this line or the next. The parser only reports an unexpected end there.
 fn indented_by_tab(text: &str, at: Option<TextPosition>) -> Option<TextPosition> {
     let line = usize::try_from(at?.line).ok()?;
     let lines = text.lines().enumerate().skip(line.saturating_sub(1)).take(2);
@@ -122,7 +117,6 @@ fn indented_by_tab(text: &str, at: Option<TextPosition>) -> Option<TextPosition>
     tabs.next()
 }
 
-/// Converts the JSON parser's error.
 pub(super) fn of_json(error: &serde_json::Error) -> Mistake {
     let message = error.to_string();
     let known = JSON_MESSAGES.iter().find(|(part, _)| message.contains(part));

@@ -1,4 +1,4 @@
-//! Names and ids. Each is a newtype, so that a node's name cannot be passed where a pod's id is expected.
+//! Names and ids. Each is a newtype, so that they cannot be confused.
 
 use std::fmt;
 
@@ -147,7 +147,7 @@ name!(
 
 impl VolumeName {
     /// Returns the name of a volume. Names are unique: the owner, a service or an app, contains no `_`, and
-    /// the part after the last `_` tells the two apart.
+    /// the last part tells the two apart.
     ///
     /// # Errors
     /// If `source` is not a valid name of a volume.
@@ -170,8 +170,8 @@ name!(
 );
 
 name!(
-    /// One registration of a worker: random, and valid until the next registration. Begins with the holder
-    /// and a dot; external workers and earlier versions have no dot.
+    /// One registration of a worker: random. Begins with the holder and a dot; external workers and earlier
+    /// versions have no dot.
     Incarnation, "incarnation", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -188,12 +188,12 @@ name!(
 );
 
 name!(
-    /// One immutable version of a service's pod specification. It is stored once, and the pods refer to it.
+    /// One immutable version of a service's pod specification.
     SpecId, "spec id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One write of a service: a random UUID, so that a confirmation always refers to one write.
+    /// One write of a service: a random UUID, so that confirmations are unambiguous.
     WriteId, "write id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -278,12 +278,12 @@ impl SpecId {
 }
 
 impl SchedulerId {
-    /// Returns a new id of `node`: as much of the node's name as fits, and a random UUID.
+    /// Returns a new id: as much of the node's name as fits, and a random UUID.
     pub fn random_for(node: &NodeName) -> Self {
         Self(format!("{}{}", Self::prefix(node), uuid::Uuid::new_v4()))
     }
 
-    /// Returns true if [`Self::random_for`] created this id for `node`, or for a node with the same first 27
+    /// Returns true if [`Self::random_for`] created this id for `node`, or for a name with the same first 27
     /// bytes.
     pub fn belongs_to(&self, node: &NodeName) -> bool {
         self.0.starts_with(&Self::prefix(node)) && self.0.len() == Self::prefix(node).len() + 36
@@ -303,8 +303,7 @@ impl PodId {
 }
 
 impl AppName {
-    /// Returns the short name of a service: the part after the app's name and `-`. `None` for a service of
-    /// another app.
+    /// Returns the short name of a service, without the app's name and `-`; `None` for another app's service.
     pub fn short_name<'a>(&self, service: &'a ServiceName) -> Option<&'a str> {
         let short = service.as_str().strip_prefix(self.as_str())?.strip_prefix('-')?;
         (!short.is_empty()).then_some(short)
@@ -320,7 +319,6 @@ impl AppName {
 }
 
 impl From<ServiceName> for PodName {
-    /// Every service name is a valid pod name.
     fn from(name: ServiceName) -> Self {
         Self(name.0)
     }

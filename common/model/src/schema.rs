@@ -1,7 +1,7 @@
 //! OpenAPI schemas of names and of values with several spellings, and the JSON Schema of a service.
 //!
-//! The parsers in [`crate::ids`] and [`crate::spec`] decide about validity; a pattern here repeats their rule
-//! for clients that generate or check requests. `scripts/check-api` compares both.
+//! The parsers in [`crate::ids`] and [`crate::spec`] decide; patterns here repeat their rules for clients.
+//! `scripts/check-api` compares both.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,12 @@ use crate::spec::{
 };
 use crate::value::ValueBytes;
 
-/// Larger than any resource, and exact as a floating point number.
+/// Exact as a floating point number.
 const MAX_ULIMIT: u64 = 1 << 62;
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 /// A name, or an absolute path without parts such as `..`.
 const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})$";
 const VOLUME_SOURCE: &str = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}";
-/// An absolute path without parts such as `..`.
 const HOST_PATH: &str = r"(/[A-Za-z0-9_][^/:\x00]*){1,32}";
 const SIGNAL: &str = "^((SIG)?(HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|STKFLT|CHLD|CONT\
                       |STOP|TSTP|TTIN|TTOU|URG|XCPU|XFSZ|VTALRM|PROF|WINCH|IO|PWR|SYS|RTMIN(\\+([1-9]|[12][0-9]|30))?)\
@@ -451,8 +450,8 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// Describes the other names of `replicas`, at most one of which may be given. The derived schema has no
-/// aliases, and its type no `not`.
+/// Describes the aliases of `replicas`, at most one of which may be given. Derived schemas have no aliases,
+/// and no `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
@@ -468,7 +467,7 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
         schema["properties"][alias] = other_name.clone();
     }
     if is_required {
-        // `ScaleInput` has no other field, so exactly one of the names is required.
+        // Exactly one of the names is required.
         schema.as_object_mut().map(|schema| schema.remove("required"));
         schema["minProperties"] = 1.into();
         schema["maxProperties"] = 1.into();
@@ -549,9 +548,8 @@ fn fields_of(schema: RefOr<Schema>) -> impl Iterator<Item = (String, Value)> {
     }
 }
 
-/// Makes a field optional and nullable.
 fn optional(mut field: Value) -> Value {
-    // For an optional value of another type, the description is beside the reference.
+    // Optional values of another type have the description beside the reference.
     let of_choice = |choice: &Value| choice["description"].as_str().map(str::to_owned);
     let nested = field["oneOf"].as_array().and_then(|choices| choices.iter().find_map(of_choice));
     let description = field["description"].as_str().map(str::to_owned).or(nested).unwrap_or_default();
@@ -591,7 +589,7 @@ mod tests {
         assert_eq!(round_trip::<Command>()["anyOf"][0]["items"]["type"], "string");
     }
 
-    /// The reader rejects unknown fields everywhere, so a schema that allows some is wrong.
+    /// The reader rejects unknown fields everywhere.
     #[test]
     fn no_part_of_a_document_allows_other_fields() {
         let schema = of_service();

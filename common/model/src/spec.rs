@@ -1,11 +1,11 @@
 //! Specifications: services, their pods, and the containers of a pod.
 //!
-//! [`ServiceInput`] is the form that users send, as JSON or YAML. It accepts the spellings of Compose and
-//! kubectl, and no unknown fields. [`PodSpec`] is the normal form: it is stored once per generation, and the
-//! scheduler and the worker read it.
+//! [`ServiceInput`] is the form that users send, as JSON or YAML, with the spellings of Compose and kubectl,
+//! and no unknown fields. [`PodSpec`] is the normal form: it is stored once per generation, and the scheduler
+//! and the worker read it.
 //!
-//! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Documents are read
-//! strictly and the stored form leniently: that is the readers' choice, not the types'.
+//! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Readers, not types,
+//! decide between strict (documents) and lenient (the stored form).
 
 mod aliases;
 mod allow_from;

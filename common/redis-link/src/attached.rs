@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum lag of a replica that can confirm a write in time, in seconds. Redis draws the same line
-/// (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every second.
+/// In seconds. Redis draws the same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica
+/// acknowledges every second.
 const MAX_LAG: u64 = 3;
 
 /// A replica attached to the master.
@@ -15,8 +15,8 @@ pub struct AttachedReplica {
     pub is_behind: bool,
 }
 
-/// Parses a reply to `INFO replication` into replicas sorted by address, named as the Sentinels name them:
-/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`.
+/// Parses a reply to `INFO replication` into replicas sorted by address:
+/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`, as the Sentinels name it.
 pub fn attached_replicas(info: &str) -> Vec<AttachedReplica> {
     let read = |line: &str| {
         let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;

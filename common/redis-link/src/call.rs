@@ -4,8 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use redis::{Cmd, ScriptInvocation};
 
-/// The boundary of the store's failpoints: one before each script or command is sent, one after its reply has
-/// arrived.
+/// The boundary of the store's failpoints.
 pub(crate) const BOUNDARY: &str = "redis";
 
 /// A script with its keys and arguments, and its name in errors and failpoints.
@@ -20,7 +19,6 @@ impl<'a> ScriptCall<'a> {
         Self { name, invocation }
     }
 
-    /// Creates a call of a script without a name.
     #[cfg(test)]
     pub(crate) fn unnamed(invocation: ScriptInvocation<'a>) -> Self {
         Self::new("EVALSHA", invocation)
@@ -46,7 +44,7 @@ impl DerefMut for ScriptCall<'_> {
     }
 }
 
-/// Returns the name of a command, without its arguments: they can contain secrets.
+/// Without arguments: they can contain secrets.
 pub(crate) fn command_name(cmd: &Cmd) -> String {
     match cmd.args_iter().next() {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

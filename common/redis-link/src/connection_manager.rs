@@ -1,5 +1,5 @@
-//! The connection manager: a task that connects to the master, checks the connection while no command is
-//! sent, and finds the next master. All other code waits for its result.
+//! The connection manager: a task that connects to the master, checks an idle connection, and finds the next
+//! master. All other code waits for its result.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,11 @@ use super::transport::LinkConnection;
 use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisEndpoint};
 
-/// Interval of the checks that the master is still the master.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// After this silence of a Sentinel, the listener checks that it is still there.
+/// After this silence of a Sentinel, the listener checks that it is there.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(shared: &SharedState, endpoint: RedisEndpoint) {
-    // Notified when a Sentinel announces another master.
     let master_switched = Notify::new();
     let mut locator = match endpoint {
         RedisEndpoint::Tcp(at) => MasterLocator::Fixed(Address::Tcp(at)),
@@ -79,8 +77,7 @@ async fn stay_connected(shared: &SharedState, locator: &mut MasterLocator, maste
     }
 }
 
-/// Waits until the next attempt, or for an announcement by the Sentinels: by the time they elect a master,
-/// the backoff can be seconds long.
+/// An announcement of the Sentinels ends the wait: when they elect a master, the backoff can be seconds long.
 async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
     tokio::select! {
         () = sleep(backoff.next()) => {}
@@ -97,11 +94,11 @@ async fn connect(
     Ok((connection, address))
 }
 
-/// Checks the connection regularly. Returns the reason to give it up.
+/// Returns the reason to give up the connection.
 async fn monitor(shared: &SharedState, locator: &mut MasterLocator, master: &MasterConnection) -> LinkFault {
     loop {
         drop(timeout(CHECK_INTERVAL, shared.check_requested()).await);
-        // Both at once: when the master stops answering, the Sentinels are likely to name another one.
+        // When the master stops answering, the Sentinels are likely to name another one.
         let is_master = shared.dialer.check_master(&master.connection, &master.address);
         let checked = tokio::try_join!(check_sentinels(shared, locator, master), is_master);
         if let Err(fault) = checked {
@@ -110,7 +107,6 @@ async fn monitor(shared: &SharedState, locator: &mut MasterLocator, master: &Mas
     }
 }
 
-/// Fails if the Sentinels name another master.
 async fn check_sentinels(
     shared: &SharedState,
     locator: &mut MasterLocator,
@@ -130,8 +126,7 @@ async fn check_sentinels(
     }
 }
 
-/// Listens to one Sentinel after another for the announcement of a failover. [`monitor`] would also notice
-/// it, but later.
+/// Listens to one Sentinel after another for a failover. [`monitor`] would notice it later.
 async fn listen_for_switches(shared: &SharedState, peers: &[HostPort], name: &str, master_switched: &Notify) {
     let mut backoff = reconnect_backoff();
     for peer in peers.iter().cycle() {

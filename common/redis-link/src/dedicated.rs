@@ -14,9 +14,9 @@ use daemon::failpoint::{self, Side};
 
 /// A connection with one user, so that a command can block on it.
 ///
-/// Any error, a dropped future of a command, or a new master ends it. Every later call fails at once: ask the
-/// link for a new connection. Otherwise a dropped future would leave its reply to the next command, and an
-/// element that the server popped would be lost with it.
+/// Any error, a dropped future, or a new master ends it, and every later call fails at once: ask the link for
+/// a new one. Otherwise a dropped future would leave its reply to the next command, and an element that the
+/// server popped would be lost.
 pub struct DedicatedConnection {
     shared: Arc<SharedState>,
     term: u64,
@@ -25,7 +25,6 @@ pub struct DedicatedConnection {
 }
 
 impl DedicatedConnection {
-    /// Opens a connection to the current master.
     pub(super) async fn open(
         shared: Arc<SharedState>,
         response_timeout: Duration,
@@ -49,18 +48,17 @@ impl DedicatedConnection {
         Self { shared, term, response_timeout, connection: Some(connection) }
     }
 
-    /// Runs a command. It may block for less than the response timeout of this connection.
+    /// Runs a command, which may block for less than the response timeout.
     ///
     /// # Errors
     /// See [`StoreError`]. Any error ends the connection.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connection for good.
+    /// Dropping the future closes the connection.
     pub async fn query<T: FromRedisValue>(&mut self, cmd: &Cmd) -> Result<T, StoreError> {
         self.query_blocking(cmd, Duration::ZERO).await
     }
 
-    /// Like [`DedicatedConnection::query`], for a command that may block for `block` longer.
     pub(super) async fn query_blocking<T: FromRedisValue>(
         &mut self,
         cmd: &Cmd,
@@ -88,7 +86,7 @@ impl DedicatedConnection {
         let names = || [what.as_str(), then.name()].into_iter();
         names().for_each(|name| failpoint::check(BOUNDARY, name, Side::Before));
         let both = async {
-            // A biased join! polls in this order, so the commands are sent in this order.
+            // A biased join! sends the commands in this order.
             let (reply, then) = tokio::join!(
                 biased;
                 cmd.query_async(&mut connection),
@@ -101,10 +99,8 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a script, perhaps a second one, and a command, in one round trip. Loads and repeats a script that
-    /// Redis does not know.
-    ///
-    /// Returns all replies. A reply after the first is `None` if that script or command failed.
+    /// Runs a script, perhaps a second one, and a command, in one round trip. Loads and repeats unknown
+    /// scripts. A reply after the first is `None` on failure.
     ///
     /// # Errors
     /// Only those of the first script.
@@ -121,8 +117,8 @@ impl DedicatedConnection {
         names().for_each(|name| failpoint::check(BOUNDARY, name, Side::Before));
         let all = async {
             let also = async { also?.invoke_async::<Value>(&mut second).await.ok() };
-            // A biased join! polls in this order, so the commands are sent in this order, also in the second
-            // try of unknown scripts. Without it, the second script may run first.
+            // A biased join! polls in this order, also in the second try of unknown scripts. Without it, the
+            // second script may run first.
             let (reply, also, queried) = tokio::join!(
                 biased;
                 call.invoke_async(&mut connection),
@@ -136,12 +132,12 @@ impl DedicatedConnection {
         self.put_back(what, connection, reply)
     }
 
-    /// Returns false if the connection has ended or leads to a former master. Does not ask the server.
+    /// Does not ask the server.
     pub(super) fn is_usable(&self) -> bool {
         self.connection.is_some() && self.shared.is_current_term(self.term)
     }
 
-    /// Takes the connection. While a command runs, only its future owns it: dropping the future closes it.
+    /// While a command runs, only its future owns the connection: dropping it closes the connection.
     fn take(&mut self, what: &str) -> Result<LinkConnection, StoreError> {
         let connection = self.connection.take();
         if !self.shared.is_current_term(self.term) {
@@ -151,7 +147,7 @@ impl DedicatedConnection {
         connection.ok_or_else(|| LinkFault::lost(what, why).error)
     }
 
-    /// Returns `Err(None)` if another server becomes the master before the reply arrives.
+    /// `Err(None)` if another server becomes the master before the reply arrives.
     async fn unless_term_ends<T>(
         &self,
         command: impl Future<Output = Result<T, RedisError>>,

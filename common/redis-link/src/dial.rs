@@ -21,7 +21,7 @@ use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisLogin, RedisTls, RedisUrl};
 use daemon::without_error_numbers;
 
-/// A connection that lasted this long was stable: after its loss the first reconnects are quick again.
+/// After the loss of a stable connection the first reconnects are quick again.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 
@@ -44,7 +44,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// Opens connections, with logins, database, TLS settings and the connect timeout.
 pub(super) struct RedisDialer {
     tls: Option<RedisTls>,
     login: RedisLogin,
@@ -52,7 +51,6 @@ pub(super) struct RedisDialer {
     db: u32,
     has_sentinels: bool,
     connect_timeout: Duration,
-    /// Replaces the network.
     pub(super) transport: Option<Arc<dyn Transport>>,
 }
 
@@ -73,7 +71,7 @@ impl RedisDialer {
         }
     }
 
-    /// Connects to a Redis that has just confirmed that it is a master and serves commands.
+    /// The Redis has just confirmed that it is a master and serves commands.
     pub(super) async fn connect_to_master(
         &self,
         address: &Address,
@@ -102,20 +100,17 @@ impl RedisDialer {
         self.connect(&client, &address, response_timeout).await
     }
 
-    /// Opens a connection for messages of a Redis.
     pub(super) async fn subscribe_at_redis(&self, address: &Address) -> Result<PubSub, LinkFault> {
         let client = self.redis_client(address).await?;
         self.open_pubsub(&client, address).await
     }
 
-    /// Opens a connection for messages of a Sentinel.
     pub(super) async fn subscribe_at_sentinel(&self, at: &HostPort) -> Result<PubSub, LinkFault> {
         let address = Address::Tcp(at.clone());
         let client = self.sentinel_client(&address).await?;
         self.open_pubsub(&client, &address).await
     }
 
-    /// Returns the manager for a pool of connections to the Redis at `address`.
     pub(super) fn pool_manager(
         &self,
         address: &Address,
@@ -127,8 +122,6 @@ impl RedisDialer {
             .map_err(|error| LinkFault::of("connect", &error))
     }
 
-    /// Reads the TLS files of the URL.
-    ///
     /// Called for every new connection: certificates are replaced while processes run.
     pub(super) async fn read_tls_files(&self) -> Result<TlsFiles, LinkFault> {
         let Some(tls) = &self.tls else { return Ok(TlsFiles::default()) };
@@ -139,7 +132,6 @@ impl RedisDialer {
         })
     }
 
-    /// Explains a failed connection to `address`.
     pub(super) fn not_connected(&self, address: &Address, error: &RedisError) -> LinkFault {
         if error.is_timeout() {
             return self.no_answer(address);
@@ -240,13 +232,12 @@ impl RedisDialer {
 
 fn tls_address(at: &HostPort) -> ConnectionAddr {
     static PROVIDER: Once = Once::new();
-    // An error only means that the process already has a provider.
+    // The process already has a provider.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     ConnectionAddr::TcpTls { host: at.host.clone(), port: at.port, insecure: false, tls_params: None }
 }
 
-/// TCP keepalive, for connections that only listen. On others the response timeout detects a peer that
-/// vanished without closing.
+/// TCP keepalive, for connections that only listen. Others detect a vanished peer by the response timeout.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
@@ -258,10 +249,10 @@ fn tcp_settings() -> TcpSettings {
         .set_user_timeout(Duration::from_secs(20))
 }
 
-/// The TLS files of the URL, in PEM.
+/// In PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
-    /// Trusted authority instead of the system's.
+    /// Instead of the system's.
     authority: Option<Vec<u8>>,
     certificate: Option<Vec<u8>>,
     key: Option<Vec<u8>>,
@@ -274,7 +265,7 @@ async fn read_pem(what: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, Li
     })
 }
 
-/// Returns advice if only one side speaks TLS, or if the server asks for a certificate.
+/// Advises if only one side speaks TLS, or if the server asks for a certificate.
 fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
     match tls {
@@ -292,15 +283,13 @@ fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
     }
 }
 
-/// The role that a server reports.
 enum ServerRole {
     Master,
-    /// Address of its master.
     ReplicaOf(String),
 }
 
 impl RedisDialer {
-    /// Checks that the server serves commands and is a master. While data is loaded, only PING fails with
+    /// Fails unless the server serves commands and is a master. While data is loaded, only PING fails with
     /// LOADING.
     pub(super) async fn check_master(
         &self,
@@ -330,8 +319,7 @@ impl RedisDialer {
     }
 }
 
-/// Fails unless the server serves commands and is a master. A replica yields the READONLY error of a refused
-/// write.
+/// Like `check_master`, with the READONLY error of a refused write for a replica.
 pub(super) async fn require_master(connection: &mut impl ConnectionLike) -> RedisResult<()> {
     match ask_role(connection).await? {
         ServerRole::Master => Ok(()),

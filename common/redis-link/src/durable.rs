@@ -1,8 +1,7 @@
 //! Writes of desired state: a script, then WAIT until every replica that could become the master has the
 //! write.
 //!
-//! WAIT covers earlier writes *on the same connection*. So durable writes use connections of their own, from
-//! a pool.
+//! WAIT covers earlier writes *on the same connection*, so durable writes use a pool of their own.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +22,7 @@ use crate::attached::attached_replicas;
 use crate::call::ScriptCall;
 use crate::error::StoreError;
 
-/// Maximum number of connections, and so of concurrent durable writes. They come from users of the API, not
-/// from queues.
+/// Limits concurrent durable writes. They come from users of the API, not from queues.
 const MAX_CONNECTIONS: usize = 16;
 
 pub(super) struct DurableWriter {
@@ -32,11 +30,11 @@ pub(super) struct DurableWriter {
     current: Mutex<Option<MasterPool>>,
 }
 
-/// The connections to one master. A new master gets a new pool.
+/// A new master gets a new pool.
 struct MasterPool {
     pool: Pool,
     term: u64,
-    /// The certificates of new connections. A new certificate gets a new pool.
+    /// A new certificate gets a new pool.
     tls: TlsFiles,
 }
 
@@ -49,8 +47,8 @@ impl DurableWriter {
     /// replicas.
     ///
     /// # Errors
-    /// Those of the first script. Later failures are not errors, because the write is done: the reply of the
-    /// second script is `None`, or the durability is `Unconfirmed`.
+    /// Those of the first script. Later failures are not errors, because the write is done: the second reply
+    /// is `None`, or the durability is `Unconfirmed`.
     pub(super) async fn run(
         &self,
         call: &ScriptCall<'_>,
@@ -70,8 +68,7 @@ impl DurableWriter {
         Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
-    /// Waits for the replicas. `attached` has the number of those behind; it is `None` if the master did not
-    /// list them.
+    /// `attached` has the number of those behind; it is `None` if the master did not list them.
     async fn wait_for_replicas(
         &self,
         connection: &mut DedicatedConnection,
@@ -96,12 +93,10 @@ impl DurableWriter {
         }
     }
 
-    /// Returns a connection to the master for this write alone.
     async fn lease_connection(&self) -> Result<Checkout, StoreError> {
         let response_timeout = self.shared.response_timeout;
         if self.shared.dialer.transport.is_some() {
-            // deadpool-redis only pools connections of the redis crate. Those of a transport cost nothing to
-            // open.
+            // deadpool-redis only pools connections of the redis crate. A transport's cost nothing to open.
             let connection = DedicatedConnection::open(self.shared.clone(), response_timeout).await?;
             return Ok(Checkout { connection, pooled: None });
         }
@@ -113,7 +108,7 @@ impl DurableWriter {
             let timeouts = Timeouts { wait, ..pool.timeouts() };
             let checked_out = tokio::select! {
                 checked_out = pool.timeout_get(&timeouts) => checked_out,
-                // Another server is the master: retry with a pool of connections to it.
+                // Another server is the master: retry with its pool.
                 () = self.shared.term_ended(master.term) => continue,
             };
             match checked_out {
@@ -126,7 +121,7 @@ impl DurableWriter {
                     );
                     return Ok(Checkout { connection, pooled: Some(pooled) });
                 }
-                // This pool was replaced: retry with the new one.
+                // Retry with the new pool.
                 Err(PoolError::Closed) => {}
                 Err(error) => {
                     let fault = self.explain(&master.address, error);
@@ -137,8 +132,7 @@ impl DurableWriter {
         }
     }
 
-    /// Returns the pool of connections to `master`. Replaces the pool of another master, or of changed
-    /// certificates on disk.
+    /// Replaces the pool of another master, or of changed certificates on disk.
     async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
         let tls = self.shared.dialer.read_tls_files().await;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +150,6 @@ impl DurableWriter {
         let pool = self.new_pool(&master.address, tls.clone()).map_err(|fault| fault.error)?;
         let replaced = current.replace(MasterPool { pool: pool.clone(), term: master.term, tls });
         if let Some(replaced) = replaced {
-            // Writes waiting for this pool retry with the new one.
             replaced.pool.close();
         }
         Ok(pool)
@@ -166,10 +159,10 @@ impl DurableWriter {
         let SharedState { dialer, response_timeout, connect_timeout, .. } = &*self.shared;
         let manager = dialer.pool_manager(address, tls, *response_timeout)?;
         let timeouts = Timeouts {
-            // The redis crate limits the time for a connection, and the hook below that for its check.
+            // The redis crate limits the time to connect, and the hook below that of its check.
             create: None,
-            // The pool sends a PING before it hands out a connection again. On a dead connection this would
-            // otherwise take a whole response timeout.
+            // For the PING before reuse. On a dead connection it would otherwise take a whole response
+            // timeout.
             recycle: Some(*connect_timeout),
             wait: Some(*response_timeout),
         };
@@ -192,7 +185,6 @@ impl DurableWriter {
         Ok(pool)
     }
 
-    /// Explains a missing connection to `address`.
     fn explain(&self, address: &Address, error: PoolError) -> LinkFault {
         let dialer = &self.shared.dialer;
         match error {
@@ -210,11 +202,10 @@ impl DurableWriter {
 
 /// A connection for one write. It returns to its pool only if all its commands succeeded.
 ///
-/// The pool itself would also take it back after an error, or after a dropped future. A WAIT that still runs
-/// would then delay the next write, and a dead connection would fail it.
+/// The pool would also take it back after an error or a dropped future. A WAIT that still runs would then
+/// delay the next write, and a dead connection would fail it.
 struct Checkout {
     connection: DedicatedConnection,
-    /// `None` for a connection of a transport.
     pooled: Option<deadpool_redis::Connection>,
 }
 

@@ -4,11 +4,11 @@ use super::refusal::{RefusalCause, with_remedy};
 
 /// A failed operation on the store.
 ///
-/// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) it is unknown whether Redis
-/// carried the operation out: perhaps only the reply was lost. So every operation is safe to repeat. After
-/// the other variants nothing has changed.
+/// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) Redis may have carried the
+/// operation out: perhaps only the reply was lost. So every operation is safe to repeat. After the other
+/// variants nothing has changed.
 ///
-/// `what` is the name of the command without its arguments: those can contain secrets.
+/// `what` is the command without its arguments, which can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// There is no connection to a Redis master, or it broke while the command was in progress.
@@ -66,7 +66,7 @@ pub enum StoreError {
     },
 }
 
-/// Transient codes of [`StoreError::Refused`] about one command.
+/// Codes about one command.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
 /// Names of the causes for which Redis as a whole is unusable, see [`StoreError::cause`].
@@ -94,8 +94,8 @@ impl StoreError {
         matches!(self, Self::WrongType { .. } | Self::Corrupt { .. })
     }
 
-    /// Returns true if Redis as a whole is the cause, not this command: the operation can succeed later, and
-    /// no object of kubeleet is broken. See also [`StoreError::needs_operator`].
+    /// Returns true if Redis as a whole is the cause: the operation can succeed later, and no object of
+    /// kubeleet is broken. See also [`StoreError::needs_operator`].
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused(text) => RefusalCause::of(text).is_some() || TRANSIENT_CODES.contains(&code(text)),
@@ -127,7 +127,6 @@ impl StoreError {
     }
 }
 
-/// Returns the code of a server error.
 fn code(text: &str) -> &str {
     text.split([' ', ':']).next().unwrap_or_default()
 }

@@ -1,34 +1,29 @@
-//! Classifies errors of the Redis client: the caller's error, and the action on the connection.
-//!
-//! Pure: the decision depends on the error alone.
+//! Classifies errors of the Redis client: the caller's error, and the action on the connection. Pure.
 
 use redis::{ErrorKind, RedisError};
 
 use crate::error::StoreError;
 use daemon::without_error_numbers;
 
-/// A failed command or connection, and the action on the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkFault {
     pub(super) error: StoreError,
     pub(super) action: ConnectionAction,
 }
 
-/// The action on a connection after a failure, in order of severity.
+/// In order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionAction {
-    /// Keep it: the server answered, and the connection works.
+    /// The server answered, and the connection works.
     Keep,
-    /// Check that the server is still the master: it answered, but a failover may have replaced it.
+    /// The server answered, but a failover may have replaced it.
     Recheck,
-    /// Close this connection and open a new one.
     Reconnect,
-    /// Close every connection to this server: it is no longer the master.
+    /// The server is no longer the master: close every connection to it.
     NewMaster,
 }
 
 impl LinkFault {
-    /// Classifies the error of the command `what`.
     pub(super) fn of(what: &str, error: &RedisError) -> Self {
         let what = || what.to_owned();
         if let Some(errors) = server_errors(error) {
@@ -43,8 +38,7 @@ impl LinkFault {
                 "WRONGPASS Redis does not accept the user or password in the Redis URL",
                 ConnectionAction::Reconnect,
             ),
-            // Protocol violations have this kind as well. The client then closes the connection, and the next
-            // command fails.
+            // Also a protocol violation. The client then closes the connection, and the next command fails.
             ErrorKind::UnexpectedReturnType | ErrorKind::Parse => Self {
                 error: StoreError::Corrupt { what: what(), why: error.to_string() },
                 action: ConnectionAction::Keep,
@@ -56,7 +50,6 @@ impl LinkFault {
         }
     }
 
-    /// A broken connection, or one that could not be opened.
     pub(super) fn lost(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             error: StoreError::Unreachable { what: what.into(), why: without_error_numbers(&why.into()) },
@@ -93,7 +86,7 @@ impl LinkFault {
     }
 }
 
-/// Returns code and detail of each server error; a pipeline can have several.
+/// A pipeline can have several.
 fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     if let Some(errors) = error.clone().into_server_errors() {
         let code_and_detail = |(_, error): &(usize, redis::ServerError)| {
@@ -102,7 +95,7 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
         return Some(errors.iter().map(code_and_detail).collect());
     }
     match error.kind() {
-        // The client creates these from a server's answer while it sets up a connection.
+        // The client creates these while it sets up a connection.
         ErrorKind::Server(_) => {
             let code = error.code().unwrap_or("ERR").to_owned();
             Some(vec![(code, error.detail().map_or_else(|| error.to_string(), str::to_owned))])
@@ -111,8 +104,8 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Returns the inner code and detail. Redis before version 7 wraps an error inside a script in `ERR Error
-/// running script … @user_script:1: …`, and puts a minus before the codes of refusals.
+/// Redis before version 7 wraps an error inside a script in `ERR Error running script … @user_script:1: …`,
+/// and puts a minus before the codes of refusals.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
@@ -182,7 +175,7 @@ mod tests {
             assert_eq!((fault.action, fault.error.is_transient()), (action, transient), "{line}: {fault:?}");
         }
         assert!(matches!(from_server("WRONGTYPE x").error, StoreError::WrongType { .. }));
-        // The form of 6.2: a failed command without a minus, and a refusal with two places.
+        // As 6.2: a failed command without a minus, and a refusal with two places.
         let old = "ERR Error running script (call to f_a1522a9e): @user_script:1: ";
         let wrong_type = from_server(&format!("{old}WRONGTYPE Operation against a key")).error;
         assert!(matches!(&wrong_type, StoreError::WrongType { .. }), "{wrong_type:?}");

@@ -1,7 +1,7 @@
-//! Published messages: one connection of the link listens to all subscribed channels.
+//! Published messages: one connection listens to all subscribed channels.
 //!
-//! Messages are hints. They are lost without a connection, or if a subscriber reads slowly. In both cases it
-//! gets one empty message instead, and must read the state on its own.
+//! Messages are hints, lost without a connection or if a subscriber reads slowly. It then gets one empty
+//! message, and must read the state on its own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,9 +18,9 @@ use super::fault::LinkFault;
 use super::state::SharedState;
 use super::transport::MessageHandler;
 
-/// Maximum number of a subscriber's unread messages. One empty message replaces more.
+/// One empty message replaces more.
 const MAX_UNREAD: usize = 64;
-/// After this silence, the hub checks that the server is still there.
+/// After this silence, the hub checks that the server is there.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Tells the subscriber to read the state on its own, which makes all unread messages superfluous.
+    /// Tells the subscriber to read the state: unread messages are superfluous.
     fn put_missed(&self) {
         *lock(&self.messages) = VecDeque::from([Bytes::new()]);
         self.arrived.notify_one();
@@ -62,7 +62,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A subscription to one channel. Dropping it ends the subscription.
 pub struct Subscription {
     inbox: Arc<Inbox>,
-    /// Keeps the connection open while there are subscriptions.
+    /// Keeps the connection open.
     _link: Arc<dyn Send + Sync>,
     hub: Arc<Hub>,
 }
@@ -71,8 +71,7 @@ impl Subscription {
     /// Waits for the next message and returns its payload.
     ///
     /// An empty payload means that messages may have been missed. It comes first when the subscription has
-    /// taken effect, after every reconnect, and in place of messages that did not fit (more than 64 unread
-    /// ones).
+    /// taken effect, after every reconnect, and in place of more than 64 unread messages.
     ///
     /// # Cancel safety
     /// No message is lost when the future is dropped.
@@ -88,7 +87,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // The inbox first: after the notification, the hub must not find it.
+        // The hub must not find the inbox after the notification.
         drop(std::mem::take(&mut self.inbox));
         self.hub.changed.notify_one();
     }
@@ -104,7 +103,7 @@ impl Hub {
         Subscription { inbox, _link: link, hub: self.clone() }
     }
 
-    /// Returns the channels with subscribers, and forgets the others.
+    /// Forgets channels without subscribers.
     fn subscribed_channels(&self) -> HashSet<String> {
         let mut subscribers = lock(&self.subscribers);
         subscribers.retain(|_, inboxes| {
@@ -114,7 +113,6 @@ impl Hub {
         subscribers.keys().cloned().collect()
     }
 
-    /// Returns the handler for a transport's messages.
     pub(super) fn message_handler(self: &Arc<Self>) -> MessageHandler {
         let hub = Arc::downgrade(self);
         Box::new(move |channel, message| {
@@ -132,12 +130,11 @@ impl Hub {
         inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| action(&inbox));
     }
 
-    /// Listens to the master and distributes its messages, until dropped.
     pub(super) async fn run(&self, shared: &SharedState) {
         let mut backoff = reconnect_backoff();
         let mut is_logged = false;
         loop {
-            // The connection manager connects and logs failures; this task only waits for it.
+            // The connection manager connects and logs failures.
             let master = shared.wait_for_master().await;
             let since = Instant::now();
             let fault = tokio::select! {
@@ -188,7 +185,6 @@ struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// Distributes messages until the connection fails.
     async fn run(mut self, mut messages: PubSubStream) -> LinkFault {
         if let Err(fault) = self.update_channels().await {
             return fault;
@@ -216,7 +212,7 @@ impl Listener<'_> {
         }
     }
 
-    /// Subscribes and unsubscribes at the server to match the subscribed channels.
+    /// Matches the server's subscriptions to the subscribed channels.
     async fn update_channels(&mut self) -> Result<(), LinkFault> {
         let wanted = self.hub.subscribed_channels();
         let surplus: Vec<String> = self.channels.difference(&wanted).cloned().collect();

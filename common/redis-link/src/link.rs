@@ -52,7 +52,6 @@ struct LinkInner {
     url: RedisUrl,
     shared: Arc<SharedState>,
     durable: DurableWriter,
-    /// For [`Link::inspect_sentinels`]; `None` without Sentinels.
     inspected_sentinels: Option<Mutex<Sentinels>>,
     hub: Arc<Hub>,
     connection_manager: OnceLock<AbortOnDropHandle<()>>,
@@ -106,7 +105,7 @@ impl Link {
     /// Runs a command that does not block.
     ///
     /// # Errors
-    /// See [`StoreError`]. Fails at the latest after the response timeout plus the connect timeout.
+    /// See [`StoreError`]. Takes at most the response timeout plus the connect timeout.
     pub async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
         let what = command_name(cmd);
         let mut master = self.master(&what).await?;
@@ -116,7 +115,7 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// Sends several commands in one round trip. They are not a transaction unless `pipe` is one.
+    /// Sends several commands in one round trip, as a transaction only if `pipe` is one.
     ///
     /// # Errors
     /// See [`Link::query`].
@@ -129,8 +128,8 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// Like [`Link::pipeline`], but a refused command is an error of its own and does not affect the others,
-    /// for example one on a key of another type.
+    /// Like [`Link::pipeline`], but a refused command, for example on a key of another type, does not affect
+    /// the others.
     ///
     /// # Errors
     /// Only those that retrying may help, see [`StoreError::is_transient`].
@@ -154,15 +153,15 @@ impl Link {
         Ok(each)
     }
 
-    /// Runs a script by its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), nothing was
-    /// executed: the script is loaded and run again.
+    /// Runs a script by its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), loads it and
+    /// runs it again.
     ///
     /// # Errors
     /// See [`Link::query`].
     pub async fn script(&self, call: &ScriptCall<'_>) -> Result<Value, StoreError> {
         let what = call.name();
         let mut master = self.master(what).await?;
-        // Up to three commands share the time limit of one.
+        // Up to three commands share the limit of one.
         let limit = self.inner.shared.response_timeout;
         failpoint::check(BOUNDARY, what, Side::Before);
         let reply = timeout(limit, call.invoke_async(&mut master.connection)).await;
@@ -180,8 +179,8 @@ impl Link {
 
     /// Opens a connection for one loop of blocking commands.
     ///
-    /// `response_timeout` must be several seconds longer than the longest block. If the connection gives up
-    /// first, an element that Redis pops for it is lost.
+    /// `response_timeout` must be several seconds longer than the longest block. If it ends first, an element
+    /// that Redis pops is lost.
     ///
     /// # Errors
     /// See [`Link::query`].
@@ -194,8 +193,7 @@ impl Link {
     /// become the master have its writes.
     ///
     /// # Errors
-    /// See [`Link::query`]. Once the script has been executed, later failures only make the durability
-    /// `Unconfirmed`.
+    /// See [`Link::query`]. After the script, failures only make the durability `Unconfirmed`.
     pub async fn durable_script(
         &self,
         call: &ScriptCall<'_>,

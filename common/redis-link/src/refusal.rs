@@ -1,8 +1,8 @@
-//! Conditions of an installation under which Redis answers but refuses commands: their names and remedies.
+//! Conditions under which Redis answers but refuses commands: their names and remedies.
 //!
 //! Pure. Only this file reads Redis' errors for people; `link/fault.rs` reads them for the connection.
 
-/// The cause of a refusal. It is not an object of kubeleet, and Redis refuses every command of the kind.
+/// Not an object of kubeleet: Redis refuses every command of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusalCause {
     NoReplicas,
@@ -24,7 +24,6 @@ use RefusalCause::{
     WrongLogin,
 };
 
-/// Causes by error code.
 const BY_CODE: &[(&str, RefusalCause)] = &[
     ("NOREPLICAS", NoReplicas),
     ("OOM", Memory),
@@ -40,7 +39,7 @@ const BY_CODE: &[(&str, RefusalCause)] = &[
     ("BUSY", Busy),
 ];
 
-/// Causes by words of the error, from Redis 6.2 to 8 and Valkey.
+/// Words of Redis 6.2 to 8 and Valkey.
 const BY_WORDS: &[(&str, RefusalCause)] = &[
     ("can't publish to the channel", Channel),
     ("permissions to access one of the channels", Channel),
@@ -56,14 +55,14 @@ const BY_WORDS: &[(&str, RefusalCause)] = &[
 ];
 
 impl RefusalCause {
-    /// Classifies a server error, code first. `None` if it concerns only the command or its key.
+    /// Classifies a server error, code first; `None` if it concerns only the command or its key.
     pub(super) fn of(text: &str) -> Option<Self> {
         let code = text.split([' ', ':']).next().unwrap_or_default();
         let coded = BY_CODE.iter().find(|(known, _)| *known == code);
         coded.or_else(|| BY_WORDS.iter().find(|(words, _)| text.contains(words))).map(|(_, cause)| *cause)
     }
 
-    /// Returns true if it passes without a change of the configuration.
+    /// True if it passes without a change of the configuration.
     pub(super) fn passes(self) -> bool {
         match self {
             NoReplicas | Memory | Disk | Clients | Loading | Busy => true,
@@ -71,7 +70,6 @@ impl RefusalCause {
         }
     }
 
-    /// Returns the name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             NoReplicas => "noreplicas",
@@ -121,7 +119,6 @@ impl RefusalCause {
     }
 }
 
-/// Returns a server error with its remedy, if known.
 pub(super) fn with_remedy(text: &str) -> String {
     let shown = text.trim_end().trim_end_matches('.');
     match (RefusalCause::of(text), denied_command(text)) {
@@ -133,8 +130,8 @@ pub(super) fn with_remedy(text: &str) -> String {
     }
 }
 
-/// Returns the user and the command of an error about a forbidden command. Before version 7 Redis names no
-/// user, and inside a script no version names the command.
+/// Returns user and command of an error about a forbidden command. Before version 7 Redis names no user, and
+/// inside a script no version names the command.
 fn denied_command(text: &str) -> Option<(&str, &str)> {
     let between = |before: &str, after: &str| text.split_once(before)?.1.split_once(after).map(|(it, _)| it);
     let command = between("permissions to run the '", "'")?;

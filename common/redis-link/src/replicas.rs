@@ -6,51 +6,46 @@
 //! - those that the Sentinels may elect;
 //! - those attached recently, unless the Sentinels report that they cannot be elected.
 //!
-//! A write must reach at least half of all replicas in any case. So the smaller side of a network partition
+//! A write must also reach at least half of all replicas, so that the smaller side of a network partition
 //! never calls a write durable. `docs/how-to/high-availability.md` has the reasoning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Time that a replica counts after it was last attached, if no Sentinel reports on it.
+/// A replica counts for this time, if no Sentinel reports on it.
 const RECENTLY_ATTACHED: Duration = Duration::from_secs(60);
 
-/// Time that writes wait for a missing replica. After that, the wait would only delay every reply.
+/// After that, the wait would only delay every reply.
 const WAIT_FOR_MISSING: Duration = Duration::from_secs(2);
 
-/// Numbers of replicas for one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfirmTarget {
-    /// Number of replicas that make the write durable.
+    /// Replicas that make the write durable.
     pub(super) required: usize,
-    /// Number of replicas that should have the write soon, for which it waits.
+    /// Replicas that should have the write soon, for which it waits.
     pub(super) expected: usize,
 }
 
-/// The Sentinels' report about the replicas of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SentinelView {
-    /// The master, `host:port`.
     pub(super) master: String,
-    /// All known replicas; true for those that a Sentinel could elect.
+    /// True for replicas that a Sentinel could elect.
     pub(super) replicas: BTreeMap<String, bool>,
-    /// True if more than half of the Sentinels have answered. Fewer cannot rule out the election of a
-    /// replica.
+    /// Less than a majority cannot rule out the election of a replica.
     pub(super) is_majority: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ReplicaTracker {
-    /// Time of each replica's last attachment to the master.
+    /// Last attachment of each replica.
     attached: BTreeMap<String, Instant>,
     view: SentinelView,
-    /// Start of the time with too few attached replicas for a write.
+    /// Since when too few replicas are attached for a write.
     incomplete_since: Option<Instant>,
 }
 
 impl ReplicaTracker {
-    /// Records the attached replicas at `now`. `behind` of them receive a full copy or lag: they count, but
-    /// no write waits for them.
+    /// `behind` of the replicas receive a full copy or lag: they count, but no write waits for them.
     pub(super) fn record_attached(
         &mut self,
         now: Instant,
@@ -71,7 +66,7 @@ impl ReplicaTracker {
         ConfirmTarget { required, expected: expected.saturating_sub(behind) }
     }
 
-    /// Records the Sentinels' report. A minority can add replicas but not remove any.
+    /// A minority of Sentinels can add replicas but not remove any.
     pub(super) fn record_sentinel_view(&mut self, view: SentinelView) {
         if view.is_majority {
             self.view = view;
@@ -81,7 +76,7 @@ impl ReplicaTracker {
         self.view.replicas.extend(view.replicas.into_keys().map(|replica| (replica, true)));
     }
 
-    /// Returns the number of replicas that a write must reach, by what is known without asking the master.
+    /// The number of replicas that a write must reach, without asking the master.
     pub(super) fn required(&self, now: Instant) -> usize {
         self.count(&BTreeSet::new(), now)
     }

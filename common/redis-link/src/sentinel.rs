@@ -16,21 +16,19 @@ use super::sentinel_report::{SentinelReport, parse_facts};
 use crate::error::StoreError;
 use daemon::redis_url::HostPort;
 
-/// Time limit for the answers of more than half of the Sentinels.
 const MAJORITY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Time limit of one Sentinel. It is shorter than the one for the majority, so that a dead connection is
-/// noticed and replaced.
+/// Shorter than the limit for the majority, so that a dead connection is noticed and replaced.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A replica that a Sentinel could not reach for this time is not elected before it has caught up. By then
-/// all Sentinels know that other replicas have more data: they ask every 10 s, and a replica can still read
-/// the master's earlier output for `repl-timeout`, 10 s.
+/// all Sentinels know that others have more data: they ask every 10 s, and a replica can still read the
+/// master's output for `repl-timeout`, 10 s.
 const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// The Sentinels of one master, with a connection to each that answered last time.
+/// Keeps a connection to each Sentinel that answered last time.
 pub(super) struct Sentinels {
     name: String,
     peers: Vec<SentinelPeer>,
-    /// Number of the newest accepted configuration.
+    /// The newest accepted configuration.
     epoch: u64,
 }
 
@@ -41,12 +39,10 @@ struct SentinelPeer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentinelAnswer {
-    /// Address of the master.
     master: HostPort,
-    /// Number of the configuration. Every failover increments it.
+    /// Every failover increments it.
     epoch: u64,
-    /// Replicas of that master (`host:port`), including those that are down; true if the Sentinel could elect
-    /// one.
+    /// Replicas of that master (`host:port`), also those that are down; true for those that it could elect.
     replicas: BTreeMap<String, bool>,
 }
 
@@ -58,9 +54,8 @@ impl Sentinels {
 
     /// Asks all Sentinels at once and accepts the newest configuration.
     ///
-    /// A Sentinel that was cut off still names the old master, so a single answer is not enough while more
-    /// can come. Waits for more than half of the Sentinels or a timeout, and decides from the answers until
-    /// then.
+    /// A Sentinel that was cut off still names the old master, so one answer is not enough while more can
+    /// come. Waits for more than half of the Sentinels or a timeout.
     pub(super) async fn ask(&mut self, dialer: &RedisDialer) -> Result<(HostPort, SentinelView), LinkFault> {
         let needed = self.peers.len() / 2 + 1;
         let deadline = Instant::now() + MAJORITY_TIMEOUT;
@@ -82,14 +77,14 @@ impl Sentinels {
         Ok((newest.master.clone(), combine(&newest.master, &answers, needed)))
     }
 
-    /// Asks every Sentinel for a report for people. Ends within some seconds.
+    /// For people. Ends within some seconds.
     pub(super) async fn inspect(&mut self, dialer: &RedisDialer) -> Vec<SentinelReport> {
         let name = &self.name;
         join_all(self.peers.iter_mut().map(|peer| peer.inspect(dialer, name))).await
     }
 }
 
-/// Combines the answers of the Sentinels that name this master.
+/// Only answers that name this master count.
 fn combine(master: &HostPort, answers: &[SentinelAnswer], needed: usize) -> SentinelView {
     let agreeing: Vec<_> = answers.iter().filter(|answer| answer.master == *master).collect();
     let mut replicas = BTreeMap::new();
@@ -102,16 +97,15 @@ fn combine(master: &HostPort, answers: &[SentinelAnswer], needed: usize) -> Sent
 
 /// Returns the answer with the newest configuration; among equals the first one.
 ///
-/// Rejects an answer that is older than the `known` configuration: that Sentinel was cut off. If more than
-/// half of the Sentinels answer so, they were set up anew, and the answer is accepted.
+/// An answer older than the `known` configuration is from a Sentinel that was cut off. If more than half of
+/// the Sentinels answer so, they were set up anew, and it is accepted.
 fn newest_answer(answers: &[SentinelAnswer], needed: usize, known: u64) -> Option<&SentinelAnswer> {
     let is_majority = answers.len() >= needed;
     let newest = answers.iter().reduce(|best, next| if next.epoch > best.epoch { next } else { best })?;
     (is_majority || newest.epoch >= known).then_some(newest)
 }
 
-/// Explains why no Sentinel names a master. If a Sentinel refuses the connection, that is the reason: an
-/// operator must act. Otherwise lists all reasons.
+/// A Sentinel that refuses the connection is the reason: an operator must act. Otherwise lists all reasons.
 fn no_master(failures: Vec<LinkFault>) -> LinkFault {
     let mut reasons = Vec::new();
     for fault in failures {
@@ -146,7 +140,6 @@ impl SentinelPeer {
         SentinelReport { at: self.at.to_string(), facts: facts.map_err(reason) }
     }
 
-    /// Asks `SENTINEL <question> <name>` for each question.
     async fn query(
         &mut self,
         dialer: &RedisDialer,
@@ -185,8 +178,8 @@ impl SentinelPeer {
     }
 }
 
-/// Parses an answer. `address` is the reply to a separate command: during a failover it is already the
-/// promoted server, while `fields` still describe the old master.
+/// `address` is from a separate command: during a failover it is already the promoted server, while `fields`
+/// still describe the old master.
 fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<SentinelAnswer> {
     let (host, port): (String, u16) = redis::from_redis_value(address).ok()?;
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
@@ -201,13 +194,13 @@ fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<Sentin
     })
 }
 
-/// Returns true if a Sentinel with this report of a replica could elect it before it has caught up.
+/// True if a Sentinel with this report of a replica could elect it before it has caught up.
 fn is_electable(fields: &BTreeMap<String, String>) -> bool {
     let millis = |field: &str| fields.get(field).and_then(|text| text.parse::<u64>().ok());
     // The field exists only while the Sentinel considers the replica down.
     let is_gone = millis("s-down-time").is_some_and(|down| down >= UNELECTABLE_AFTER.as_millis() as u64);
-    // Sentinel itself refuses a replica that lost its master ten times down-after-milliseconds ago. The limit
-    // here is twice as long, as another Sentinel may have another setting.
+    // Sentinel refuses a replica that lost its master ten times down-after-milliseconds ago. The limit here
+    // is twice as long, as another Sentinel may have another setting.
     let limit = millis("down-after-milliseconds").unwrap_or(30_000).saturating_mul(20);
     let is_outdated = millis("master-link-down-time").is_some_and(|down| down > limit);
     !is_gone && !is_outdated && millis("slave-priority") != Some(0)

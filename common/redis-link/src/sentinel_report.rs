@@ -30,11 +30,8 @@ pub struct SentinelFacts {
     pub replicas: BTreeMap<String, u64>,
 }
 
-/// Objects in Redis' form: names and values of fields.
 type Objects = Vec<BTreeMap<String, String>>;
 
-/// Parses the answers to `SENTINEL MASTER`, `SENTINEL REPLICAS` and `SENTINEL SENTINELS`. `None` if
-/// malformed.
 pub(super) fn parse_facts(master: Value, replicas: Value, others: Value) -> Option<SentinelFacts> {
     let master: BTreeMap<String, String> = redis::from_redis_value(master).ok()?;
     let replicas: Objects = redis::from_redis_value(replicas).ok()?;

@@ -1,8 +1,7 @@
 //! The state that all users of a link share: the connection to the master, or the reason for its absence.
 //!
-//! Two numbers count changes: the *generation* counts connections, the *term* counts masters. Dedicated
-//! connections outlive a reconnect of the shared one, so they depend on the term: only another master matters
-//! to them.
+//! The *generation* counts connections, the *term* counts masters. Dedicated connections outlive a reconnect
+//! of the shared one: only another master ends them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +17,6 @@ use super::replicas::{ConfirmTarget, ReplicaTracker, SentinelView};
 use super::transport::LinkConnection;
 use crate::error::StoreError;
 
-/// The connection to the master for all commands that do not block.
 #[derive(Clone)]
 pub(super) struct MasterConnection {
     pub(super) connection: LinkConnection,
@@ -36,11 +34,10 @@ struct MasterState {
     status: MasterStatus,
     generation: u64,
     term: u64,
-    /// The master of this term; `None` if the last term has ended and no other master is known yet.
+    /// `None` if the last term has ended and no other master is known yet.
     master: Option<Address>,
 }
 
-/// See the module.
 pub(super) struct SharedState {
     pub(super) dialer: RedisDialer,
     pub(super) response_timeout: Duration,
@@ -72,8 +69,7 @@ impl SharedState {
         self.health.subscribe()
     }
 
-    /// Returns the connection to the master for the command `what`. Without one, waits for it at most for the
-    /// connect timeout.
+    /// Waits for a missing connection at most for the connect timeout.
     ///
     /// # Errors
     /// The reason for the missing connection; at once if an operator must change something first.
@@ -94,7 +90,7 @@ impl SharedState {
         }
     }
 
-    /// Returns the connection to the master. Waits for one without a limit.
+    /// Waits for a missing connection without a limit.
     pub(super) async fn wait_for_master(&self) -> MasterConnection {
         let mut state = self.state.subscribe();
         loop {
@@ -108,7 +104,6 @@ impl SharedState {
         }
     }
 
-    /// Waits until the connection with this generation is out of use.
     pub(super) async fn connection_lost(&self, generation: u64) {
         let is_lost = |state: &MasterState| match &state.status {
             MasterStatus::Connected(master) => master.generation != generation,
@@ -118,7 +113,6 @@ impl SharedState {
         drop(self.state.subscribe().wait_for(is_lost).await);
     }
 
-    /// Waits until the server of this term is no longer the master.
     pub(super) async fn term_ended(&self, term: u64) {
         drop(self.state.subscribe().wait_for(|state| state.term != term).await);
     }
@@ -146,8 +140,7 @@ impl SharedState {
         connected.expect("send_modify runs its closure exactly once, at once")
     }
 
-    /// Records a failed attempt to connect. Logs the first one, and the first one after which an operator
-    /// must change something.
+    /// Logs the first failure, and the first one after which an operator must change something.
     pub(super) fn record_connect_failure(&self, new: StoreError) {
         self.state.send_modify(|state| {
             let MasterStatus::Disconnected { since, error, is_logged } = &mut state.status else { return };
@@ -162,7 +155,6 @@ impl SharedState {
         });
     }
 
-    /// Acts on a failure of the shared connection with this generation.
     pub(super) fn handle_shared_fault(&self, generation: u64, fault: &LinkFault) {
         match fault.action {
             ConnectionAction::Keep => {}
@@ -173,8 +165,7 @@ impl SharedState {
         }
     }
 
-    /// Acts on a failure of a dedicated connection to the master of `term`. Its failure does not prove that
-    /// the shared connection broke as well.
+    /// A failure of a dedicated connection does not prove that the shared one broke as well.
     pub(super) fn handle_dedicated_fault(&self, term: u64, fault: &LinkFault) {
         match fault.action {
             ConnectionAction::Keep => {}
@@ -203,7 +194,7 @@ impl SharedState {
         });
     }
 
-    /// Makes the connection manager check at once whether the master is still the master.
+    /// Makes the connection manager check at once that the master is still the master.
     pub(super) fn request_check(&self) {
         self.check_requested.notify_one();
     }
@@ -212,7 +203,7 @@ impl SharedState {
         self.check_requested.notified().await;
     }
 
-    /// Records the attached replicas. Returns the number that a write must reach.
+    /// Returns the number of replicas that a write must reach.
     pub(super) fn record_attached(&self, replicas: BTreeSet<String>, behind: usize) -> ConfirmTarget {
         self.replicas().record_attached(Instant::now(), replicas, behind)
     }
@@ -221,7 +212,6 @@ impl SharedState {
         self.replicas().record_sentinel_view(view);
     }
 
-    /// Returns the number of replicas that a write must reach.
     pub(super) fn required_replicas(&self) -> usize {
         self.replicas().required(Instant::now())
     }
@@ -231,7 +221,7 @@ impl SharedState {
     }
 }
 
-/// Returns the error of a command that was not sent, because an earlier `error` left no connection.
+/// Returns the error of a command that was not sent, after an earlier `error`.
 fn not_sent(what: &str, error: &StoreError) -> StoreError {
     let why = match error {
         StoreError::Unreachable { why, .. } => why.clone(),

@@ -1,7 +1,6 @@
-//! Carriers of commands to Redis: a connection of the `redis` crate, or of a [`Transport`].
+//! Carriers of commands to Redis: the `redis` crate, or a [`Transport`].
 //!
-//! A transport replaces the network and the server. The schedule simulator uses one to decide the order of
-//! all commands.
+//! A transport replaces the network and the server. The schedule simulator uses one to order all commands.
 
 use std::io;
 use std::sync::Arc;
@@ -23,8 +22,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Opens a connection. Dropping it closes it.
     fn open(&self) -> Arc<dyn TransportConnection>;
 
-    /// Registers a handler for all messages published from now on. An empty payload tells the handler that
-    /// messages may have been missed.
+    /// Registers a handler for all messages from now on. An empty payload means that messages may have been
+    /// missed.
     fn listen(&self, handler: MessageHandler);
 }
 
@@ -66,7 +65,7 @@ async fn send(
 fn to_arguments(command: &Cmd) -> RedisCommand {
     let argument = |arg: Arg<&[u8]>| match arg {
         Arg::Simple(bytes) => bytes.to_vec(),
-        // The initial cursor of an iterator over SCAN. No operation of the store uses one.
+        // The initial cursor of SCAN, which no operation of the store uses.
         _ => b"0".to_vec(),
     };
     command.args_iter().map(argument).collect()
@@ -91,7 +90,7 @@ impl ConnectionLike for LinkConnection {
     ) -> RedisFuture<'a, Vec<Value>> {
         match self {
             Self::Redis(connection) => connection.req_packed_commands(pipeline, offset, count),
-            // The pipeline is never a transaction: atomic changes are scripts.
+            // Never a transaction: atomic changes are scripts.
             Self::Transport { connection, response_timeout } => {
                 let commands = pipeline.cmd_iter().map(to_arguments).collect();
                 Box::pin(send(&**connection, commands, *response_timeout))

@@ -24,7 +24,7 @@ impl PoolAddress {
     pub const FIRST: u32 = 2;
     /// Number of addresses for services: all of the pool but the first two and the last.
     pub const COUNT: u32 = (1 << 17) - 3;
-    /// Maximum number of addressed slots per service: an eighth of the pool.
+    /// Number of slots with an address per service, the first ones: an eighth of the pool.
     pub const SLOTS_OF_SERVICE: u32 = 1 << 14;
 
     /// Returns the address with this number; `None` outside the range for services.
@@ -58,7 +58,6 @@ pub struct AddressName {
 }
 
 impl fmt::Display for AddressName {
-    /// `web`, or `0.web`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.slot {
             Some(slot) => write!(f, "{slot}.{}", self.service),

@@ -20,8 +20,8 @@ impl AddressRange {
     }
 }
 
-/// Returns the key for counting a client's connections: its IPv4 address, or the network of its IPv6 address,
-/// in which one client has 2⁶⁴ addresses.
+/// Returns the key for counting a client's connections: its IPv4 address, or its IPv6 network, which has 2⁶⁴
+/// addresses.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -45,7 +45,6 @@ impl fmt::Display for AddressRange {
 
 impl FromStr for AddressRange {
     type Err = String;
-    /// Parses `10.0.0.0/8` or one address.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is neither an address nor a range as 10.0.0.0/8");
         let (address, bits) =

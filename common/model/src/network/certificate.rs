@@ -12,14 +12,13 @@ use crate::value::ReadError;
 use crate::value::secret::Secret;
 use crate::value::secret_key::SecretKey;
 
-/// The wait after the first failed order of a host. Doubles with each further failure.
+/// Doubles with each further failed order of a host.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
-/// Maximum wait after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Maximum wait that the authority's server can request.
+/// Limit of the `Retry-After` of an authority.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// No certificate is renewed earlier than this after its order, or than half of its lifetime: if Redis' clock
-/// is wrong by years, the proxies must not order again and again.
+/// No certificate is renewed earlier than this after its order, or than half of its lifetime. Otherwise
+/// proxies would order again and again if Redis' clock is wrong by years.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An ordered certificate as Redis and each proxy's disk store it, with an encrypted key.
@@ -91,8 +90,7 @@ impl fmt::Debug for StoredCertificate {
     }
 }
 
-/// Returns the encryption context. It binds a key to its host: stored for another host it cannot be
-/// decrypted.
+/// Binds a key to its host: stored for another host it cannot be decrypted.
 fn context(host: &str) -> String {
     format!("kubeleet certificate {host}")
 }
@@ -165,13 +163,12 @@ impl CertificateStatus {
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {
             let life = certificate.not_after.saturating_sub(certificate.not_before);
             let earliest = due(certificate.stored_at, EARLIEST_RENEWAL.min(Duration::from_secs(life / 2)));
-            // A certificate of another directory does not count, for example after a trial with a staging
-            // directory.
+            // A certificate of another directory does not count, for example after a trial.
             let aged = certificate.not_before.saturating_add(life / 3 * 2 + life % 3).saturating_mul(1000);
             if certificate.directory == directory { aged.max(earliest) } else { 0 }
         });
         let failed = self.failure.as_ref().map_or(0, |failure| due(failure.at, failure.wait));
-        // The process that began the order has ended. The first time this says nothing about the host.
+        // The process has ended. The first time this says nothing about the host.
         let interrupted =
             self.begun_at.map_or(0, |begun| due(begun, wait_after(self.attempts.saturating_sub(1), None)));
         Duration::from_millis(renewal.max(failed).max(interrupted).saturating_sub(now))
@@ -198,7 +195,7 @@ mod tests {
 
     const HOUR: u64 = 3600;
     const DAY: u64 = 24 * HOUR;
-    /// Redis' time in the tests, in seconds.
+    /// In seconds.
     const NOW: u64 = 100 * DAY;
 
     fn certificate(not_before: u64, life: u64) -> CertificateStatus {

@@ -1,12 +1,12 @@
-//! The endpoints of a service: its pods and their nodes. An endpoint names a pod, never an address. Only the
-//! proxy on the pod's node knows the address, so no reused address is reached by mistake.
+//! The endpoints of a service: pods and nodes, never addresses. Only the proxy on the pod's node knows the
+//! address, so no reused address is reached by mistake.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{AssignmentId, NodeName, PodId};
 
-/// One pod of a service as proxies see it: a field of `ep:<service>`, named by the pod's id.
+/// One pod of a service as proxies see it: a field of `ep:<service>`, named by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The pod.
@@ -74,7 +74,6 @@ impl Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// The inverse of [`Endpoint::parse`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} {}", self.replica, self.node, self.assignment, self.state.as_str())
     }

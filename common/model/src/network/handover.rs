@@ -1,8 +1,7 @@
 //! The protocol between a worker and the proxy of its host: one JSON document per line over a local socket.
-//! It reports the pods of the host, pods about to be stopped, and whether pods reach services by name.
 //! Repeating a message changes nothing.
 //!
-//! Receivers skip messages of an unknown kind: worker and proxy may be of different versions.
+//! Receivers skip unknown messages: worker and proxy may be of different versions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +15,7 @@ use crate::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 /// The name of the socket in the runtime directory.
 pub const SOCKET_NAME: &str = "proxy.sock";
 
-/// Maximum length of a line, in bytes. Longer ones end the connection.
+/// In bytes. Longer lines end the connection.
 const MAX_LINE: usize = 1 << 20;
 
 /// Maximum number of pods per message: far fewer than fit into a line.
@@ -56,8 +55,8 @@ pub struct LocalPod {
     /// True if the pod is ready. Workers of the previous version do not send it.
     #[serde(default)]
     pub ready: bool,
-    /// True if none of its containers runs, so that the engine may reuse its address. Workers of the previous
-    /// version do not send it.
+    /// True if no container runs: the engine may reuse the address. Workers of the previous version do not
+    /// send it.
     #[serde(default)]
     pub ended: bool,
 }
@@ -102,7 +101,7 @@ pub enum FromWorker {
         /// Its assignment.
         assignment: AssignmentId,
     },
-    /// One pod is about to be stopped: admit no traffic, and report the end of the last request. Needs no
+    /// A pod is about to be stopped: admit no traffic, and report the end of the last request. Needs no
     /// [`FromWorker::Hello`]: the supervisor of a hanging worker sends it as well.
     Close {
         /// The pod.
@@ -122,8 +121,8 @@ pub enum FromWorker {
     },
     /// Asks for a sign of life.
     Ping,
-    /// From the next proxy process of this host: asks for the listening sockets. Afterwards the two processes
-    /// use the connection.
+    /// From the host's next proxy process: asks for the listening sockets. Afterwards the two proxies use the
+    /// connection.
     TakeOver,
     /// The next process has the sockets and accepts workers: finish the accepted connections.
     Taken,

@@ -10,13 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AppName, ServiceName};
 use crate::spec::{Aliases, AllowFrom, Seconds, Violation};
 
-/// Maximum number of rules per service.
 const MAX_RULES: usize = 64;
-/// Maximum number of protocols in a rule's `upgrade`.
 const MAX_UPGRADES: usize = 8;
-/// Maximum length of a host, from DNS.
+/// The limit of DNS.
 const MAX_HOST: usize = 253;
-/// Maximum length of a path.
 const MAX_PATH: usize = 1024;
 
 /// One rule of a service's `ingress`: requests for a host and path, or connections to a port of every node,
@@ -74,7 +71,6 @@ pub struct HttpRule {
 }
 
 impl Default for HttpRule {
-    /// All requests, to no port.
     fn default() -> Self {
         Self {
             host: String::new(),
@@ -140,7 +136,7 @@ fn root() -> String {
 }
 
 impl<'de> Deserialize<'de> for IngressRule {
-    /// Reads all fields of both kinds at once, so that a mistake names its field.
+    /// Reads both kinds at once, so that a mistake names its field.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -179,20 +175,18 @@ impl<'de> Deserialize<'de> for IngressRule {
     }
 }
 
-/// Prefix of the fields of `routes` with the callers of a service.
+/// Prefix of the fields with the callers of a service.
 const CALLERS: &str = "from:";
 
-/// Returns the field of `routes` with the services that may call this one by name, and its value:
-/// `from:<service> <service> <names>`, the names separated by commas, or `-`. Proxies of earlier versions
-/// skip it and admit all callers.
+/// Returns the field of `routes` with the callers of a service, and its value: `from:<service> <service>
+/// <names>`, the names separated by commas, or `-`. Proxies of earlier versions skip it and admit all.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
     format!("{CALLERS}{service} {service} {names}")
 }
 
-/// Parses such a field and its value. A malformed value admits only the service's own pods. `None` for
-/// another field.
+/// Parses such a field. A malformed value admits only the service's own pods. `None` for another field.
 pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet<ServiceName>)> {
     let service = ServiceName::new(route.strip_prefix(CALLERS)?).ok()?;
     let names = target.split_once(' ').map_or("", |(_, names)| names);
@@ -200,11 +194,11 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
     Some((service, callers))
 }
 
-/// Prefix of the fields of `routes` that map an alias to its service.
+/// Prefix of the fields with an alias of a service.
 const ALIAS: &str = "alias:";
 
 /// Returns the fields of `routes` for the aliases of a service, and their value: `alias:<app>/<name>
-/// <service>`. Proxies of earlier versions skip them and do not know these names.
+/// <service>`. Proxies of earlier versions skip them.
 pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
     aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
 }
@@ -215,15 +209,14 @@ pub fn alias_of_route(route: &str) -> Option<(AppName, &str)> {
     Some((AppName::new(app).ok()?, name))
 }
 
-/// Parses such a field and its value: the app, the alias, and the service. `None` for another field.
+/// Parses such a field: the app, the alias, and the service. `None` for another field.
 pub fn parse_alias(route: &str, target: &str) -> Option<(AppName, String, ServiceName)> {
     let (app, name) = alias_of_route(route)?;
     Some((app, name.to_owned(), ServiceName::new(target).ok()?))
 }
 
-/// Prefix of the fields of `routes` with the further options of a rule.
+/// Prefix of the fields with options of a rule.
 const OPTIONS: &str = "rule:";
-/// Words of its value.
 const ANSWER_TIMEOUT: &str = "answer_timeout=";
 const UPGRADE: &str = "upgrade=";
 
@@ -246,7 +239,7 @@ pub fn read_rules<'a>(
 }
 
 impl HttpRule {
-    /// Applies the options of the rule, unless they belong to another service.
+    /// Ignores options of another service.
     fn read_options(&mut self, service: &ServiceName, words: &str) {
         let mut words = words.split(' ');
         if words.next() != Some(service.as_str()) {
@@ -273,7 +266,6 @@ pub fn stored_rules(text: &str) -> Vec<IngressRule> {
     rules.filter(|rule| rule.problem().is_none()).collect()
 }
 
-/// Field and problem of a rule.
 type RuleProblem = (&'static str, String);
 
 impl IngressRule {
@@ -294,10 +286,9 @@ impl IngressRule {
     }
 
     /// Returns the value of the route in Redis: `<service> <port>`, then `h2c` for pods that speak it, and
-    /// `tls` or `tls=auto` for clients by HTTPS only.
+    /// `tls` or `tls=auto` for HTTPS only.
     ///
-    /// Proxies of versions before one of these words skip a route with it: they answer 404, never by plain
-    /// HTTP.
+    /// Proxies that do not know a word skip the route: they answer 404, never by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
         let words = match self {
             Self::Http(HttpRule { protocol, tls, .. }) => {
@@ -310,9 +301,8 @@ impl IngressRule {
         format!("{service} {}{words}", self.port())
     }
 
-    /// Returns the field of `routes` with the rule's further options, and its value: `rule:<route> <service>
-    /// answer_timeout=300 upgrade=tcp,spdy/3.1`. `None` without any. Proxies of earlier versions skip it and
-    /// follow the rule without it.
+    /// Returns the field of `routes` with the rule's options, if any, and its value: `rule:<route> <service>
+    /// answer_timeout=300 upgrade=tcp,spdy/3.1`. Proxies of earlier versions follow the rule without it.
     pub fn options(&self, service: &ServiceName) -> Option<(String, String)> {
         let Self::Http(HttpRule { answer_timeout, upgrade, .. }) = self else { return None };
         let timeout = answer_timeout.map(|time| format!(" {ANSWER_TIMEOUT}{}", time.duration().as_secs()));
@@ -398,7 +388,6 @@ impl IngressRule {
 }
 
 impl fmt::Display for IngressRule {
-    /// The route in the form that users know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.route())
     }
@@ -460,7 +449,6 @@ fn upgrade_problem(names: &[String]) -> Option<RuleProblem> {
     Some(("upgrade", problem))
 }
 
-/// Returns the reason why ACME cannot certify a host.
 fn auto_problem(host: &str) -> Option<RuleProblem> {
     let text = if host.is_empty() {
         "needs a `host`: a certificate is ordered for a name"
@@ -602,7 +590,6 @@ mod tests {
                 assert!(IngressRule::parse(route, value).is_err(), "a version before takes it for a route");
             }
         }
-        // Options of another service, of a later version, or broken ones change no rule.
         for words in ["api answer_timeout=7", "web", "web answer_timeout=0 new=1", "web upgrade=,h2c b", ""] {
             let rules = read_rules([("rule:/", words), ("/", "web 80")]);
             assert_eq!(rules, [(service.clone(), rule(r#"{"port":80}"#).unwrap())], "{words}");

@@ -33,15 +33,13 @@ pub struct PublishedPort {
 }
 
 impl fmt::Display for PublishedPort {
-    /// The format of `docker ps`: `127.0.0.1:32769->80/tcp`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { container_port, protocol, host_ip, host_port } = self;
         write!(f, "{}->{container_port}/{}", SocketAddr::new(*host_ip, *host_port), protocol.as_str())
     }
 }
 
-/// The field `published` of a pod's record. It names the assignment, so that ports of an earlier container
-/// are never taken for those of the current one, whichever version wrote the record.
+/// Names the assignment, so that ports of an earlier container are never taken for those of the current one.
 #[derive(Serialize, Deserialize)]
 struct StoredPorts {
     assignment: AssignmentId,
@@ -61,8 +59,8 @@ pub fn published_field(assignment: &AssignmentId, ports: &[PublishedPort]) -> St
     if ports.is_empty() { String::new() } else { ports_to_json(assignment, ports) }
 }
 
-/// Reads the stored form. Returns no ports of another assignment, and skips unreadable ones: they are for
-/// display, and the worker's next report writes them again.
+/// Parses the stored form, without ports of another assignment. Skips unreadable ones: they are for display,
+/// and the worker's next report rewrites them.
 pub fn ports_from_json(json: &str, assignment: Option<&AssignmentId>) -> Vec<PublishedPort> {
     let Ok(stored) = serde_json::from_str::<StoredPorts>(json) else { return Vec::new() };
     if Some(&stored.assignment) != assignment {

@@ -1,4 +1,4 @@
-//! Access of pods to their node's host: granted by its operator, requested by pods. Pure.
+//! Access of pods to their node's host. Pure.
 //!
 //! The worker decides for its own node. It registers its policy, so that APIs and schedulers know it in
 //! advance.
@@ -17,14 +17,13 @@ use crate::spec::{PodSpec, Port, VolumeKind, VolumeMount};
 pub struct HostAccess {
     /// Addresses besides loopback to which published ports may bind; `None` for any.
     pub port_addresses: Option<Vec<IpAddr>>,
-    /// Paths of the host that pods may mount, with all below them. Sockets and devices need their exact path.
+    /// Paths of the host that pods may mount, recursively. Sockets and devices need their exact path.
     pub bind_prefixes: Vec<PathBuf>,
 }
 
 /// The access that a pod requests. Empty for nearly all pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostRequest {
-    /// Addresses besides loopback.
     addresses: BTreeSet<IpAddr>,
     paths: BTreeSet<String>,
 }

@@ -1,10 +1,10 @@
 //! The mass-loss circuit breaker: if much of the cluster falls silent at once, the network has probably
-//! failed rather than the nodes.
+//! failed, not the nodes.
 //!
 //! Moving the pods of a third of all nodes can overload the rest. If the network has failed, every moved pod
 //! with `on_disconnect: keep` also runs twice. If all nodes are silent, their pods have nowhere to go. So no
 //! node is declared dead until the nodes are back, or an operator gives them up by cordoning them. When
-//! enough of them are back, the others get as much time again.
+//! enough are back, the others get as much time again.
 //!
 //! Pure.
 
@@ -14,7 +14,7 @@ use crate::RedisMillis;
 
 /// Fewer silent nodes are no mass loss while another node is left.
 const MIN_SILENT_NODES: usize = 3;
-/// The loss of all nodes counts from this many on. A single node may move to another machine.
+/// The loss of all nodes counts from this many on. A single one may move to another machine.
 const MIN_ALL_NODES: usize = 2;
 /// Percentage of silent nodes above which it is a mass loss.
 const MAX_SILENT_PERCENT: usize = 30;
@@ -65,7 +65,6 @@ impl CircuitBreaker {
     }
 }
 
-/// Returns the largest number of heartbeats within one window.
 fn max_within_window(beats: &[RedisMillis]) -> usize {
     let mut beats = beats.to_vec();
     beats.sort_unstable();

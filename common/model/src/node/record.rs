@@ -73,7 +73,7 @@ pub struct NodeInfo {
     pub runtime: String,
     /// Name and version of the container engine.
     pub engine_version: String,
-    /// The engine's lasting id, which changes with the machine or a new setup; empty if the engine has none.
+    /// The engine's lasting id, if any. It changes with the machine or a new setup.
     #[serde(default)]
     pub engine_id: String,
     /// Version of kubeleet.
@@ -94,8 +94,8 @@ pub struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// Returns the stored form: the session and JSON. Earlier versions store none, so leftovers of an earlier
-    /// session do not count.
+    /// Returns the stored form: the session and JSON. Earlier versions store none, so another session's
+    /// settings do not count.
     pub fn to_stored(&self, session: &Incarnation) -> String {
         let settings = serde_json::to_string(self).expect("texts and lists serialize");
         format!("{session} {settings}")
@@ -109,8 +109,7 @@ impl NodeSettings {
 }
 
 impl NodeInfo {
-    /// Returns true if pods of this runtime share the ports of the machine: two of them cannot listen on the
-    /// same one.
+    /// Returns true if pods of this runtime share the machine's ports: two cannot listen on the same one.
     pub fn runtime_has_machine_ports(runtime: &str) -> bool {
         runtime == "process"
     }
@@ -145,8 +144,7 @@ impl SharedVolumesState {
     }
 }
 
-/// A service's pod without a record, whose container a node keeps and does not touch. No other pod may start
-/// in its slot.
+/// A service's pod without a record, whose container a node keeps. No other pod may start in its slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HeldPod {
     /// Its service.

@@ -1,7 +1,7 @@
-//! Resources of nodes and pods. A kind of resource is declared here and, for the scripts, in the list at the
-//! top of `store/lua/_prelude.lua`; a test compares the two.
+//! Resources of nodes and pods. A kind is declared here and, for the scripts, at the top of
+//! `store/lua/_prelude.lua`; a test compares the two.
 //!
-//! Host ports are not amounts, and are reserved one by one: see [`HostPorts`](crate::spec::HostPorts).
+//! Host ports are not amounts: see [`HostPorts`](crate::spec::HostPorts).
 
 use serde::{Deserialize, Serialize};
 

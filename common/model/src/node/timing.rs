@@ -25,12 +25,11 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Maximum silence of a node until it is declared dead, whatever it has registered. The same number is in
-    /// `_prelude.lua`.
+    /// Maximum silence of a node, whatever it has registered. `_prelude.lua` has the same number.
     pub const LONGEST_DEAD_AFTER: Duration = Duration::from_secs(3600);
 
-    /// Returns the stored form: the three times in milliseconds, and their session or process. Earlier
-    /// versions store none, so leftovers of an earlier session do not count.
+    /// Returns the stored form: three times in milliseconds, and the owner. Earlier versions store none, so
+    /// another session's times do not count.
     pub fn to_stored(&self, owner: impl Display) -> String {
         let [heartbeat, fence, dead] =
             [self.heartbeat, self.fence_after, self.dead_after].map(|time| time.as_millis());
@@ -44,7 +43,6 @@ impl Timing {
         let mut time = || {
             let word = words.next().filter(|word| !word.is_empty())?;
             let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-            // Digits only, but too many of them.
             let millis = is_number.then(|| word.parse().unwrap_or(u64::MAX))?;
             Some(Duration::from_millis(millis).min(Self::LONGEST_DEAD_AFTER))
         };
@@ -53,14 +51,13 @@ impl Timing {
     }
 
     /// Returns the silence after which a scheduler with these times declares a node dead that has registered
-    /// `registered`. It never does so before the node has stopped pods that must not run twice.
+    /// `registered`: never before the node has stopped pods that must not run twice.
     pub fn dead_after_of(&self, registered: Option<&Self>) -> Duration {
         registered.map_or(self.dead_after, |times| self.dead_after.max(times.dead_after))
     }
 
-    /// Returns the pause of declaring nodes dead after the Redis master changed or was restarted. Workers
-    /// with Sentinels must first find the new master; workers with a single Redis need no longer than for any
-    /// heartbeat.
+    /// Returns the pause of declaring nodes dead after a change or restart of the Redis master. Workers with
+    /// Sentinels must first find the new master; a single Redis needs no longer than any heartbeat.
     pub fn master_change_pause(&self, has_sentinels: bool) -> Duration {
         let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
         if has_sentinels { longest } else { longest.min(self.dead_after) }

@@ -1,5 +1,4 @@
-//! The content of an image, whatever its name means by now: a tag can move while pods of one generation
-//! start.
+//! The content of an image: a tag can move while pods of one generation start.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +15,6 @@ pub struct ImageContent {
     pub id: String,
 }
 
-/// Placeholder of a missing digest.
 const NO_DIGEST: &str = "-";
 
 impl ImageContent {

@@ -1,10 +1,9 @@
 //! The phases of a pod: one table of transitions, and the owner of each.
 //!
-//! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out. One test
-//! takes every pair of a phase and an event through the scripts and compares the result with [`transition`]
-//! (`tests/tests/scripts/lifecycle.rs`). Another runs every script against a pod in every phase: it may only
-//! make the transitions that the table of scripts declares for it (`tests/tests/scripts/phases.rs`).
-//! `docs/concepts/lifecycle.md` draws it.
+//! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out.
+//! `tests/tests/scripts/lifecycle.rs` compares [`transition`] with the scripts for every pair of a phase and
+//! an event. `tests/tests/scripts/phases.rs` runs every script against a pod in every phase, and allows only
+//! the transitions that the table of scripts declares. `docs/concepts/lifecycle.md` draws it.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,8 +41,7 @@ pub enum PodEvent {
     Lost,
     /// Its node was declared dead: back to the queue. Owner: scheduler.
     NodeDied,
-    /// Its node returned it to the schedulers, because another program uses a port that it needs. Owner:
-    /// worker.
+    /// Its node returned it, because another program uses a port that it needs. Owner: worker.
     GiveBack,
     /// It is surplus, or a user stopped it. Owner: reconcile loop and api.
     Stop,
@@ -126,7 +124,7 @@ impl Phase {
         Phase::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 
-    /// Returns true if only a user or a change of the service moves the pod out of this phase.
+    /// Returns true if only a user or a change of the service ends this phase.
     pub fn is_terminal(self) -> bool {
         matches!(self, Phase::Stopped | Phase::Succeeded | Phase::Failed)
     }

@@ -1,7 +1,7 @@
-//! A pod's payload: the JSON that travels through the queues and never changes.
+//! A pod's payload: the immutable JSON in the queues.
 //!
-//! The queues need only the fields of [`Payload`]. Specifications come from `spec:<id>` for pods of a
-//! service, and from further fields of the same JSON for pushed pods: [`Payload::inline_spec`].
+//! The queues need only the fields of [`Payload`]. Pods of a service have their specification in `spec:<id>`,
+//! pushed pods in further fields: [`Payload::inline_spec`].
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -66,7 +66,7 @@ struct PayloadHead {
 }
 
 impl Payload {
-    /// Parses the fields that the queues need. Does not panic on any input.
+    /// Parses the fields that the queues need. Never panics.
     ///
     /// # Errors
     /// If the bytes are not a valid pod.
@@ -83,7 +83,7 @@ impl Payload {
     }
 
     /// Builds the payload of a service's pod. Equal arguments produce equal bytes, so reconciliation can
-    /// rebuild a payload.
+    /// rebuild it.
     pub fn for_service(name: PodName, id: PodId, image: &str, replica: u32, spec: SpecId) -> Self {
         let head = PayloadHead { name, id, image: image.into(), replica, spec: Some(spec) };
         let json = serde_json::to_vec(&head).expect("strings and numbers always serialize");
@@ -98,10 +98,10 @@ impl Payload {
         self.spec.as_ref().and_then(|_| ServiceName::new(self.name.as_str()).ok())
     }
 
-    /// Parses the specification that the payload of a pushed pod contains.
+    /// Parses the specification of a pushed pod.
     ///
     /// # Errors
-    /// If a field of the specification has the wrong type or an invalid value.
+    /// If a field has the wrong type or an invalid value.
     pub fn inline_spec(&self) -> Result<InlineSpec, InvalidPayload> {
         let (pod, unknown) = inline(&self.raw)?;
         if let Some(violation) = pod.containers.iter().find_map(|c| c.violations("").into_iter().next()) {
@@ -127,7 +127,7 @@ impl Payload {
     }
 }
 
-/// Reads the fields of a pod and its only container. Also returns the unknown fields.
+/// Also returns the unknown fields.
 fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let mut unknown: Map<String, Value> = read(raw)?;
     let mut document = document::json(raw).map_err(|mistake| not_json(&mistake))?;
@@ -145,8 +145,7 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     Ok((pod, unknown))
 }
 
-/// Parses JSON. The error names the field but no values: they can be secrets, and reasons go to logs and
-/// events.
+/// Errors name the field but no values: they can be secrets, and reasons go to logs and events.
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, InvalidPayload> {
     serde_json::from_slice(json).map_err(|_| {
         let document = match document::json(json) {

@@ -63,8 +63,7 @@ pub struct PodRecord {
     /// Time since which the pod is ready.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Time of adoption into a later generation with the same specification; `None` if it has its original
-    /// generation.
+    /// Time of adoption into a later generation with the same specification, if any.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
     /// Status of each of several containers, as last reported; empty for a pod with one container.
@@ -174,8 +173,8 @@ impl PodRecord {
         self.phase == Phase::Running && self.reason.is_empty()
     }
 
-    /// Returns true if the record names this slot. A slot whose pod names another one is void: another
-    /// program has copied or renamed the service's slots.
+    /// Returns true if the record names this slot. Otherwise the slot is void: another program has copied or
+    /// renamed the service's slots.
     pub fn is_of(&self, service: &ServiceName, slot: Slot) -> bool {
         self.service.as_ref() == Some(service) && self.replica == slot.replica
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A place for a pod of a service. Each replica has one, and a second one while a pod that starts first
-/// replaces its pod. The pod in the second slot moves to the first as soon as that is free.
+/// replaces its pod. That pod moves to the first slot as soon as it is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// Index of the replica.
@@ -25,7 +25,6 @@ impl Slot {
     }
 }
 
-/// The field of `slots:<service>`: `3`, or `3+` for the second slot.
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.replica, if self.is_second { "+" } else { "" })
@@ -40,7 +39,7 @@ pub struct NoSlot;
 impl FromStr for Slot {
     type Err = NoSlot;
 
-    /// Accepts one spelling only. Scripts find a slot by its text: nothing could free a slot `07` or `+7`.
+    /// Scripts find a slot by its text: nothing could free a slot `07` or `+7`.
     fn from_str(text: &str) -> Result<Self, NoSlot> {
         let (number, is_second) = text.strip_suffix('+').map_or((text, false), |number| (number, true));
         let slot = Self { replica: number.parse().map_err(|_| NoSlot)?, is_second };

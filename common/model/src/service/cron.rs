@@ -15,8 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::ticks::{Due, MAX_MADE_UP, MAX_RANGES, Ticks};
 pub use self::zone::Zone;
 
-/// A schedule without a time within this many years has none at all: the 29th of February on a Monday is at
-/// most 40 years away.
+/// The 29th of February on a Monday is at most 40 years away.
 const MAX_YEARS: i16 = 41;
 
 const MONTHS: [&str; 12] =
@@ -28,16 +27,15 @@ const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
-    /// Bit n of each mask is set if the schedule has the value n.
+    /// Bit n of each mask stands for the value n.
     seconds: u64,
     minutes: u64,
     hours: u64,
     days: u64,
     months: u64,
     weekdays: u64,
-    /// True if the schedule has the last day of each month.
     last_day: bool,
-    /// True if both the day of the month and the day of the week are restricted: either is enough.
+    /// True if both fields of days are restricted: either is enough.
     either_day: bool,
 }
 
@@ -57,7 +55,6 @@ const MONTH: CronField = CronField { name: "month", first: 1, last: 12, words: &
 const WEEKDAY: CronField = CronField { name: "day of the week", first: 0, last: 7, words: &WEEKDAYS };
 
 impl CronField {
-    /// Parses a list of values, ranges and steps.
     fn read(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |bits, part| Ok(bits | self.read_part(part)?))
     }
@@ -169,7 +166,7 @@ impl Serialize for Schedule {
     }
 }
 
-/// Keeps any text: the checks of the specification report an invalid schedule with the other fields.
+/// Keeps any text: the checks report an invalid schedule with the other fields.
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -181,14 +178,12 @@ fn has(bits: u64, value: i8) -> bool {
     bits >> value & 1 == 1
 }
 
-/// Returns the first value of a field from `value` on.
 fn from_on(bits: u64, value: i8) -> Option<i8> {
     let rest = bits >> value << value;
     (rest != 0).then(|| rest.trailing_zeros() as i8)
 }
 
 impl Schedule {
-    /// Returns an invalid schedule, which keeps its text.
     fn never(text: String) -> Self {
         Self {
             text,
@@ -279,7 +274,6 @@ impl Schedule {
         if self.either_day { of_month || of_week } else { of_month && of_week }
     }
 
-    /// Returns the first hour, minute and second on a day, from these on.
     fn next_time(&self, (hour, minute, second): (i8, i8, i8)) -> Option<(i8, i8, i8)> {
         let first = |bits: u64| bits.trailing_zeros() as i8;
         if has(self.hours, hour) {
@@ -302,7 +296,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Returns the ticks after an instant, in the zone's local time.
     fn ticks(schedule: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
         let (schedule, zone): (Schedule, Zone) = (schedule.parse().unwrap(), zone.parse().unwrap());
         let mut at = after.parse::<Timestamp>().unwrap().as_second();

@@ -9,8 +9,8 @@ use crate::service::cron::Ticks;
 use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 
-/// Maximum number of pods that the API creates before it responds; it creates the rest afterwards. A service
-/// that lacks more pods may still be in creation; one that lacks fewer has lost them.
+/// Maximum number of pods that the API creates before it responds. A service that lacks more pods may still
+/// be in creation; one that lacks fewer has lost them.
 pub const PODS_CREATED_INLINE: u32 = 250;
 
 /// Whether a service is active or being deleted.
@@ -32,8 +32,8 @@ pub struct Service {
     pub state: ServiceState,
     /// Version of the pod specification: starts at 1 and grows with every change.
     pub generation: u64,
-    /// Version of the desired state: every change increments it, also of replicas and labels. At least the
-    /// generation; equal to it in services stored by an earlier version.
+    /// Version of the desired state, also of replicas and labels: every change increments it. Services stored
+    /// by earlier versions have the generation here.
     pub revision: u64,
     /// Id of the specification.
     pub spec_id: SpecId,
@@ -66,24 +66,23 @@ pub struct Service {
 pub struct RolloutMarks {
     /// The reason of a pause: no further pod is replaced.
     pub paused: Option<String>,
-    /// Number of replacements since the service exists, as Redis stores it. It keeps two schedulers from
-    /// taking the same step.
+    /// Number of replacements as Redis stores it, which keeps two schedulers from taking the same step.
     pub step: String,
-    /// Set once the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
+    /// Set once the first pods (`canary`) are replaced and good: the others wait for a person.
     pub at_canary: Option<String>,
     /// True if the others may be replaced, too.
     pub is_promoted: bool,
     /// True if the rollout was paused and resumed by hand: it continues despite bad pods.
     pub is_resumed: bool,
-    /// True once all pods were good at the same time. Later failures are not failures of the rollout.
+    /// True once all pods were good at the same time. Later failures do not count.
     pub is_settled: bool,
     /// Fingerprint of the last specification with which all pods were good.
     pub settled_fingerprint: Option<String>,
-    /// True if the service has that specification now, after a rollback or an undo. It is proven, so no
-    /// `canary` holds it up.
+    /// True if the service has that specification now, after a rollback or undo. It is proven: no `canary`
+    /// holds it up.
     pub is_known_good: bool,
-    /// The reason why replacement waits although the rollout is not paused: the first new pods are bad, their
-    /// image cannot be pulled, or a dependency is missing.
+    /// The reason of a wait without a pause: bad first pods, an image that cannot be pulled, or a missing
+    /// dependency.
     pub held: Option<String>,
     /// The generation that this one undoes. Another undo restores the change.
     pub undone: Option<u64>,
@@ -94,7 +93,7 @@ pub struct RolloutMarks {
 /// The progress of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// The cron that created it, and the tick, in seconds since 1970; 0 for a job started by hand.
+    /// The cron that created it, and the tick in seconds since 1970; 0 if started by hand.
     pub of_cron: Option<(ServiceName, i64)>,
     /// Time of its first pod.
     pub started_at: Option<RedisMillis>,
@@ -115,7 +114,7 @@ pub struct CronProgress {
     pub ticks_text: String,
     /// Time of the latest change of its times: earlier ticks are not due.
     pub since: RedisMillis,
-    /// The last write of its desired state. A tick is taken only if this has not changed since it was read.
+    /// The last write of its desired state, which must be unchanged when a tick is taken.
     pub write: String,
 }
 
@@ -167,20 +166,20 @@ impl Service {
         self.pod.kind
     }
 
-    /// Returns true if its pods get a former specification again: the last one with all pods good, or the one
-    /// from before a failed rollout.
+    /// Returns true if its pods return to a former specification: the last good one, or the one before a
+    /// failed rollout.
     pub fn goes_back(&self) -> bool {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
 
-    /// Returns the current replacement policy. `with_machine_ports`: a pod is on a node where pods share the
-    /// ports of the machine.
+    /// Returns the current replacement policy. `with_machine_ports`: a pod is on a node whose pods share the
+    /// machine's ports.
     pub fn replacing_policy(&self, with_machine_ports: bool) -> UpdatePolicy {
         let policy = self.fields.update_in_force(&self.pod, with_machine_ports);
         if self.goes_back() { policy.going_back().into_owned() } else { policy }
     }
 
-    /// Returns the replica indices that get a pod at once: all of a service, the first ones of a job.
+    /// Returns the replica indices that get a pod at once; only the first ones of a job.
     pub fn first_replicas(&self) -> Vec<u32> {
         let at_once =
             self.fields.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));

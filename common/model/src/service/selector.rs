@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// White space between the parts of a selector. The API's description has the same two characters: languages
-/// differ about all others.
+/// The API's description has the same two characters: languages differ about all others.
 const SPACES: [char; 2] = [' ', '\t'];
 
 /// A label selector. All requirements must hold; without requirements it matches everything.
@@ -24,11 +23,9 @@ enum Condition {
     Exists,
     Missing,
     In(Vec<String>),
-    /// Also matches an object without the label.
     NotIn(Vec<String>),
 }
 
-/// The text is not a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a label selector: write key=value, key!=value, key in (a,b), key notin (a,b), key or !key, \
@@ -101,7 +98,7 @@ impl Requirement {
     }
 }
 
-/// Trims a value. Rejects operators in it, which are a typing error.
+/// Rejects operators in a value, which are a typing error.
 fn single_value(text: &str) -> Option<String> {
     let value = text.trim_matches(SPACES);
     let is_valid =

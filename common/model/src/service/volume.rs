@@ -35,7 +35,6 @@ impl VolumeScope {
     }
 }
 
-/// The suffix of a volume's name, and the stored form.
 impl fmt::Display for VolumeScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,7 +94,7 @@ impl VolumeClaim {
         }
     }
 
-    /// Returns `None` for an invalid source, which was written to Redis by hand: workers reject the pod.
+    /// `None` for an invalid source, written to Redis by hand: workers reject the pod.
     fn new(service: ServiceName, source: String, scope: VolumeScope, space: Option<u64>) -> Option<Self> {
         let name = VolumeName::of(&service, &source, scope).ok()?;
         Some(Self { name, service, source, scope, space })
@@ -124,11 +123,11 @@ pub enum VolumeState {
 pub struct Volume {
     /// Its name, service, source, scope and requested size.
     pub claim: VolumeClaim,
-    /// The node with its data, or the node that must remove it. `None` for a shared volume that is not being
-    /// removed.
+    /// The node with its data, or the node that must remove it. `None` for a shared volume, unless it is
+    /// being removed.
     pub node: Option<NodeName>,
-    /// Id of that node's container engine, if any. If it differs from the node's, the data is on a machine
-    /// that had the name before.
+    /// Id of that node's container engine, if any. If it differs, the data is on a machine that had the name
+    /// before.
     pub engine_id: Option<String>,
     /// State of the volume.
     pub state: VolumeState,
@@ -138,8 +137,8 @@ pub struct Volume {
     pub over: Option<String>,
     /// True if a backup recorded its place, and no node has confirmed it since.
     pub is_restored: bool,
-    /// Time of binding in milliseconds, or a number above all copies known then: the copy with the greater
-    /// epoch is younger. `None` if an earlier version has bound it.
+    /// Time of binding in milliseconds, or more than all copies known then: the copy with the greater epoch
+    /// is younger. `None` from earlier versions.
     pub epoch: Option<u64>,
     /// True if its node has had the data: if the data is missing later, it is lost.
     pub is_found: bool,
@@ -238,7 +237,7 @@ pub struct UnreportedNode {
 }
 
 impl UnreportedNode {
-    /// Parses a field of `volumes:reports`: the node's name, and the engine's id if another machine has the
+    /// Parses a field of `volumes:reports`: the node's name, and the engine's id if another machine has that
     /// name.
     pub fn from_field(field: &str) -> Option<Self> {
         let (name, is_former) = match field.split_once(' ') {

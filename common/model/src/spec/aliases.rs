@@ -8,7 +8,6 @@ use super::Violation;
 use crate::ids::{AppName, ServiceName};
 use crate::network::address::DOMAIN;
 
-/// Maximum number of aliases per service.
 const MAX_ALIASES: usize = 64;
 
 /// Further names by which the pods of an app reach one of its services.
@@ -27,7 +26,6 @@ impl Aliases {
         self.0.is_empty()
     }
 
-    /// Returns the names in normal form, each once, in order.
     pub(super) fn normal(self) -> Self {
         let names: BTreeSet<String> = self.0.iter().map(|name| asked_for(name)).collect();
         Self(names.into_iter().collect())

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Violation;
 use crate::ids::{AppName, ServiceName};
 
-/// Maximum number of allowed services.
 const MAX_ALLOWED: usize = 256;
-/// Suffix of a full name within an app, as in the names that pods use.
+/// Suffix of a full name within an app.
 const WHOLE: &str = ".kubeleet";
 
 /// The services whose pods reach this one by name. Its own pods always do.
@@ -23,8 +22,8 @@ impl AllowFrom {
         self.0.iter().filter_map(|name| ServiceName::new(whole(name)).ok())
     }
 
-    /// Returns the normal form, which is stable when it is read again. Within an app, short names mean
-    /// services of the app; a service of another app ends with `.kubeleet`.
+    /// Returns the normal form, which is stable when it is read again. Within an app, short names mean its
+    /// services; names of other apps end with `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else {
             return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());

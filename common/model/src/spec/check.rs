@@ -19,7 +19,7 @@ impl ServiceInput {
     }
 }
 
-/// Returns true if the violation only follows from a value that was left out for its mistake.
+/// True if the violation only follows from a faulty value that was left out.
 fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
     let is_inside = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
     mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))
@@ -28,7 +28,6 @@ fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
 fn at_its_place(violation: Violation, document: &DocumentNode) -> Mistake {
     let Violation { pointer, detail } = violation;
     let written = match pointer.as_str() {
-        // The field has several names.
         "/replicas" => REPLICAS_NAMES.iter().find(|name| document.has_field(name)),
         _ => None,
     };

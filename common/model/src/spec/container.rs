@@ -1,6 +1,5 @@
-//! The specification of a container. Each field is declared here only: documents, pushed payloads, the stored
-//! form, the API and its description read this struct. The worker's runtimes apply it, and the worker's
-//! policy limits it.
+//! The specification of a container. Documents, pushed payloads, the stored form, the API and its description
+//! read this struct. The worker's runtimes apply it, and its policy limits it.
 
 mod checks;
 mod file_reference;
@@ -170,8 +169,7 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
-    /// Fields of a container in a list. At the top level of a document, which describes a pod's only
-    /// container, they are not its fields.
+    /// Fields of a container in a list, not of the top level for an only container.
     pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
 
     /// Returns a container of this image with defaults for everything else.
@@ -179,7 +177,6 @@ impl ContainerSpec {
         Self { image: image.into(), ..Self::default() }
     }
 
-    /// Returns the container's reservation.
     pub(super) fn request(&self) -> Resources {
         Resources {
             cpu_millis: self.cpus.map_or(0, Cpus::millis),
@@ -191,7 +188,6 @@ impl ContainerSpec {
         }
     }
 
-    /// Returns true if only the image is set.
     pub(super) fn has_only_image(&self) -> bool {
         *self == Self::from_image(self.image.clone())
     }
@@ -215,7 +211,7 @@ impl ContainerSpec {
             ("cpus", self.cpus.and_then(checks::cpus)),
             ("pids_limit", self.pids_limit.and_then(checks::pids_limit)),
         ];
-        // Workers check each pod that they start, and mostly find no problem.
+        // Workers check each pod, and mostly find no problem.
         let single =
             single.into_iter().filter_map(|(field, problem)| Some((field.to_owned(), Some(problem?))));
         let of_list = |field: &'static str, list: &'_ [String], check: fn(&str) -> Option<String>| {

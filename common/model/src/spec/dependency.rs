@@ -8,10 +8,9 @@ use crate::pod::PodRecord;
 use crate::pod::lifecycle::Phase;
 use document::json_pointer;
 
-/// Maximum number of dependencies.
 const MAX_DEPENDENCIES: usize = 32;
 
-/// Reasons of a pod that is not ready although its container runs.
+/// The container of a pod with these reasons runs.
 const RUNS_WITH: [&str; 5] = ["", "Starting", "NotReady", "Unhealthy", "Restarted"];
 
 /// Pod counts of a service.
@@ -30,7 +29,7 @@ pub struct ServiceProgress {
 }
 
 impl ServiceProgress {
-    /// Counts a pod. `is_current` is false if the record only tells the state before its machine went down.
+    /// Counts a pod. `is_current` is false if the record describes the time before its machine went down.
     pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
         let is_new = record.generation == generation;
         match record.phase {
@@ -61,8 +60,8 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// Returns the unmet condition in a sentence; `None` if it holds. One started or ready pod is enough, but
-    /// all pods must complete. A service without desired pods always meets it.
+    /// Returns the unmet condition in a sentence, if any. One started or ready pod is enough, but all must
+    /// complete. A service without desired pods always meets it.
     pub fn obstacle(&self) -> Option<String> {
         let name = &self.service;
         let Some(progress) = self.progress else {
@@ -93,7 +92,7 @@ impl DependsOn {
         self.0.keys().filter_map(|name| ServiceName::new(name.as_str()).ok())
     }
 
-    /// Returns the dependencies with full service names. Within an app, short names mean services of the app.
+    /// Within an app, short names mean its services.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else { return self };
         let whole = |name: String| match ServiceName::new(name.as_str()) {
@@ -119,15 +118,15 @@ impl DependsOn {
     }
 }
 
-/// Returns the circle that a service would close, from it back to it: `shop-web -> shop-db -> shop-web`.
-/// `known` has the dependencies of the other services.
+/// Returns the circle that a service would close, such as `shop-web -> shop-db -> shop-web`. `known` has the
+/// dependencies of the others.
 pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
     let of_one = |name: &str| -> Vec<&str> {
         let own = if name == service { Some(needs) } else { known.get(name) };
         own.into_iter().flat_map(|own| own.0.keys().map(String::as_str)).collect()
     };
     let found = circle(&[service], of_one)?;
-    // A circle among other services only is not closed by this one.
+    // Circles among other services are not this one's.
     let at = found.iter().position(|name| *name == service)?;
     let path: Vec<&str> = found[at..].iter().chain(&found[..at]).copied().collect();
     Some(format!("{} -> {service}", path.join(" -> ")))
@@ -189,7 +188,6 @@ mod tests {
         for (service, on, expected) in [
             ("web", r#"["db"]"#, Some("web -> db -> cache -> web")),
             ("web", r#"["other"]"#, None),
-            // A circle of others does not belong to this service.
             ("web", r#"["x"]"#, None),
         ] {
             assert_eq!(circle_with(service, &needs(on), &known).as_deref(), expected, "{on}");

@@ -23,8 +23,7 @@ pub enum StartCondition {
     ServiceCompletedSuccessfully,
 }
 
-/// Dependencies by name, each with its condition. Read from a list of names, or from a map: `db:
-/// service_healthy`.
+/// Dependencies with their conditions. Read from a list of names, or from a map: `db: service_healthy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct DependsOn(pub BTreeMap<String, StartCondition>);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Port;
 
-/// The host ports of a pod. Two pods with a common port cannot run on one node, whatever the bound addresses.
-/// Stored as a text: `443/udp 8080/tcp`, sorted; empty for nearly all pods.
+/// The host ports of a pod. Pods with a common port cannot share a node, whatever the addresses. Stored as a
+/// sorted text: `443/udp 8080/tcp`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPorts(Option<Arc<str>>);
 

@@ -1,5 +1,5 @@
-//! A service as a user describes it. One document contains its name and number of pods, and the fields of
-//! three structs: the service, its pods, and, unless it lists `containers`, their only container.
+//! A service as a user describes it. One document contains its name, number of pods, and the fields of three
+//! structs: service, pod, and, unless it lists `containers`, the only container.
 
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
@@ -55,12 +55,10 @@ pub struct ServiceInput {
     form: Form,
 }
 
-/// Place of the containers' fields in the document.
 #[derive(Debug, Clone, PartialEq)]
 enum Form {
-    /// At the top level, for the only container.
     Short,
-    /// In `containers`; `also_at_top` names fields at the top level as well.
+    /// `also_at_top`: fields that are also at the top level.
     Long { also_at_top: Vec<&'static str> },
 }
 
@@ -83,7 +81,7 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut of_service = without_aliases(document::field_names::<NameAndReplicas>());
-        // It is stored with the pods, which depend on it.
+        // Stored with the pods.
         of_service.insert(1, KIND);
         of_service.extend(document::field_names::<ServiceFields>());
         let mut of_pods = document::field_names::<PodSpec>();
@@ -112,7 +110,7 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut pod: PodSpec = document::read_fields(node)?;
-        // `normalize` reports a missing image. With this default, all other mistakes are found as well.
+        // `normalize` reports a missing image. With this default, other mistakes are found as well.
         let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
         let restart = if pod.kind.is_service() { "always" } else { "never" };
         let at_top = at_top.with_default(RESTART, restart);
@@ -147,7 +145,7 @@ impl ServiceInput {
     /// Checks the values and returns the normal form.
     ///
     /// # Errors
-    /// All violations at once, not only the first one.
+    /// All violations.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let Self { name, replicas, fields, mut pod, form } = self;
         let fields = fields.of_app();
@@ -230,7 +228,6 @@ impl Form {
     }
 }
 
-/// Writes the short form of a service with one container.
 impl Serialize for ServiceInput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut pod = self.pod.clone();

@@ -1,6 +1,6 @@
 //! Limits of values that several files use.
 
-/// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
+/// A larger number of replicas is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
 
 /// Maximum memory of one container: far more than a machine has, and exact in a Lua number.
@@ -9,8 +9,8 @@ pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 /// Minimum memory of a container in Docker.
 pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
 
-/// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.
+/// Enough for any service, and few enough that a fork bomb does not stop the machine.
 pub const MAX_PIDS: u32 = 4096;
 
-/// A larger number of results would take days to decide anything.
+/// More results would take days to decide anything.
 pub const MAX_THRESHOLD: u32 = 1000;

@@ -8,7 +8,6 @@ use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartConditi
 use crate::ids::SpecId;
 use crate::node::Resources;
 
-/// Default of `drain`.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
@@ -34,8 +33,7 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// Returns the reservation of one pod: the requests of its containers. Limits by default, such as the
-    /// node's default of memory, are not reserved.
+    /// Returns the reservation: the requests of its containers, without default limits such as the node's.
     pub fn request(&self) -> Resources {
         let requests = self.containers.iter().map(ContainerSpec::request);
         Resources {
@@ -70,8 +68,8 @@ impl PodSpec {
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
     }
 
-    /// Returns the first container that always restarts, so that the pod never completes: its name, or `None`
-    /// inside for the only one. Sidecars do not count: they end with the others.
+    /// Returns the first container that always restarts, so that the pod never completes: its name, or
+    /// `Some(None)` for the only one. Sidecars do not count: they end with the others.
     pub fn restarts_always(&self) -> Option<Option<&str>> {
         let serving = self.containers.iter().filter(|container| !container.sidecar);
         let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);
@@ -83,8 +81,8 @@ impl PodSpec {
         self.containers.first().map_or("", |c| c.image.as_str())
     }
 
-    /// Returns true if an external worker could run the pod: such a worker knows only the name of the image
-    /// (see docs/reference/redis.md).
+    /// Returns true if an external worker, which knows only the image name, could run the pod (see
+    /// docs/reference/redis.md).
     pub fn needs_only_image(&self) -> bool {
         self.kind.is_service()
             && self.on_disconnect == OnDisconnect::Keep

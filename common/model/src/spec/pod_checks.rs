@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::{ContainerSpec, PodSpec, RestartPolicy, StartCondition, Violation, circle};
 use crate::ids::ContainerName;
 
-/// Maximum number of containers per pod.
 pub(super) const MAX_CONTAINERS: usize = 16;
 
 impl PodSpec {
@@ -99,7 +98,6 @@ impl PodSpec {
     }
 }
 
-/// Returns the reason why a condition can never hold.
 fn never_true(name: &str, other: &ContainerSpec, condition: StartCondition) -> Option<String> {
     match condition {
         StartCondition::ServiceCompletedSuccessfully if other.restart == RestartPolicy::Always => {
@@ -112,7 +110,7 @@ fn never_true(name: &str, other: &ContainerSpec, condition: StartCondition) -> O
         {
             Some(format!("{name} has its health check disabled: use the condition `service_started`"))
         }
-        // Without a check of its own, that of its image counts.
+        // The image may have a check.
         StartCondition::ServiceHealthy
         | StartCondition::ServiceCompletedSuccessfully
         | StartCondition::ServiceStarted => None,

@@ -12,8 +12,7 @@ use crate::value::ValueKind;
 const MAX_VOLUMES: usize = 32;
 
 impl PodSpec {
-    /// Returns the total requested size of a pod's volumes on its node, in bytes. A volume shared by
-    /// containers counts once.
+    /// In bytes. A volume shared by containers counts once.
     pub(super) fn volume_space(&self) -> u64 {
         let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
         for volume in self.containers.iter().flat_map(|container| &container.volumes) {
@@ -51,7 +50,7 @@ impl PodSpec {
     }
 
     /// Moves the shared volumes of a service to its app. Returns violations where a document names another
-    /// app; `pointer_of` returns a container's pointer.
+    /// app.
     pub(super) fn share_in_app(
         &mut self,
         app: Option<&AppName>,
@@ -91,7 +90,7 @@ impl PodSpec {
         if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
     }
 
-    /// Returns the violations among the volumes of several containers, with pointers below `/containers`.
+    /// Pointers are below `/containers`.
     pub(super) fn shared_volume_violations(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (index, container) in self.containers.iter().enumerate() {
@@ -113,7 +112,7 @@ impl PodSpec {
 }
 
 impl ContainerSpec {
-    /// Returns the problems of its volumes, by the pointer below the container.
+    /// Pointers are below the container.
     pub(super) fn volume_problems(&self) -> Vec<(String, Option<String>)> {
         let in_memory = self.tmpfs.as_slice().iter();
         let in_memory = in_memory.map(|entry| entry.split(':').next().unwrap_or_default().to_owned());

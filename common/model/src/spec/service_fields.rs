@@ -1,5 +1,4 @@
-//! The fields of a service itself: stored and shown with the service, and no part of the specification of its
-//! pods.
+//! The fields of a service itself, which are no part of the specification of its pods.
 
 use std::collections::BTreeMap;
 
@@ -63,15 +62,14 @@ pub struct ServiceFields {
 }
 
 impl ServiceFields {
-    /// Returns the policy for pods of this specification; see [`UpdatePolicy::in_force`]. Only a service that
-    /// names a port is known to listen on a port of its machine. For any other one, a successor can start
-    /// first.
+    /// Returns the policy for these pods; see [`UpdatePolicy::in_force`]. Only a service that names a port is
+    /// known to listen on its machine. For others a successor can start first.
     pub fn update_in_force(&self, pod: &PodSpec, with_machine_ports: bool) -> UpdatePolicy {
         let listens = !self.ingress.is_empty() || pod.containers.iter().any(|one| !one.ports.is_empty());
         UpdatePolicy::in_force(self.update.as_ref(), pod, with_machine_ports && listens)
     }
 
-    /// Returns the fields with full names of other services, and rules with their defaults.
+    /// Expands names of other services, and defaults of rules.
     pub(super) fn of_app(self) -> Self {
         let app = self.app.as_ref();
         Self {
@@ -95,7 +93,6 @@ impl ServiceFields {
         violations
     }
 
-    /// Returns the normal form of valid fields.
     pub(super) fn normal(self, kind: Kind) -> Self {
         let job = (!kind.is_service()).then(|| self.job.unwrap_or_default());
         Self { aliases: self.aliases.normal(), job, ..self }
@@ -112,7 +109,7 @@ fn label_violations(labels: &BTreeMap<String, String>) -> Vec<Violation> {
         .collect()
 }
 
-/// Within its app a service has a short name: the part after the app's name.
+/// Within its app a service is called by its short name.
 fn app_violation(app: &AppName, name: &ServiceName) -> Option<Violation> {
     app.short_name(name).is_none().then(|| {
         Violation::new(

@@ -13,13 +13,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::duration::HumanDuration;
 use document::whole;
 
-/// Maximum of [`Seconds`]: a day.
 const MAX_SECONDS: u64 = 86_400;
-/// Maximum of [`Period`]: ten years.
 const MAX_PERIOD_SECONDS: u64 = 315_360_000;
 
-/// An amount of memory. Read from a number of bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's
-/// one-letter units are binary: `64m` is 64 MiB.
+/// An amount of memory. Read from bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's one-letter
+/// units are binary: `64m` is 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Memory(u64);
@@ -49,8 +47,7 @@ impl std::str::FromStr for Memory {
     }
 }
 
-/// A number of processor cores, with a precision of a thousandth. Read from `0.5`, `2`, `"0.5"` or kubectl's
-/// `"500m"`.
+/// Processor cores, in thousandths. Read from `0.5`, `2`, `"0.5"` or kubectl's `"500m"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u64);
 
@@ -90,8 +87,8 @@ impl std::str::FromStr for Cpus {
     }
 }
 
-/// A duration in whole seconds, by default 10 and at most a day. Read from a number of seconds, or a text
-/// such as `"1m 30s"`.
+/// A duration in whole seconds, by default 10 and at most a day. Read from a number, or a text such as `"1m
+/// 30s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Seconds(u64);
@@ -130,8 +127,8 @@ impl std::str::FromStr for Seconds {
     }
 }
 
-/// A duration in whole milliseconds, at most a day. Read from a number of seconds, or a text such as
-/// `"500ms"`. Written as a text.
+/// A duration in milliseconds, at most a day. Read from a number of seconds, or a text such as `"500ms"`.
+/// Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Milliseconds(u64);
 
@@ -176,8 +173,8 @@ impl std::str::FromStr for Milliseconds {
     }
 }
 
-/// A duration in whole milliseconds, at most ten years. Read from a number of seconds, or a text such as
-/// `"7d"`. Written as a text.
+/// A duration in milliseconds, at most ten years. Read from a number of seconds, or a text such as `"7d"`.
+/// Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(u64);
 
@@ -211,7 +208,7 @@ impl std::str::FromStr for Period {
     }
 }
 
-/// Deserializes a number or a text through `FromStr`, so that JSON, YAML and flags share one parser.
+/// Deserializes through `FromStr`, so that JSON, YAML and flags share one parser.
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -246,7 +243,7 @@ number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
 number_or_text!(Period, "a duration such as \"1h\" or \"7d\", or seconds");
 
-/// A command and its arguments. Read from a list, or from a text that is split like a shell does.
+/// A command and its arguments. Read from a list, or from a text in shell syntax.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Command(pub Vec<String>);
@@ -314,8 +311,8 @@ impl<'de> Deserialize<'de> for TextList {
     }
 }
 
-/// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` hides the values, which can
-/// be secret.
+/// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` hides values, which can be
+/// secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Environment(BTreeMap<String, String>);
@@ -352,8 +349,7 @@ impl fmt::Debug for Environment {
 
 impl<'de> Deserialize<'de> for Environment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Not an untagged enum: that would report errors at the whole environment instead of at the
-        /// variable.
+        /// An untagged enum would report errors at the whole environment instead of the variable.
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
             type Value = Environment;
@@ -383,8 +379,7 @@ impl<'de> Deserialize<'de> for Environment {
     }
 }
 
-/// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines accept strings
-/// only.
+/// Users write bare numbers and booleans; engines accept strings only.
 struct VariableValue(String);
 
 impl<'de> Deserialize<'de> for VariableValue {
@@ -415,7 +410,6 @@ impl<'de> Deserialize<'de> for VariableValue {
     }
 }
 
-/// `KEY=value` in a list of variables.
 struct KeyValue(String, String);
 
 impl<'de> Deserialize<'de> for KeyValue {
@@ -435,7 +429,7 @@ impl<'de> Deserialize<'de> for KeyValue {
     }
 }
 
-/// Reads a number of replicas. [`super::ServiceInput::normalize`] checks the maximum.
+/// Reads a number of replicas; [`super::ServiceInput::normalize`] checks the maximum.
 ///
 /// # Errors
 /// If it is not a whole number.
@@ -443,10 +437,6 @@ pub fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
     whole_number(deserializer, super::limits::MAX_REPLICAS.into())
 }
 
-/// Reads a number of processes, or `null`.
-///
-/// # Errors
-/// If it is not a whole number.
 pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Pids(u32);
     impl<'de> Deserialize<'de> for Pids {
@@ -457,10 +447,6 @@ pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
 }
 
-/// Reads a threshold, or `null`.
-///
-/// # Errors
-/// If it is not a whole number.
 pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Count(u32);
     impl<'de> Deserialize<'de> for Count {
@@ -471,10 +457,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
 }
 
-/// Reads a number that may be written as a text, `"2"`, as in Docker's log options.
-///
-/// # Errors
-/// If it is neither.
+/// Accepts a text such as `"2"`, as in Docker's log options.
 pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Quoted(u32);
     impl<'de> Deserialize<'de> for Quoted {
@@ -502,18 +485,12 @@ pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(Option::<Quoted>::deserialize(deserializer)?.map(|Quoted(count)| count))
 }
 
-/// Reads a port number. The checks reject 0.
-///
-/// # Errors
-/// If it is not a whole number up to 65535.
+/// The checks reject 0.
 pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     whole_number(deserializer, u16::MAX.into())
 }
 
-/// Reads a whole number that may be written as `3.0`. Errors name `max` as the largest valid number.
-///
-/// # Errors
-/// If the number has a fraction, or does not fit `T`.
+/// Accepts `3.0`. Errors name `max` as the largest valid number.
 fn whole_number<'de, D, T>(deserializer: D, max: u64) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{OnDisconnect, PodSpec, Seconds, Violation};
 
-/// Default of `monitor`, as in Compose.
+/// As in Compose.
 const DEFAULT_MONITOR: Duration = Duration::from_secs(5);
 
-/// Default of `deadline`.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 
 /// How the pods of a service are replaced when its specification changes. A new pod is good when it was ready
@@ -110,8 +109,7 @@ pub enum UpdateOrder {
 }
 
 impl UpdateOrder {
-    /// Returns the default order: successors start first where two pods of a replica can run beside each
-    /// other.
+    /// Returns the default order: start first where two pods of a replica can run side by side.
     pub fn of_pods(pod: &PodSpec) -> Self {
         let is_alone = pod.on_disconnect == OnDisconnect::Stop
             || !pod.persistent_volumes().is_empty()
@@ -135,24 +133,24 @@ pub enum OnFailure {
 }
 
 impl UpdatePolicy {
-    /// Returns the default policy. A pod with a check is good as soon as it is ready; without one, only time
-    /// shows that it does not crash.
+    /// Returns the default policy. A ready pod with a check is good; without one, only time shows that it
+    /// does not crash.
     pub fn without_policy(pod: &PodSpec) -> Self {
         let has_check = pod.containers.iter().any(|one| one.readiness.is_some() || one.healthcheck.is_some());
         Self { monitor: has_check.then(|| Seconds::new(0)), ..Self::default() }.resolved(pod)
     }
 
-    /// Returns the policy with its implied order. Limits that allow unavailable replicas, or no extra pod,
-    /// imply `stop-first`.
+    /// Returns the policy with its implied order: `stop-first` if limits allow unavailable replicas, or no
+    /// extra pod.
     pub fn resolved(&self, pod: &PodSpec) -> Self {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
         Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
     }
 
-    /// Returns the effective policy for pods of a service, with the default for `None`. A successor cannot
-    /// listen beside its predecessor on ports of the machine: then the pod is stopped first, unless the user
-    /// says otherwise.
+    /// Returns the effective policy, with the default for `None`. Where pods share the machine's ports, a
+    /// successor cannot listen beside its predecessor: then the pod is stopped first, unless the user says
+    /// otherwise.
     pub fn in_force(policy: Option<&Self>, pod: &PodSpec, with_machine_ports: bool) -> Self {
         let in_force = policy.map_or_else(|| Self::without_policy(pod), |policy| policy.resolved(pod));
         if with_machine_ports && policy.is_none_or(Self::leaves_order_open) {
@@ -228,7 +226,6 @@ impl UpdatePolicy {
         bad as f64 > self.max_failure_ratio.unwrap_or_default() * pods as f64
     }
 
-    /// Returns the violations, also in combination with these pods.
     pub(super) fn violations(&self, pod: &PodSpec) -> Vec<Violation> {
         let is_ratio = |ratio: &f64| (0.0..=1.0).contains(ratio);
         let wrong = |is_wrong: bool, field: &str, why: &str| {

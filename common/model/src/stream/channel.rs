@@ -1,7 +1,7 @@
-//! Session channels: the messages between a client and a worker during `exec`, `attach`, `port-forward` or
-//! `cp`. Pure: the encoding of frames, and flow control.
+//! Session channels: the messages between client and worker during `exec`, `attach`, `port-forward` or `cp`.
+//! Pure: the encoding of frames, and flow control.
 //!
-//! The same frames travel in WebSocket messages between client and API, and in Redis between API and worker.
+//! The frames travel in WebSocket messages between client and API, and in Redis between API and worker.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,9 @@ pub const MAX_DATA: usize = 32 * 1024;
 pub const MAX_FRAME: usize = MAX_DATA + 1024;
 /// A side stops sending while the other has this number of bytes unread.
 pub const WINDOW: u64 = 1024 * 1024;
-/// Accounted overhead of a frame: small frames take memory too.
+/// Small frames take memory too.
 const FRAME_OVERHEAD: u64 = 64;
-/// Maximum length of a text in a frame, in bytes.
+/// In bytes.
 const MAX_TEXT: usize = 1000;
 
 /// The size of a terminal in characters.
@@ -48,8 +48,8 @@ pub enum Purpose {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
-    /// Follows a container's output from now on; with `stdin` also its input. If the container's input
-    /// belongs to its first client, that client also gets all earlier output.
+    /// Follows a container's output; with `stdin` also its input. If the input belongs to its first client,
+    /// that client also gets all earlier output.
     Attach {
         /// True if the container's standard input comes from the client.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,8 +1,8 @@
-//! Merges logs in order of time, pure: several sources, each in its own order, become one.
+//! Merges logs of several sources in order of time. Pure.
 //!
 //! A line is passed on when no source can have an older one: each has a line waiting, or has ended. A
-//! followed source may be quiet forever, so a line waits for the others only for a while. Later lines are
-//! passed on late rather than not at all.
+//! followed source may be quiet forever, so lines wait only for a while. Later ones are passed on late rather
+//! than not at all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct LogMerge<K, T> {
     sources: BTreeMap<K, MergeSource<T>>,
-    /// Maximum wait of a line for sources without one; `None` for no limit.
+    /// Maximum wait of a line for sources without one.
     hold: Option<Duration>,
 }
 
@@ -56,8 +56,7 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         }
     }
 
-    /// Returns the next line that need not wait any longer: the oldest, of equal ones that of the first
-    /// source.
+    /// Returns the oldest line that need not wait any longer; of equal ones that of the first source.
     pub fn pop(&mut self, now: Instant) -> Option<T> {
         self.sources.retain(|_, source| !source.ended || !source.waiting.is_empty());
         let (key, first) = self.oldest()?;
@@ -70,7 +69,7 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         self.sources.get_mut(&key)?.waiting.pop_front().map(|waiting| waiting.line)
     }
 
-    /// Returns the time at which the next line need not wait any longer, unless another line arrives before.
+    /// Returns the time at which the next line stops waiting.
     pub fn due_at(&self) -> Option<Instant> {
         let (_, first) = self.oldest()?;
         Some(first.arrived + self.hold?)

@@ -9,8 +9,8 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
 use crate::value::secret_key::{DecryptError, SecretKey};
 
-/// Maximum size of a value in bytes, as for a payload. Values travel over the connections of the queues, and
-/// one of this size delays no heartbeat.
+/// Maximum size of a value in bytes, as for a payload: over the connections of the queues it delays no
+/// heartbeat.
 pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 
 /// Number of kept versions of a value.
@@ -42,8 +42,7 @@ impl fmt::Display for ValueKind {
     }
 }
 
-/// Bytes that must not be shown or logged: the content of a secret or config. `Debug` shows their number
-/// only.
+/// The secret bytes of a value. `Debug` shows their number only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ValueBytes(Vec<u8>);
 
@@ -65,14 +64,14 @@ impl fmt::Debug for ValueBytes {
     }
 }
 
-/// Writes a text, for a request to the API. Other bytes must be encoded before.
+/// Bytes other than text must be encoded before.
 impl Serialize for ValueBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&String::from_utf8_lossy(&self.0))
     }
 }
 
-/// Reads a text. Errors do not quote the input, as a reader of texts would.
+/// Errors do not quote the input.
 impl<'de> Deserialize<'de> for ValueBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
@@ -212,7 +211,7 @@ impl fmt::Debug for StoredValue {
     }
 }
 
-/// Returns the encryption context of a secret. Stored under another name or version it cannot be decrypted.
+/// Stored under another name or version, a secret cannot be decrypted.
 fn context(kind: ValueKind, name: &ValueName, version: u64) -> String {
     format!("kubeleet {kind} {name} v{version}")
 }

@@ -9,19 +9,17 @@ use crate::ids::{InvalidName, RegistryHost};
 use crate::value::secret_key::SecretKey;
 use crate::value::{ReadError, ValueBytes};
 
-/// The registry of names without one.
 const DOCKER_HUB: &str = "docker.io";
-/// The key of Docker Hub's credentials in `docker login` and its helpers.
+/// The key in `docker login` and its helpers.
 const DOCKER_HUB_SERVER: &str = "https://index.docker.io/v1/";
 
 /// Maximum size of a password in bytes: tokens of cloud registries have a few thousand.
 pub const MAX_PASSWORD_BYTES: usize = 16 * 1024;
-/// Maximum size of a user name in bytes.
 const MAX_USER_BYTES: usize = 255;
 
 impl RegistryHost {
     /// Parses an address as people and `docker login` write it: `https://Registry.example:5000/v2/` is
-    /// `registry.example:5000`, and Docker Hub has several names.
+    /// `registry.example:5000`. Docker Hub has several names.
     ///
     /// # Errors
     /// If it contains no host.
@@ -136,8 +134,8 @@ impl fmt::Debug for StoredLogin {
     }
 }
 
-/// Returns the encryption context of a password. It binds the password to its registry, so that a client with
-/// write access to Redis cannot have it sent to a registry of its own.
+/// Binds the password to its registry, so that a client with write access to Redis cannot have it sent to a
+/// registry of its own.
 fn context(host: &RegistryHost, user: &str) -> String {
     format!("kubeleet registry {host} user {user}")
 }

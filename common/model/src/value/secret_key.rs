@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 
 const KEY_BYTES: usize = 32;
-/// Prefix of an encrypted text. Another algorithm would have another name.
+/// Another algorithm would have another name.
 const ALGORITHM: &str = "chacha20poly1305";
 
 /// The key of a cluster. `Debug` shows its id only.
@@ -40,7 +40,7 @@ pub enum DecryptError {
 }
 
 impl SecretKey {
-    /// Parses a key in the form of [`SecretKey::generate`].
+    /// Parses a key of [`SecretKey::generate`].
     ///
     /// # Errors
     /// If the text is not 64 hexadecimal digits. The error contains no part of it.
@@ -109,7 +109,7 @@ impl SecretKey {
             return Err(DecryptError::UnknownForm);
         };
         if key != self.id {
-            // The stored text can be anything, and this is shown.
+            // The stored text can be anything, and is shown.
             let of_text: String = key.chars().filter(char::is_ascii_hexdigit).take(8).collect();
             return Err(DecryptError::OtherKey { of_text, own: self.id.clone() });
         }

@@ -99,18 +99,17 @@ async fn open_connections(server: &Redis) -> BTreeSet<String> {
     clients.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// Writes, and returns the id of the new connection.
 async fn first_write(link: &Link, server: &Redis) -> String {
     let _: Value = link.query(&redis::cmd("PING")).await.unwrap();
     let before = open_connections(server).await;
     write(link, Duration::from_secs(1)).await;
-    // The connection of each question itself is closed in between, or is closing.
+    // The question's own connection is closed in between, or is closing.
     let opened = eventually("only the new connection is left", async || {
         let opened: Vec<String> = open_connections(server).await.difference(&before).cloned().collect();
         (opened.len() == 2).then_some(opened)
     })
     .await;
-    // Ids grow with time; the younger one belongs to the question.
+    // Ids grow with time; the younger one is the question's.
     opened.into_iter().min_by_key(|id| id.trim_start_matches("id=").parse::<u64>().unwrap()).unwrap()
 }
 

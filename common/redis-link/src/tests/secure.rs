@@ -12,8 +12,7 @@ use super::{eventually_set, get, link, set};
 use crate::call::ScriptCall as Call;
 use crate::error::StoreError;
 
-/// Creates a certificate authority (`ca.pem`) and a certificate for 127.0.0.1 in `dir`. Returns false without
-/// openssl.
+/// Returns false without openssl.
 fn make_certificates(dir: &Path) -> bool {
     std::fs::write(dir.join("extensions"), "subjectAltName=IP:127.0.0.1\n").unwrap();
     let steps = [
@@ -29,7 +28,7 @@ fn make_certificates(dir: &Path) -> bool {
     })
 }
 
-/// Starts a server with TLS on the returned port. `None` without openssl or TLS.
+/// `None` without openssl or TLS.
 async fn start_tls_server() -> Option<(Redis, u16)> {
     let server = Redis::start().await;
     if !make_certificates(server.folder()) {

@@ -12,7 +12,7 @@ use super::super::{Durability, Link, MessageHandler, RedisCommand, Transport, Tr
 use super::{options, set};
 use crate::call::ScriptCall as Call;
 
-/// A master without replicas. Records the name of each command, by connection.
+/// Records the name of each command, by connection.
 #[derive(Default)]
 struct FakeMaster {
     connections: Mutex<Vec<Arc<FakeConnection>>>,

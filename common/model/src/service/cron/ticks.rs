@@ -1,8 +1,8 @@
 //! Taken and due ticks of a cron.
 //!
 //! A tick is *taken* when its job was created, or when it was skipped for good. Taken ticks are stored as
-//! ranges, mostly one. A clock that jumps ahead leaves a gap between two ranges. After its correction the
-//! ticks in the gap are still due, and those in the ranges are not repeated.
+//! ranges, mostly one. A clock that jumps ahead leaves a gap: after its correction the ticks in the gap are
+//! still due, and those in the ranges are not repeated.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,17 +12,17 @@ use super::{Schedule, Zone};
 /// Maximum number of ticks made up after a time without a scheduler. Earlier ones are missed.
 pub const MAX_MADE_UP: usize = 100;
 
-/// Maximum number of ticks examined at once: a day of one per second.
+/// A day of one tick per second.
 const MAX_OPEN: usize = 100_000;
 
-/// Maximum number of ranges. Only a clock that jumps again and again causes more; the gap between the oldest
-/// two then counts as taken.
+/// Maximum number of ranges, which only a jumping clock exceeds. The gap between the oldest two then counts
+/// as taken.
 pub const MAX_RANGES: usize = 8;
 
 /// The taken ticks of a cron.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// First and last tick of each range, in order, without overlap.
+    /// First and last tick of each range, in order.
     ranges: Vec<(i64, i64)>,
 }
 
@@ -43,7 +43,6 @@ impl Ticks {
         self.ranges.last().map(|(_, last)| *last)
     }
 
-    /// Returns the end of the range that contains this instant.
     fn end_of_range(&self, at: i64) -> Option<i64> {
         self.ranges.iter().find(|(first, last)| (*first..=*last).contains(&at)).map(|(_, last)| *last)
     }
@@ -60,8 +59,8 @@ impl Ticks {
         }
     }
 
-    /// Returns the first due tick at the time `now`, in seconds: after `since`, at most `catch_up` seconds
-    /// ago, and not taken.
+    /// Returns the first due tick at `now`, in seconds: after `since`, at most `catch_up` seconds ago, and
+    /// not taken.
     pub fn due(&self, schedule: &Schedule, zone: &Zone, since: i64, now: i64, catch_up: i64) -> Option<Due> {
         let begin = since.max(now.saturating_sub(catch_up).saturating_sub(1));
         let is_due = |tick: &i64| *tick <= now;
@@ -89,12 +88,10 @@ impl Ticks {
         count
     }
 
-    /// Returns the taken ticks with one more range.
     fn with(&self, schedule: &Schedule, zone: &Zone, range: (i64, i64)) -> Self {
         let mut all = self.ranges.clone();
         all.push(range);
         all.sort_unstable();
-        // Ranges without a tick between them are joined.
         let is_next = |last: i64, first: i64| {
             last >= first || schedule.next_after(zone, last).is_none_or(|next| next >= first)
         };
@@ -113,7 +110,6 @@ impl Ticks {
     }
 }
 
-/// The stored form: `100-160,220-220`.
 impl fmt::Display for Ticks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (first, last)) in self.ranges.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The rules for single values of a container. Pure: each returns the problem in words for the user.
+//! The rules for single values of a container. Pure: each returns the problem in words.
 
 use crate::spec::limits::{MAX_MEMORY_BYTES, MAX_PIDS, MIN_MEMORY_BYTES};
 use crate::spec::units::{Cpus, Memory};
@@ -19,7 +19,6 @@ pub(in crate::spec) fn memory(memory: Memory) -> Option<String> {
     }
 }
 
-/// Checks the reserved part of a container's memory limit.
 pub(in crate::spec) fn reservation(least: Memory, limit: Option<Memory>) -> Option<String> {
     match limit {
         Some(limit) if least > limit => Some("cannot be more than the limit in `memory`".to_owned()),
@@ -53,7 +52,6 @@ pub(in crate::spec) fn path(path: &str) -> Option<String> {
     (!is_valid).then(|| "must be an absolute path, such as /srv".to_owned())
 }
 
-/// Checks a user, optionally with a group, by name or number.
 pub(in crate::spec) fn user(user: &str) -> Option<String> {
     let is_name = |part: &str| {
         !part.is_empty() && part.len() <= 256 && !part.contains(|c: char| c.is_whitespace() || c.is_control())
@@ -64,7 +62,7 @@ pub(in crate::spec) fn user(user: &str) -> Option<String> {
     (!is_valid).then(|| "must be a user, or a user and a group: 1000, 1000:1000 or app:app".to_owned())
 }
 
-/// Checks a path of a tmpfs, optionally with options of mount(8).
+/// A path, optionally with options of mount(8).
 pub(in crate::spec) fn tmpfs(entry: &str) -> Option<String> {
     let (directory, options) = entry.split_once(':').unwrap_or((entry, ""));
     let is_option = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ',' | '-' | '_' | '%');
@@ -78,7 +76,6 @@ pub(in crate::spec) fn tmpfs(entry: &str) -> Option<String> {
     }
 }
 
-/// Checks a Linux capability, or ALL.
 pub(in crate::spec) fn capability(name: &str) -> Option<String> {
     let is_valid =
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');

@@ -12,14 +12,11 @@ use crate::ids::ValueName;
 use crate::spec::violation::Violation;
 use crate::value::ValueKind;
 
-/// Maximum number of secrets, and of configs, per container.
 const MAX_FILES: usize = 64;
-/// Directory of secrets without an absolute target.
 const SECRETS_DIRECTORY: &str = "/run/secrets";
-/// Maximum length of a target.
 const MAX_TARGET: usize = 4096;
 
-/// A secret or config as a file of a container. Read from its name, or from a map with these fields.
+/// A secret or config as a file. Read from its name, or from a map with these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReference {
     /// The secret or config.
@@ -80,8 +77,8 @@ impl FileReference {
     }
 }
 
-/// The permissions of a file: octal digits of chmod(1), each 0 or readable. Read from a text, or from a
-/// number whose decimal digits are taken as octal: YAML has no octal numbers of this form.
+/// The permissions of a file: octal digits of chmod(1), each 0 or readable. Decimal digits of a number are
+/// taken as octal: YAML has no octal numbers of this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u32);
 
@@ -102,8 +99,7 @@ impl std::str::FromStr for FileMode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim().trim_start_matches("0o").trim_start_matches('0');
-        // A number such as 256, which is 0400 in decimal, has a digit that grants something other than
-        // reading.
+        // 256 is 0400 in decimal: it has a digit that grants something other than reading.
         let is_valid = (1..=3).contains(&digits.len())
             && digits.bytes().all(|digit| matches!(digit, b'0' | b'4'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|_| is_valid);
@@ -179,7 +175,6 @@ impl<'de> Deserialize<'de> for FileReference {
     }
 }
 
-/// The number of a user or group, a text in Compose.
 pub(in crate::spec) struct OwnerId(u32);
 
 impl From<OwnerId> for u32 {
@@ -225,7 +220,6 @@ fn text_or_number<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(Reader(expecting))
 }
 
-/// Returns the violations of a container's files, with pointers below it.
 pub(in crate::spec) fn violations(secrets: &[FileReference], configs: &[FileReference]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut paths = BTreeMap::new();
@@ -309,7 +303,7 @@ mod tests {
             let mode: FileMode = serde_json::from_str(json).unwrap();
             assert_eq!(mode.bits(), bits, "{json}");
         }
-        // 0400, 0440, 0444, 0600, 0640 and 0644 in decimal.
+        // Decimal forms of 0400, 0440, 0444, 0600, 0640 and 0644.
         for bad in ["256", "288", "292", "384", "416", "420", "\"\"", "\"0\"", "\"04444\"", "\"rw\"", "-1"] {
             assert!(serde_json::from_str::<FileMode>(bad).is_err(), "{bad}");
         }

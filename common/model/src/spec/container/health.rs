@@ -16,14 +16,13 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_START_INTERVAL: Duration = Duration::from_secs(5);
 const DEFAULT_RETRIES: u32 = 3;
 
-/// More frequent probes would cost more than most programs that they check.
+/// More frequent probes would cost more than most checked programs.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 const MAX_WORDS: usize = 256;
 const MAX_WORD: usize = 16 * 1024;
-/// The shell of a textual `test` if the image names no other.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
 /// A check of a container. One of `test`, `http`, `tcp` and `command` says how it is done; with none of them
@@ -147,7 +146,7 @@ impl HealthCheck {
         }
     }
 
-    /// Returns all invalid values: the pointer of each below the check, and the problem.
+    /// Pointers are below the check.
     pub(super) fn problems(&self) -> Vec<(String, String)> {
         let single = [
             ("", self.problem_of_method()),
@@ -171,7 +170,7 @@ impl HealthCheck {
         single.chain(http).chain(tcp).collect()
     }
 
-    /// A file that overrides another one may disable that one's check.
+    /// A file may disable the check of a file that it overrides.
     fn problem_of_method(&self) -> Option<String> {
         let given = [
             ("`test`", self.test.is_some()),
@@ -215,8 +214,8 @@ fn words_problem(words: &[String]) -> Option<String> {
     words.first().is_some_and(String::is_empty).then(|| "must begin with a program".to_owned())
 }
 
-/// A check's command as Compose writes it: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL`
-/// or `NONE`.
+/// A command as Compose writes it: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL` or
+/// `NONE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct HealthTest(Vec<String>);

@@ -14,7 +14,7 @@ const MAX_HEADERS: usize = 32;
 const MAX_HEADER_VALUE: usize = 4096;
 const MAX_STATUS_RANGES: usize = 16;
 
-/// Headers of the connection, which the worker writes itself.
+/// The worker writes these itself.
 const RESERVED_HEADERS: [&str; 8] =
     ["connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
@@ -38,7 +38,7 @@ pub struct HttpCheck {
 }
 
 impl HttpCheck {
-    /// Returns all invalid values: the pointer of each below the check, and the problem.
+    /// Pointers are below the check.
     pub(in crate::spec) fn problems(&self) -> Vec<(String, String)> {
         let single = [
             ("/port".to_owned(), port_problem(self.port)),
@@ -63,7 +63,7 @@ pub struct TcpCheck {
 }
 
 impl TcpCheck {
-    /// Returns all invalid values: the pointer of each below the check, and the problem.
+    /// Pointers are below the check.
     pub(in crate::spec) fn problems(&self) -> Vec<(String, String)> {
         port_problem(self.port).map(|problem| ("/port".to_owned(), problem)).into_iter().collect()
     }
@@ -129,8 +129,8 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// Good statuses of a response, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or
-/// a list of these. Written as a text.
+/// Good statuses, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or a list of
+/// these. Written as a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCodes(Vec<(u16, u16)>);
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::units::Command;
 
-/// More than anybody has needed, and few enough for a grace period.
+/// Few enough for a grace period.
 const MAX_HOOKS: usize = 10;
 
 /// A command that runs in a container.
@@ -14,7 +14,7 @@ pub struct Hook {
     pub command: Command,
 }
 
-/// Returns all invalid hooks: the pointer of each below the field, and the problem.
+/// Pointers are below the field.
 pub(in crate::spec) fn problems(hooks: &[Hook]) -> Vec<(String, String)> {
     let too_many =
         (hooks.len() > MAX_HOOKS).then(|| (String::new(), format!("at most {MAX_HOOKS} commands")));

@@ -1,15 +1,14 @@
 //! Image references, by the grammar of the OCI distribution project: `[registry/]name[:tag][@digest]`.
 
-/// Maximum length of a reference, in bytes. The grammar limits only the name, to 255 bytes, and the tag, to
-/// 128.
+/// In bytes. The grammar limits only the name, to 255 bytes, and the tag, to 128.
 const MAX_REFERENCE: usize = 512;
 const MAX_NAME: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// Checks the syntax of an image reference. Only the engine knows whether the image exists.
+/// Checks the syntax of an image reference.
 ///
 /// # Errors
-/// The broken rule. It does not repeat the text, which a dead letter may have to keep secret.
+/// The broken rule, without the text, which a dead letter may have to keep secret.
 pub fn check_image(image: &str) -> Result<(), &'static str> {
     if image.is_empty() {
         return Err("an image is required, as for `docker run`");
@@ -48,7 +47,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     repository.split('/').try_for_each(check_component)
 }
 
-/// Returns true if the first part of a name is a registry, by Docker's rule.
+/// Docker's rule.
 fn is_registry(part: &str) -> bool {
     part.contains(['.', ':']) || part == "localhost" || part.contains(|c: char| c.is_ascii_uppercase())
 }
@@ -78,8 +77,7 @@ fn check_registry(registry: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Checks a part between slashes: groups of lower-case letters and digits, separated by `.`, `_`, `__` or any
-/// number of `-`.
+/// Groups of lower-case letters and digits, separated by `.`, `_`, `__` or any number of `-`.
 fn check_component(part: &str) -> Result<(), &'static str> {
     let is_group = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     if part.is_empty() {

@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::units::{self, Memory};
 
-/// Limits of a file's size and the number of files: the log of one container must not fill a node's disk.
+/// The log of one container must not fill a node's disk.
 const MIN_SIZE: u64 = 1024;
 const MAX_SIZE: u64 = 1 << 30;
 const MAX_FILES: u32 = 20;
-/// Defaults.
 const DEFAULT_SIZE: u64 = 10_000_000;
 const DEFAULT_FILES: u32 = 3;
 
@@ -68,7 +67,7 @@ impl Logging {
         (max_size.map_or(DEFAULT_SIZE, Memory::bytes), max_file.unwrap_or(DEFAULT_FILES))
     }
 
-    /// Returns the invalid values: the pointer of each below the field, and the problem.
+    /// Pointers are below the field.
     pub(in crate::spec) fn problems(&self) -> Vec<(&'static str, String)> {
         let (size, files) = self.limits();
         let size = (!(MIN_SIZE..=MAX_SIZE).contains(&size)).then(|| "must be from 1 KiB to 1 GiB".to_owned());

@@ -18,7 +18,6 @@ pub enum PullPolicy {
 }
 
 impl PullPolicy {
-    /// Returns true for the default.
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -6,15 +6,14 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The signals of Linux by number, from 1.
+/// By number, from 1.
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
-/// The first real-time signal, as C libraries count them.
+/// As C libraries count them.
 const REAL_TIME_MIN: u8 = 34;
-/// The last signal.
 const MAX: u8 = 64;
 
 /// A Linux signal. Read from its number, or its name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
@@ -69,7 +68,7 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// Writes names where they exist, otherwise the number as a text: engines accept both.
+/// Writes names where they exist, otherwise the number as a text.
 impl Serialize for StopSignal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -90,7 +89,7 @@ impl<'de> Deserialize<'de> for StopSignal {
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<StopSignal, E> {
                 number.to_string().parse().map_err(E::custom)
             }
-            /// Accepts a whole number written as `3.0`: JSON has one type for both.
+            /// JSON has one type for `3` and `3.0`.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<StopSignal, E> {
                 number.to_string().parse().map_err(E::custom)
             }

@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-/// The limits that a pod may set. The others (`nice`, `rtprio`, `rttime`) would take time from other pods.
+/// The limits that a pod may set. `nice`, `rtprio` and `rttime` would take time from other pods.
 pub const ULIMITS: [&str; 12] = [
     "core",
     "cpu",
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Ulimit {
     }
 }
 
-/// A number that may be written as `3.0`: JSON has one type for both.
+/// JSON has one type for `3` and `3.0`.
 struct Limit(i64);
 
 struct LimitReader;

@@ -45,7 +45,7 @@ impl VolumeKind {
 pub struct VolumeMount {
     /// The lifetime and place of its data.
     pub kind: VolumeKind,
-    /// Its name in the service, or the path of the host; `None` for a local volume of one container, and in
+    /// Its name in the service, or the path of the host; `None` for a container's own local volume, and in
     /// memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -66,10 +66,10 @@ pub struct VolumeMount {
     /// Permissions of its folder at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// The app whose services share it; `None` if the pods of one service share it, and for other kinds.
+    /// The app whose services share it; otherwise `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
-    /// A contradiction in its map. Never stored, because it is refused.
+    /// Never stored, because it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
 }
@@ -90,8 +90,8 @@ pub struct FolderOwner {
 }
 
 impl VolumeMount {
-    /// Returns the owner of the new volume's folder; `None` leaves it to the image. If only a group is set,
-    /// it may write.
+    /// Returns the owner of a new folder; `None` leaves it to the image. If only a group is set, it may
+    /// write.
     pub fn folder_owner(&self) -> Option<FolderOwner> {
         if self.uid.is_none() && self.gid.is_none() && self.mode.is_none() {
             return None;
@@ -122,7 +122,6 @@ pub struct SharedVolume {
     pub space: Option<u64>,
 }
 
-/// Maximum length of a volume's name in its service.
 const MAX_SOURCE: usize = 63;
 
 impl VolumeMount {
@@ -182,7 +181,7 @@ fn is_source(text: &str) -> bool {
         && text.chars().all(is_allowed)
 }
 
-/// Parses Compose's short form: `[source:]target[:options]`.
+/// Compose's short form: `[source:]target[:options]`.
 impl std::str::FromStr for VolumeMount {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

@@ -19,7 +19,6 @@ fn whole_numbers_may_be_written_with_a_point_in_every_field() {
     assert!(found.len() == 2 && found[0].contains("ingress[0].port must be a whole number"), "{found:?}");
 }
 
-/// Words of parsers and of Rust, forbidden in messages.
 const WORDS_OF_PROGRAMMERS: [&str; 12] = [
     "serde",
     "untagged",
