@@ -6,7 +6,7 @@ use model::duration::delay;
 
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Counts consecutive failures and returns how long to wait after each.
+/// Counts consecutive failures, and computes the wait after each.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -25,7 +25,7 @@ impl Backoff {
         Self::new(first, DEFAULT_MAX_WAIT)
     }
 
-    /// Counts a failure and returns the wait before the next attempt, without jitter. Waits never shrink.
+    /// Counts a failure and returns the next wait, without jitter. Waits never shrink.
     pub fn next_exact(&mut self) -> Duration {
         let wait = delay(self.first, self.max, self.failures);
         self.failures = self.failures.saturating_add(1);
@@ -38,7 +38,7 @@ impl Backoff {
         jittered(self.next_exact())
     }
 
-    /// Forgets all failures: the next wait is the first one again.
+    /// Forgets all failures.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-/// A point on this machine's boot-time clock. Processes of the same boot can compare it; other machines
-/// cannot.
+/// A point on the boot-time clock, comparable among processes of the same boot only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct BootInstant {
     /// Milliseconds since boot, including suspended time.
@@ -19,20 +18,19 @@ impl BootInstant {
         Self { millis: self.millis.saturating_add(duration.as_millis() as u64) }
     }
 
-    /// Returns the time since `earlier`; zero if `earlier` is later than this point.
+    /// Returns the time since `earlier`, at least zero.
     pub fn since(self, earlier: BootInstant) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
 }
 
-/// The source of time for leases. Tests use their own.
+/// The clock of leases. Tests use their own.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the current time.
     fn now(&self) -> BootInstant;
 }
 
-/// `CLOCK_BOOTTIME`. Unlike `Instant` it counts during suspend, so a resumed laptop notices that its lease
-/// has expired.
+/// `CLOCK_BOOTTIME`. It counts during suspend, so a resumed laptop notices that its lease has expired.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 

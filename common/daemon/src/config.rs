@@ -39,7 +39,7 @@ const CLOUD_METADATA: &str = "169.254.0.0/16,168.63.129.16,100.100.100.200,192.0
 const MAX_SOCKET_PATH: usize = 100;
 const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
 
-/// Returns the proxy's socket in a runtime directory; `None` if its path would be too long.
+/// Returns the proxy's socket in a runtime directory; `None` if its path is too long.
 pub fn proxy_socket_in(directory: &Path) -> Option<PathBuf> {
     let path = directory.join(SOCKET_NAME);
     (path.as_os_str().len() <= MAX_SOCKET_PATH).then_some(path)
@@ -95,7 +95,7 @@ pub struct DiskMarks {
 /// The container runtime of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
-    /// A Docker engine, or Podman through its Docker-compatible socket.
+    /// A Docker engine, or Podman through its compatible socket.
     Docker,
     /// Plain processes on this machine.
     Process,
@@ -118,7 +118,7 @@ impl std::str::FromStr for RuntimeKind {
 /// Address of `/metrics` and `/healthz` of scheduler, worker and proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsListen {
-    /// The daemon's own default address; serving is skipped with a warning if the address is in use.
+    /// The daemon's default; if the address is in use, it only warns.
     Default,
     /// Metrics are not served.
     Off,
@@ -145,12 +145,12 @@ pub enum Serves {
     Nothing,
 }
 
-/// Address on which the proxy accepts connections from the proxies of other hosts.
+/// Address for the proxies of other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelListen {
-    /// The address from which this host connects to Redis, unless it is loopback.
+    /// The local address of the connection to Redis, unless it is loopback.
     Auto,
-    /// No tunnel: only this host's own proxy reaches its pods.
+    /// Only this host's own proxy reaches its pods.
     Off,
     /// This address.
     Address(SocketAddr),
@@ -163,35 +163,35 @@ pub struct AcmeSettings {
     pub directory: String,
     /// Contact address for the authority, if any.
     pub email: Option<String>,
-    /// File with the authorities to trust for the directory's HTTPS; by default those of this machine.
+    /// File with the authorities to trust for the directory; by default those of this machine.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Limits of the cluster's growth, enforced by the API.
+/// Limits of the cluster's growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthLimits {
     /// Percentage of Redis' `maxmemory` above which the API adds nothing.
     pub memory_percent: u8,
     /// Maximum number of services of the cluster.
     pub max_services: u64,
-    /// Maximum number of desired pods of the cluster.
+    /// Maximum number of desired pods.
     pub max_pods: u64,
-    /// Maximum number of secrets, and of configs, of the cluster.
+    /// Maximum number of secrets, and of configs.
     pub max_secrets: u64,
 }
 
-/// The node operator's policy for pods, and the limits of pods that set none.
+/// The node operator's policy for pods, and default limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPolicy {
-    /// True if pods may be plain processes on this machine (`process` runtime outside `kubeleet dev`).
+    /// True if pods may be plain processes (`process` runtime outside `kubeleet dev`).
     pub processes: bool,
     /// Access of pods to the host.
     pub host: HostAccess,
     /// Memory limit of a pod that sets none.
     pub default_memory: DefaultMemory,
-    /// Linux capabilities that containers do not get, without `CAP_`.
+    /// Dropped Linux capabilities, without `CAP_`.
     pub dropped_capabilities: Vec<String>,
-    /// True if people may run commands in pods, connect to their ports and copy their files.
+    /// True if people may run commands in pods, connect to ports and copy files.
     pub exec: bool,
 }
 
@@ -214,10 +214,10 @@ impl Default for PodPolicy {
     }
 }
 
-/// The memory limit of a pod that sets none. A limit only: no memory is reserved.
+/// The memory limit of a pod that sets none. It reserves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultMemory {
-    /// Half of the node's memory, so that one pod cannot take the whole machine.
+    /// Half of the node's memory: one pod cannot take the whole machine.
     HalfOfNode,
     /// This amount.
     Limit(Memory),
@@ -250,11 +250,11 @@ pub struct Config {
     pub metrics_listen: MetricsListen,
     /// Maximum number of connections to the API. Half of them may be streams.
     pub max_connections: usize,
-    /// Bearer token of the API. Without one the API listens on loopback only.
+    /// Bearer token of the API, which without one listens on loopback only.
     pub token: Option<Secret>,
     /// A second, read-only token.
     pub read_token: Option<Secret>,
-    /// The key of secrets. Without one, no secret can be created or read.
+    /// The key of secrets, required to create or read them.
     pub secret_key: Option<SecretKey>,
     /// Name of this node.
     pub node: NodeName,
@@ -264,19 +264,19 @@ pub struct Config {
     pub runtime: RuntimeKind,
     /// `DOCKER_HOST`, if set.
     pub docker_host: Option<String>,
-    /// File with registry credentials, in the format of `docker login`. It may be missing.
+    /// File with registry credentials, as of `docker login`. It may be missing.
     pub registry_config: Option<PathBuf>,
     /// Limits of the cluster's growth.
     pub growth: GrowthLimits,
     /// Timing of failure detection.
     pub timing: Timing,
-    /// True if a supervisor process restarts the worker and enforces its lease.
+    /// True if a supervisor restarts the worker and enforces its lease.
     pub guard: bool,
     /// Directory for leases. It must survive a restart of the worker but not of the machine.
     pub state_dir: PathBuf,
-    /// The socket between the worker and the proxy of a host; `None` for no connection between them.
+    /// The socket between worker and proxy of a host, if any.
     pub proxy_socket: Option<PathBuf>,
-    /// Address of the ingress for HTTP; `None` for no ingress.
+    /// Address of the ingress for HTTP, if any.
     pub ingress_listen: Option<SocketAddr>,
     /// Address of the ingress for HTTPS. By default none without a directory of certificates.
     pub ingress_tls_listen: Option<SocketAddr>,
@@ -286,41 +286,41 @@ pub struct Config {
     pub acme: AcmeSettings,
     /// Address for the proxies of other hosts.
     pub tunnel_listen: TunnelListen,
-    /// Maximum wait of a request or connection for a pod that takes it.
+    /// Maximum wait of a request or connection for a pod.
     pub pod_wait: Duration,
     /// Time that volumes outlive their service; `None` for ever.
     pub volume_grace: Option<Duration>,
-    /// True if containers have a network of their own, in which they reach services by name.
+    /// True if containers have a network with names of services.
     pub names: bool,
     /// Addresses that pods on that network cannot reach.
     pub closed_to_pods: Vec<AddressRange>,
-    /// Proxies in front of the ingress whose forwarding headers are trusted.
+    /// Proxies in front of the ingress whose forwarding headers are kept.
     pub trusted_proxies: Vec<AddressRange>,
     /// Maximum number of ingress connections per client address.
     pub client_connections: u64,
     /// Directory of the pods of the `process` runtime.
     pub data_dir: PathBuf,
-    /// Directory that this machine shares with other nodes, for shared volumes.
+    /// Directory of shared volumes, shared with other nodes.
     pub shared_volumes_dir: Option<PathBuf>,
     /// Policy for pods on this node.
     pub policy: PodPolicy,
     /// Maximum number of pods on this node.
     pub max_pods: u64,
-    /// Maximum number of containers that this node starts at the same time.
+    /// Maximum number of containers that start at the same time.
     pub start_concurrency: usize,
-    /// CPU that this node offers; by default the machine's less the reserve.
+    /// Offered CPU; by default the machine's less the reserve.
     pub cpus: Option<Cpus>,
-    /// Memory that this node offers; by default the machine's less the reserve.
+    /// Offered memory; by default the machine's less the reserve.
     pub memory: Option<Memory>,
-    /// Processes and threads that this node offers; by default the machine's less the reserve.
+    /// Offered processes and threads; by default the machine's less the reserve.
     pub pids: Option<u64>,
-    /// Disk that this node offers to volumes; by default the machine's less the reserve.
+    /// Disk offered to volumes; by default the machine's less the reserve.
     pub disk: Option<Memory>,
     /// Resources kept for the system.
     pub reserve: Reserve,
-    /// Number of simulated workers in one `sim` process: `<node>-1` … `<node>-N`.
+    /// Number of simulated workers: `<node>-1` … `<node>-N`.
     pub sim_workers: u32,
-    /// Wait before the first restart of an exited container. Doubles up to five minutes.
+    /// Wait before the first restart of a container. Doubles up to five minutes.
     pub restart_backoff: Duration,
     /// Thresholds of the container disk.
     pub disk_marks: DiskMarks,
@@ -335,7 +335,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns setting, address and origin of a listener that other machines can reach without a token.
+    /// Returns setting, address and origin of a listener open to other machines without a token.
     fn open_address(&self, serves: Serves, listen_origin: Origin) -> Option<(&'static str, IpAddr, Origin)> {
         let (setting, ip, origin) = match (serves, self.metrics_listen) {
             (Serves::Api, _) if self.token.is_none() => ("KUBELEET_LISTEN", self.listen.ip(), listen_origin),
@@ -349,7 +349,7 @@ impl Config {
         (!ip.is_loopback()).then_some((setting, ip, origin))
     }
 
-    /// Returns why the read-only token would not keep any client from writing.
+    /// Returns why the read-only token keeps no client from writing.
     fn read_token_problem(&self, serves: Serves) -> Option<&'static str> {
         let read_token = self.read_token.as_ref()?;
         match &self.token {
@@ -359,7 +359,7 @@ impl Config {
         }
     }
 
-    /// Returns the resources that this node offers to pods, of a machine with the resources `machine`.
+    /// Returns the resources offered to pods on the given machine.
     pub fn capacity(&self, machine: Resources) -> Resources {
         let rest = machine.saturating_sub(self.reserved(machine));
         Resources {
@@ -499,7 +499,7 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 
 impl Sources<'_> {
     fn find(&self, setting: &str) -> Option<(String, Origin)> {
-        // An empty token is unset: scripts pass `--token "$TOKEN"` even without a token.
+        // Scripts pass `--token "$TOKEN"` even without a token.
         let is_token = setting.starts_with("KUBELEET_TOKEN") || setting.starts_with("KUBELEET_READ_TOKEN");
         let given = |text: &String| !is_token || !text.trim().is_empty();
         if let Some(text) = self.flags.get(setting).filter(|text| given(text)) {

@@ -17,11 +17,11 @@ const FAILURES_METRIC: &str = "kubeleet_loop_failures_total";
 /// The action after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Runs the next step at once: there is more work.
+    /// Runs the next step at once.
     Again,
     /// Waits for the next tick or hint.
     Rest,
-    /// Ends the loop: there is nothing left to do.
+    /// Ends the loop.
     End,
 }
 
@@ -30,13 +30,13 @@ pub trait Loop<E>: Send + 'static {
     /// The loop's name in logs and metrics.
     const NAME: &'static str;
 
-    /// Reads the state and does what is due.
+    /// Reads the state and does the due work.
     ///
     /// # Cancel safety
     /// A step must be idempotent: it can fail, or be dropped, at any `await`.
     fn step(&mut self) -> impl Future<Output = Result<Next, E>> + Send;
 
-    /// Waits until another step is due: for a tick or a hint.
+    /// Waits for a tick or a hint.
     ///
     /// # Cancel safety
     /// The future can be dropped at any `await`.
@@ -52,8 +52,8 @@ pub trait Loop<E>: Send + 'static {
         Backoff::starting_at(FIRST_BACKOFF)
     }
 
-    /// Returns true if a failure is worth a warning; `failures` counts consecutive ones from 1. Only the
-    /// first warning of a series is logged, and the recovery after it.
+    /// Returns true if a failure is worth a warning; `failures` counts consecutive ones. Only the first
+    /// warning of a series and the recovery are logged.
     fn is_logged(&self, _error: &E, _failures: u32) -> bool {
         true
     }
@@ -99,7 +99,7 @@ pub async fn run_loop<E: Display + Send, L: Loop<E>>(mut work: L, stop: Cancella
     }
 }
 
-/// Describes the metrics of all loops of this process.
+/// Describes the metrics of all loops.
 pub fn describe_metrics() {
     metrics::describe_counter!(FAILURES_METRIC, "Failed steps of a control loop");
 }

@@ -7,7 +7,7 @@
 //!
 //! Failpoints exist in builds with debug assertions only. A release build does not read the variable.
 
-/// Side of a call at which a failpoint is evaluated.
+/// Side of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Before the call is sent.

@@ -17,14 +17,14 @@ const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 pub enum Presence {
     /// It is an error if the host lacks the address.
     Required,
-    /// The host may get the address later, and lose it for a while. IPv4 only.
+    /// The host may get and lose the address later. IPv4 only.
     Expected,
 }
 
 /// Listens on an address; port 0 means any free port.
 ///
 /// # Errors
-/// The system's error, for example that the address is in use. It names a missing privilege.
+/// The system's error, such as an address in use. It names a missing privilege.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     listen_at(address, Presence::Required)
 }

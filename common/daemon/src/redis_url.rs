@@ -18,7 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode
 
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
-/// A parsed Redis URL. `Display` and `Debug` show `***` in place of the passwords.
+/// A parsed Redis URL. `Display` and `Debug` hide the passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     /// The server, or the Sentinels.
@@ -39,7 +39,7 @@ impl RedisUrl {
         matches!(self.endpoint, RedisEndpoint::Sentinel { .. })
     }
 
-    /// Returns the hosts and ports of the server or the Sentinels; none for a Unix socket.
+    /// Returns the hosts and ports of the servers; none for a Unix socket.
     pub fn servers(&self) -> Vec<(&str, u16)> {
         let servers = match &self.endpoint {
             RedisEndpoint::Tcp(server) => std::slice::from_ref(server),
@@ -50,7 +50,7 @@ impl RedisUrl {
     }
 }
 
-/// User and password. Without a password there is no AUTH; without a user it is the password of `default`.
+/// User and password. Without a password there is no AUTH; the default user is `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedisLogin {
     /// The user; `None` for `default`.
@@ -78,7 +78,7 @@ pub enum RedisEndpoint {
 /// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    /// PEM file with the certificate authority to trust; `None` for the system's authorities.
+    /// PEM file with the authority to trust instead of the system's.
     pub ca: Option<PathBuf>,
     /// PEM file with the client certificate, for servers that ask for one.
     pub cert: Option<PathBuf>,
@@ -256,7 +256,7 @@ impl Query {
                 "db" => query.db = parse_db(&value)?,
                 "sentinel_user" => query.sentinel_login.user = Some(value),
                 "sentinel_password" => query.sentinel_login.password = Some(value),
-                // The key is not shown: if a password contains a '?', the key is a part of the password.
+                // The key may be a part of a password that contains '?'.
                 _ => return Err(bad("has an unknown option after '?' (write a '?' in a password as %3F)")),
             }
         }

@@ -1,5 +1,4 @@
-//! Settings printed in `docs/how-to`: the settings file, drop-ins of units, and variables. Each test loads
-//! them as the packaged daemons do.
+//! Loads the settings printed in `docs/how-to` as the packaged daemons do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Access to the parts of a document, and construction of new ones. Parts keep their positions.
+//! Access to the parts of a document, which keep their positions.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ impl DocumentNode {
         self.place
     }
 
-    /// Returns the tag of the node, such as `!reset`; `None` for tags of YAML itself.
+    /// Returns the tag, such as `!reset`; `None` for tags of YAML itself.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
@@ -77,7 +77,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the kind of the node in words: `a list`.
+    /// Returns the kind in words: `a list`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Removed => "null",
@@ -93,7 +93,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the text of a text, number or boolean, as it was written.
+    /// Returns the spelling of a text, number or boolean.
     pub fn scalar(&self) -> Option<Cow<'_, str>> {
         match &self.value {
             Value::Text(text) | Value::Plain(_, text) => Some(Cow::Borrowed(text)),

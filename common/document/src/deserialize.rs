@@ -184,7 +184,7 @@ impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
     }
 }
 
-/// Returns the names of the fields of the struct `T` in documents, with their aliases.
+/// Returns the field names of the struct `T` in documents, with aliases.
 pub fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
     T::deserialize(TellsFields).err().map(DocumentReadError::into_known_fields).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! JSON pointers (RFC 6901), which errors use to name a field of a document.
+//! JSON pointers (RFC 6901) to fields, for errors.
 
-/// Returns `key` as one segment of a JSON pointer: `~` becomes `~0` and `/` becomes `~1`.
+/// Returns `key` as one segment of a pointer: `~` becomes `~0` and `/` becomes `~1`.
 pub fn escape(key: &str) -> String {
     // The other order would escape the `~` of `~1` again.
     key.replace('~', "~0").replace('/', "~1")
@@ -11,7 +11,7 @@ pub fn unescape(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }
 
-/// Returns the pointer in readable form: `containers[0].image` for `/containers/0/image`.
+/// Returns a readable pointer: `containers[0].image` for `/containers/0/image`.
 pub fn readable(pointer: &str) -> String {
     let mut name = String::new();
     for segment in pointer.split('/').skip(1).map(unescape) {

@@ -158,7 +158,7 @@ impl DocumentReadError {
         )
     }
 
-    /// True if the map's visitor raised the error for the key that it has just read.
+    /// Returns true if the map's visitor raised the error for the key that it has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
         matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }

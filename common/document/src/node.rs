@@ -21,7 +21,7 @@ impl fmt::Display for TextPosition {
     }
 }
 
-/// A value in a document. It has no `Debug`, because values can be secrets.
+/// A value in a document. No `Debug`: values can be secrets.
 #[derive(Clone)]
 pub struct DocumentNode {
     pub(super) value: Value,
@@ -148,7 +148,7 @@ impl DocumentNode {
         .iter()
     }
 
-    /// Returns the position of a JSON pointer, or of the innermost existing part around it.
+    /// Returns the position of a pointer, or of the innermost existing part around it.
     pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {

@@ -1,4 +1,4 @@
-//! Cluster events: one entry of the `events` stream per change of a pod, node, service, queue or the cluster.
+//! Cluster events: one entry of the `events` stream per change.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// Returns the position in the stream; `None` if the id is malformed.
+    /// Returns the position in the stream, if the id is valid.
     pub fn position(&self) -> Option<EventPosition> {
         EventPosition::parse(&self.id)
     }
@@ -79,15 +79,15 @@ impl ClusterEvent {
 pub struct EventPosition {
     millis: u64,
     number: u64,
-    /// Index within an entry about many pods; [`EventPosition::END_OF_ENTRY`] sorts after all of them.
+    /// Index within an entry about many pods.
     index: u64,
 }
 
 impl EventPosition {
     const END_OF_ENTRY: u64 = u64::MAX;
 
-    /// Parses `<milliseconds>[-<number>[.<index>]]`; `None` if malformed. Without an index the position is
-    /// after all events of its entry.
+    /// Parses `<milliseconds>[-<number>[.<index>]]`. Without an index the position is after all events of its
+    /// entry.
     pub fn parse(id: &str) -> Option<Self> {
         let number_of = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -101,7 +101,7 @@ impl EventPosition {
         Some(Self { millis: number_of(millis)?, number: number_of(number)?, index })
     }
 
-    /// Returns the XRANGE start that finds all events after this position: `(` excludes the entry.
+    /// Returns the XRANGE start after this position: `(` excludes the entry.
     pub fn entry_begins(self) -> String {
         let exclusive = if self.index == Self::END_OF_ENTRY { "(" } else { "" };
         format!("{exclusive}{}-{}", self.millis, self.number)

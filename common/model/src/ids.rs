@@ -95,22 +95,21 @@ name!(
 );
 
 name!(
-    /// The name of a service: a DNS label, as it is part of host names.
+    /// The name of a service: a DNS label, part of host names.
     ServiceName, "service name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
 );
 
 name!(
-    /// The name of an app, which groups services: a DNS label, because the names of its services begin with
-    /// it.
+    /// The name of an app: a DNS label, because names of services begin with it.
     AppName, "app name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
 );
 
 name!(
-    /// The `name` of a pod: the name of its service, or any name for a pushed pod.
+    /// The `name` of a pod: its service's, or any for a pushed pod.
     PodName, "pod name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
@@ -129,16 +128,16 @@ name!(
 );
 
 name!(
-    /// The host of an image registry, with its port if any. A name without dot and port is invalid: an engine
-    /// would look for its images on Docker Hub.
+    /// The host of an image registry, with its port if any. A name without dot and port is invalid: engines
+    /// would use Docker Hub.
     RegistryHost, "registry",
     "a host name with a dot, an address or `localhost`, in lower case, with a port if it has one: `registry.example:5000`",
     |s| is_registry_host(s)
 );
 
 name!(
-    /// A persistent volume `web_data_0` (service, source, replica), or a shared volume such as
-    /// `web_data_shared` (of a service) or `shop_data_app` (of an app).
+    /// A persistent volume `web_data_0`, or a shared volume such as `web_data_shared` (of a service) or
+    /// `shop_data_app` (of an app).
     VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
         && s.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -182,8 +181,7 @@ name!(
 );
 
 name!(
-    /// A cluster: a random UUID, created when the first worker registers, stored in Redis and on every
-    /// worker.
+    /// A cluster: a random UUID in Redis and on every worker.
     ClusterId, "cluster id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -271,7 +269,7 @@ impl Incarnation {
 }
 
 impl SpecId {
-    /// Returns twelve random hexadecimal digits. Every payload of a service contains them, so they are few.
+    /// Returns twelve random hexadecimal digits: few, because every payload contains them.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string()[..12].to_owned())
     }
@@ -296,7 +294,7 @@ impl SchedulerId {
 }
 
 impl PodId {
-    /// Returns the first eight characters, enough to tell pods apart in output for people.
+    /// Returns the first eight characters, enough for output.
     pub fn short(&self) -> &str {
         self.0.char_indices().nth(8).map_or(&self.0, |(end, _)| &self.0[..end])
     }

@@ -450,17 +450,17 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// Describes the aliases of `replicas`, at most one of which may be given. Derived schemas have no aliases,
-/// and no `not`.
+/// Describes the aliases of `replicas`, at most one of which may be given. Derived schemas lack aliases and
+/// `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
     let field = &mut schema["properties"]["replicas"];
     field["maximum"] = MAX_REPLICAS.into();
-    // With a default, generated clients would send `replicas` together with an alias.
+    // Generated clients would send a default together with an alias.
     field.as_object_mut().map(|field| field.remove("default"));
     let mut other_name = field.clone();
-    // The examples of all fields together form an example of the whole.
+    // Nor an example: all examples together form one of the whole.
     other_name.as_object_mut().map(|field| field.remove("example"));
     other_name["description"] = "Another name of `replicas`".into();
     for alias in &REPLICAS_NAMES[1..] {

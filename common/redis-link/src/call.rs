@@ -7,7 +7,7 @@ use redis::{Cmd, ScriptInvocation};
 /// The boundary of the store's failpoints.
 pub(crate) const BOUNDARY: &str = "redis";
 
-/// A script with its keys and arguments, and its name in errors and failpoints.
+/// A script with its keys, arguments and name.
 pub struct ScriptCall<'a> {
     name: &'static str,
     invocation: ScriptInvocation<'a>,

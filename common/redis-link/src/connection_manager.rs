@@ -77,7 +77,7 @@ async fn stay_connected(shared: &SharedState, locator: &mut MasterLocator, maste
     }
 }
 
-/// An announcement of the Sentinels ends the wait: when they elect a master, the backoff can be seconds long.
+/// An announcement ends the wait: when the Sentinels elect a master, the backoff can be seconds long.
 async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
     tokio::select! {
         () = sleep(backoff.next()) => {}

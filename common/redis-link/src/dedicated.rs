@@ -73,8 +73,8 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a command that may block (see [`DedicatedConnection::query`]) and then a script, in one round
-    /// trip.
+    /// Runs a command that may block and then a script, in one round trip. See
+    /// [`DedicatedConnection::query`].
     pub async fn query_then<T: FromRedisValue>(
         &mut self,
         cmd: &Cmd,

@@ -11,7 +11,7 @@ use super::refusal::{RefusalCause, with_remedy};
 /// `what` is the command without its arguments, which can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no connection to a Redis master, or it broke while the command was in progress.
+    /// There is no connection to a master, or it broke during the command.
     #[error("Redis is unreachable ({why}); check KUBELEET_REDIS_URL and that Redis runs")]
     Unreachable {
         /// The command.
@@ -25,7 +25,7 @@ pub enum StoreError {
         /// The command.
         what: String,
     },
-    /// A key has a type that kubeleet never uses for it: another program wrote it.
+    /// A key of a type that kubeleet never uses for it: another program wrote it.
     #[error("a key in Redis has the wrong type: {detail}; inspect it with redis-cli, then DEL or RENAME it")]
     WrongType {
         /// Redis' own words.
@@ -69,7 +69,7 @@ pub enum StoreError {
 /// Codes about one command.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
-/// Names of the causes for which Redis as a whole is unusable, see [`StoreError::cause`].
+/// The results of [`StoreError::cause`].
 pub const CAUSES: [&str; 15] = [
     "unreachable",
     "timeout",
@@ -103,13 +103,14 @@ impl StoreError {
         }
     }
 
-    /// Returns true if no command can succeed until a person changes the configuration of Redis or kubeleet.
+    /// Returns true if a person must change the configuration of Redis or kubeleet before any command can
+    /// succeed.
     pub fn needs_operator(&self) -> bool {
         let Self::Refused(text) = self else { return false };
         RefusalCause::of(text).map_or_else(|| !TRANSIENT_CODES.contains(&code(text)), |cause| !cause.passes())
     }
 
-    /// Returns the cause in a word of [`CAUSES`] if Redis as a whole is unusable.
+    /// Returns the cause if Redis as a whole is unusable, as a word of [`CAUSES`].
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { .. } => Some("unreachable"),

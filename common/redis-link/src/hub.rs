@@ -96,7 +96,7 @@ impl Drop for Subscription {
 impl Hub {
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: Arc<dyn Send + Sync>) -> Subscription {
         let inbox = Arc::new(Inbox::default());
-        // If the link already listens to this channel, nothing else tells this subscriber to read the state.
+        // If the link already listens, nothing else tells this subscriber to read the state.
         inbox.put_missed();
         lock(&self.subscribers).entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
         self.changed.notify_one();

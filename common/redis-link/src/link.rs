@@ -30,7 +30,7 @@ use daemon::redis_url::{RedisEndpoint, RedisUrl};
 pub struct LinkOptions {
     /// Time limit of a command that does not block.
     pub response_timeout: Duration,
-    /// Time limit of connecting to a server, and of a command's wait for a connection.
+    /// Time limit to connect, also of a command's wait for a connection.
     pub connect_timeout: Duration,
 }
 
@@ -153,8 +153,8 @@ impl Link {
         Ok(each)
     }
 
-    /// Runs a script by its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), loads it and
-    /// runs it again.
+    /// Runs a script by its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), nothing was
+    /// executed: loads it and runs it again.
     ///
     /// # Errors
     /// See [`Link::query`].

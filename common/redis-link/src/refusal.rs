@@ -62,7 +62,7 @@ impl RefusalCause {
         coded.or_else(|| BY_WORDS.iter().find(|(words, _)| text.contains(words))).map(|(_, cause)| *cause)
     }
 
-    /// True if it passes without a change of the configuration.
+    /// Returns true if it passes without a change of the configuration.
     pub(super) fn passes(self) -> bool {
         match self {
             NoReplicas | Memory | Disk | Clients | Loading | Busy => true,
@@ -130,8 +130,7 @@ pub(super) fn with_remedy(text: &str) -> String {
     }
 }
 
-/// Returns user and command of an error about a forbidden command. Before version 7 Redis names no user, and
-/// inside a script no version names the command.
+/// Before version 7 Redis names no user, and inside a script no version names the command.
 fn denied_command(text: &str) -> Option<(&str, &str)> {
     let between = |before: &str, after: &str| text.split_once(before)?.1.split_once(after).map(|(it, _)| it);
     let command = between("permissions to run the '", "'")?;

@@ -40,7 +40,7 @@ pub(super) struct ReplicaTracker {
     /// Last attachment of each replica.
     attached: BTreeMap<String, Instant>,
     view: SentinelView,
-    /// Since when too few replicas are attached for a write.
+    /// Start of the time with too few attached replicas.
     incomplete_since: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl ReplicaTracker {
         self.view.replicas.extend(view.replicas.into_keys().map(|replica| (replica, true)));
     }
 
-    /// The number of replicas that a write must reach, without asking the master.
+    /// Returns the number of replicas that a write must reach, without asking the master.
     pub(super) fn required(&self, now: Instant) -> usize {
         self.count(&BTreeSet::new(), now)
     }

@@ -194,7 +194,7 @@ fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<Sentin
     })
 }
 
-/// True if a Sentinel with this report of a replica could elect it before it has caught up.
+/// Returns true if a Sentinel with this report of a replica could elect it before it has caught up.
 fn is_electable(fields: &BTreeMap<String, String>) -> bool {
     let millis = |field: &str| fields.get(field).and_then(|text| text.parse::<u64>().ok());
     // The field exists only while the Sentinel considers the replica down.

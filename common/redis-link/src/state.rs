@@ -72,7 +72,7 @@ impl SharedState {
     /// Waits for a missing connection at most for the connect timeout.
     ///
     /// # Errors
-    /// The reason for the missing connection; at once if an operator must change something first.
+    /// The reason; at once if an operator must change something first.
     pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
         if let MasterStatus::Connected(master) = &self.state.borrow().status {
             return Ok(master.clone());
@@ -140,7 +140,7 @@ impl SharedState {
         connected.expect("send_modify runs its closure exactly once, at once")
     }
 
-    /// Logs the first failure, and the first one after which an operator must change something.
+    /// Logs the first failure, and the first that needs an operator.
     pub(super) fn record_connect_failure(&self, new: StoreError) {
         self.state.send_modify(|state| {
             let MasterStatus::Disconnected { since, error, is_logged } = &mut state.status else { return };

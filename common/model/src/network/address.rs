@@ -1,5 +1,5 @@
-//! Virtual addresses of services and slots. No network has them: packets are redirected to the proxy of the
-//! sending host, which finds the target by the address.
+//! Virtual addresses of services and slots. Packets to them are redirected to the proxy of the sending host,
+//! which finds the target by the address.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -22,9 +22,9 @@ impl PoolAddress {
     pub const RESOLVER: Self = Self(1);
     /// The first number for services.
     pub const FIRST: u32 = 2;
-    /// Number of addresses for services: all of the pool but the first two and the last.
+    /// Number of addresses: the pool but the first two and the last.
     pub const COUNT: u32 = (1 << 17) - 3;
-    /// Number of slots with an address per service, the first ones: an eighth of the pool.
+    /// Number of slots with an address per service, the first ones.
     pub const SLOTS_OF_SERVICE: u32 = 1 << 14;
 
     /// Returns the address with this number; `None` outside the range for services.

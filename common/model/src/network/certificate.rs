@@ -17,11 +17,11 @@ const FIRST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Limit of the `Retry-After` of an authority.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// No certificate is renewed earlier than this after its order, or than half of its lifetime. Otherwise
-/// proxies would order again and again if Redis' clock is wrong by years.
+/// No certificate is renewed earlier than this after its order, or than half of its lifetime. Otherwise a
+/// wrong clock of Redis would cause order after order.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An ordered certificate as Redis and each proxy's disk store it, with an encrypted key.
+/// An ordered certificate as Redis and proxies store it, with an encrypted key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCertificate {
     /// The host.
@@ -62,7 +62,7 @@ impl StoredCertificate {
         Ok(Self { host, id, chain, sealed_key, not_before, not_after, directory })
     }
 
-    /// Returns the status of a record with only this certificate, stored at the start of its validity.
+    /// Returns the status of this certificate alone, stored at the start of its validity.
     pub fn status(&self) -> CertificateStatus {
         let certificate = IssuedCertificate {
             id: self.id.clone(),
@@ -156,8 +156,8 @@ pub struct OrderFailure {
 }
 
 impl CertificateStatus {
-    /// Returns the time until a certificate must be ordered from this directory; zero for now. `now` is
-    /// Redis' time. A stored time in the future counts as now.
+    /// Returns the time until a certificate must be ordered from this directory. `now` is Redis' time. A
+    /// stored time in the future counts as now.
     pub fn wait(&self, directory: &str, now: RedisMillis) -> Duration {
         let due = |since: RedisMillis, wait: Duration| since.min(now).saturating_add(millis(wait));
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {

@@ -18,7 +18,7 @@ pub const SOCKET_NAME: &str = "proxy.sock";
 /// In bytes. Longer lines end the connection.
 const MAX_LINE: usize = 1 << 20;
 
-/// Maximum number of pods per message: far fewer than fit into a line.
+/// Maximum number of pods per message, far less than a line.
 pub const MAX_PODS: usize = 1_000;
 
 /// A connection between worker and proxy, framed as lines.
@@ -34,14 +34,14 @@ pub fn to_line(message: &impl Serialize) -> String {
     serde_json::to_string(message).expect("messages have no maps with other keys than texts")
 }
 
-/// A pod of this host with its address: a row in the gate's table.
+/// A pod of this host: a row in the gate's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalPod {
     /// The pod.
     pub pod: PodId,
     /// Its assignment. A new assignment is another row.
     pub assignment: AssignmentId,
-    /// Number of container starts: connections from before a restart are useless after it.
+    /// Number of container starts: a restart ends old connections.
     pub start: u64,
     /// Its service; `None` for a pushed pod.
     #[serde(default)]
@@ -50,7 +50,7 @@ pub struct LocalPod {
     pub replica: u32,
     /// Its address on this host.
     pub address: IpAddr,
-    /// True if the gate admits traffic. A pod that is being stopped is closed.
+    /// True if the gate admits traffic.
     pub open: bool,
     /// True if the pod is ready. Workers of the previous version do not send it.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct LocalPod {
 pub struct Gateway {
     /// The address.
     pub address: Ipv4Addr,
-    /// True if the host has this address only while a container is in the network.
+    /// True if the host has it only while a container is in the network.
     pub on_demand: bool,
 }
 
@@ -111,7 +111,7 @@ pub enum FromWorker {
         /// Milliseconds until the proxy cuts what is still in flight.
         within_ms: u64,
     },
-    /// Pods are in the network behind this address of the host: resolve names there.
+    /// The host has this address in a network of pods: resolve names there.
     Network {
         /// The host's address in the network.
         gateway: Ipv4Addr,
@@ -152,9 +152,9 @@ pub enum FromProxy {
         /// Number of requests and connections cut after the time limit.
         cut: u64,
     },
-    /// Reports whether pods can reach services by name. Sent at first and with each change.
+    /// Reports whether pods reach services by name, at first and after changes.
     Names {
-        /// The obstacle, as a sentence without its full stop; `None` if names work.
+        /// The obstacle, as a sentence without its full stop, if any.
         #[serde(default)]
         problem: Option<String>,
         /// The host's addresses with a resolver: see [`FromWorker::Network`].

@@ -1,4 +1,4 @@
-//! Ingress rules: the parts of a service that are reachable from outside the cluster.
+//! Ingress rules: the routes from outside the cluster.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

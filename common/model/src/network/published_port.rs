@@ -39,7 +39,7 @@ impl fmt::Display for PublishedPort {
     }
 }
 
-/// Names the assignment, so that ports of an earlier container are never taken for those of the current one.
+/// Names the assignment, so that ports of an earlier container never count for the current one.
 #[derive(Serialize, Deserialize)]
 struct StoredPorts {
     assignment: AssignmentId,
@@ -59,8 +59,8 @@ pub fn published_field(assignment: &AssignmentId, ports: &[PublishedPort]) -> St
     if ports.is_empty() { String::new() } else { ports_to_json(assignment, ports) }
 }
 
-/// Parses the stored form, without ports of another assignment. Skips unreadable ones: they are for display,
-/// and the worker's next report rewrites them.
+/// Parses the stored form, without ports of another assignment. Skips unreadable ones: the worker's next
+/// report rewrites them.
 pub fn ports_from_json(json: &str, assignment: Option<&AssignmentId>) -> Vec<PublishedPort> {
     let Ok(stored) = serde_json::from_str::<StoredPorts>(json) else { return Vec::new() };
     if Some(&stored.assignment) != assignment {

@@ -15,9 +15,9 @@ use crate::spec::{PodSpec, Port, VolumeKind, VolumeMount};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostAccess {
-    /// Addresses besides loopback to which published ports may bind; `None` for any.
+    /// Addresses besides loopback for published ports; `None` for any.
     pub port_addresses: Option<Vec<IpAddr>>,
-    /// Paths of the host that pods may mount, recursively. Sockets and devices need their exact path.
+    /// Mountable paths of the host, recursively. Sockets and devices need their exact path.
     pub bind_prefixes: Vec<PathBuf>,
 }
 

@@ -14,17 +14,17 @@ use crate::RedisMillis;
 
 /// Fewer silent nodes are no mass loss while another node is left.
 const MIN_SILENT_NODES: usize = 3;
-/// The loss of all nodes counts from this many on. A single one may move to another machine.
+/// A single node may move to another machine.
 const MIN_ALL_NODES: usize = 2;
 /// Percentage of silent nodes above which it is a mass loss.
 const MAX_SILENT_PERCENT: usize = 30;
 /// Only nodes that fell silent within this time of each other count together.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The input of the circuit breaker, without nodes that an operator has given up.
+/// Input of the circuit breaker, without nodes given up by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentNodes {
-    /// Number of nodes that are not declared dead, including silent ones.
+    /// Number of nodes that are not dead, including silent ones.
     pub nodes: usize,
     /// The last heartbeat of each silent node, in any order.
     pub last_beats: Vec<RedisMillis>,

@@ -73,12 +73,12 @@ pub struct NodeInfo {
     pub runtime: String,
     /// Name and version of the container engine.
     pub engine_version: String,
-    /// The engine's lasting id, if any. It changes with the machine or a new setup.
+    /// The engine's lasting id, if any; it changes with the machine or a new setup.
     #[serde(default)]
     pub engine_id: String,
     /// Version of kubeleet.
     pub version: String,
-    /// The worker's settings. `None` for an external worker and for versions that registered none.
+    /// The worker's settings, if registered; external workers have none.
     #[serde(default)]
     pub settings: Option<NodeSettings>,
 }
@@ -182,8 +182,7 @@ pub struct Node {
     pub incarnation: Option<Incarnation>,
     /// Time of the last heartbeat.
     pub beat: RedisMillis,
-    /// The worker's failure-detection timing. `None` for an external worker and for versions that registered
-    /// none.
+    /// The worker's failure-detection timing, if registered; external workers have none.
     #[serde(default)]
     pub timing: Option<Timing>,
     /// Time of the worker's last registration.
@@ -193,7 +192,7 @@ pub struct Node {
     pub created_at: RedisMillis,
     /// True if an operator has excluded the node from new assignments.
     pub cordoned: bool,
-    /// The container engine's last error; `None` while the engine works.
+    /// The container engine's last error, while it does not work.
     pub engine_problem: Option<String>,
     /// The full disk, in a sentence; `None` while there is room.
     #[serde(default)]
@@ -201,7 +200,7 @@ pub struct Node {
     /// Other problems, in sentences. Pods still run and are placed there.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Services' pods without a record, whose containers the node keeps and does not touch.
+    /// Services' pods without a record, whose containers the node keeps.
     #[serde(default)]
     pub held_pods: Vec<HeldPod>,
     /// The worker's registration.

@@ -24,7 +24,7 @@ pub struct Resources {
     pub pods: u64,
 }
 
-/// A resource whose amount differs from pod to pod: all but the number of pods.
+/// A resource whose amount differs from pod to pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// CPU.
@@ -41,7 +41,7 @@ impl Resource {
     /// All kinds, in the order of script arguments.
     pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Pids, Self::Disk];
 
-    /// Returns the stored field of the amount that a node offers or a pod requests.
+    /// Returns the stored field of an offered or requested amount.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -58,7 +58,7 @@ impl Resource {
 }
 
 impl Resources {
-    /// The amount of an unlimited resource: the worker's version did not know it.
+    /// The amount of a resource that the worker's version did not know.
     pub const UNLIMITED: u64 = u64::MAX;
 
     /// Returns the amount of one resource.

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Timing of failure detection. `heartbeat < fence_after < dead_after` always holds.
+/// Failure detection: `heartbeat < fence_after < dead_after` always holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Timing {
     /// Time between two heartbeats of a worker.
     pub heartbeat: Duration,
-    /// Age of a worker's last successful heartbeat at which it stops its pods with `on_disconnect: stop`.
+    /// Age of the last successful heartbeat at which a worker stops its pods with `on_disconnect: stop`.
     pub fence_after: Duration,
-    /// Time without a heartbeat after which a node is declared dead.
+    /// Time without a heartbeat until a node is declared dead.
     pub dead_after: Duration,
 }
 
@@ -28,8 +28,8 @@ impl Timing {
     /// Maximum silence of a node, whatever it has registered. `_prelude.lua` has the same number.
     pub const LONGEST_DEAD_AFTER: Duration = Duration::from_secs(3600);
 
-    /// Returns the stored form: three times in milliseconds, and the owner. Earlier versions store none, so
-    /// another session's times do not count.
+    /// Returns the stored form: three times in milliseconds, and the owner. Another session's times do not
+    /// count.
     pub fn to_stored(&self, owner: impl Display) -> String {
         let [heartbeat, fence, dead] =
             [self.heartbeat, self.fence_after, self.dead_after].map(|time| time.as_millis());
@@ -50,8 +50,8 @@ impl Timing {
         (words.next() == Some(&owner.to_string()) && words.next().is_none()).then_some(timing)
     }
 
-    /// Returns the silence after which a scheduler with these times declares a node dead that has registered
-    /// `registered`: never before the node has stopped pods that must not run twice.
+    /// Returns the silence after which a scheduler with these times declares a node dead: never before the
+    /// node has stopped pods that must not run twice.
     pub fn dead_after_of(&self, registered: Option<&Self>) -> Duration {
         registered.map_or(self.dead_after, |times| self.dead_after.max(times.dead_after))
     }

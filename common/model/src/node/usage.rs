@@ -1,4 +1,4 @@
-//! Current usage of pods and nodes, which workers measure while a client asks.
+//! Current usage of pods and nodes, measured while a client asks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the sum. A missing part is taken from the other; of pressures the higher one counts.
+    /// Returns the sum; of pressures the higher one. A missing part is taken from the other.
     pub fn plus(self, other: Usage) -> Usage {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),

@@ -40,17 +40,17 @@ pub enum InvalidPayload {
 /// The fields of a payload that the queues need, and the payload's bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    /// The payload, byte for byte: LREM and SREM find it by value.
+    /// The exact bytes: LREM and SREM find the payload by value.
     pub raw: Bytes,
-    /// Name of the pod: the first part of its container's name.
+    /// Name of the pod, and prefix of its container's name.
     pub name: PodName,
     /// Unique id of the pod.
     pub id: PodId,
     /// Image of the pod's first container.
     pub image: String,
-    /// Index of the pod among the pods of its service; not a count.
+    /// Index of the pod in its service; not a count.
     pub replica: u32,
-    /// Specification of the pod; `None` for a pushed pod, whose payload contains the specification.
+    /// Specification of the pod; a pushed pod has it in the payload.
     pub spec: Option<SpecId>,
 }
 

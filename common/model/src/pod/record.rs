@@ -15,11 +15,11 @@ use crate::pod::slot::Slot;
 pub struct PodRecord {
     /// Unique id of the pod.
     pub id: PodId,
-    /// Name of the pod: the first part of its container's name.
+    /// Name of the pod, and prefix of its container's name.
     pub name: PodName,
     /// Phase of the pod.
     pub phase: Phase,
-    /// Index of the pod among the pods of its service.
+    /// Index of the pod in its service.
     pub replica: u32,
     /// Image of the pod's first container, as in the payload.
     pub image: String,
@@ -63,10 +63,10 @@ pub struct PodRecord {
     /// Time since which the pod is ready.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Time of adoption into a later generation with the same specification, if any.
+    /// Time of adoption into a later generation with the same specification.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
-    /// Status of each of several containers, as last reported; empty for a pod with one container.
+    /// Status of each of several containers, as last reported.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,
     /// The last ended runs of its containers, oldest first.
@@ -140,7 +140,7 @@ impl EndedRun {
     /// Maximum size of a run's kept output, in bytes.
     pub const MAX_OUTPUT: usize = 512;
 
-    /// Adds a container's last output to a message, once. Engineers look at it first.
+    /// Adds a container's last output to a message, once: engineers look at it first.
     pub fn explain(message: String, last_output: &str) -> String {
         let addition = format!("; it wrote at last: {}", last_output.trim());
         if last_output.trim().is_empty() || message.contains(&addition) {

@@ -22,8 +22,7 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// A schedule in the syntax of crontab(5): minute, hour, day of the month, month and day of the week,
-/// optionally with seconds before them.
+/// A schedule as in crontab(5), optionally with seconds in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
@@ -198,7 +197,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the error of an invalid schedule from a document. Such a schedule has no tick.
+    /// Returns the error of an invalid schedule, which has no tick.
     pub fn problem(&self) -> Option<String> {
         self.text.parse::<Self>().err()
     }

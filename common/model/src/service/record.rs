@@ -9,8 +9,8 @@ use crate::service::cron::Ticks;
 use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 
-/// Maximum number of pods that the API creates before it responds. A service that lacks more pods may still
-/// be in creation; one that lacks fewer has lost them.
+/// Maximum number of pods that the API creates before it responds. A service that lacks more may still be in
+/// creation; one that lacks fewer has lost them.
 pub const PODS_CREATED_INLINE: u32 = 250;
 
 /// Whether a service is active or being deleted.
@@ -32,8 +32,8 @@ pub struct Service {
     pub state: ServiceState,
     /// Version of the pod specification: starts at 1 and grows with every change.
     pub generation: u64,
-    /// Version of the desired state, also of replicas and labels: every change increments it. Services stored
-    /// by earlier versions have the generation here.
+    /// Version of the desired state, incremented by every change. Services stored by earlier versions have
+    /// the generation here.
     pub revision: u64,
     /// Id of the specification.
     pub spec_id: SpecId,
@@ -57,7 +57,7 @@ pub struct Service {
     pub scaled_at: Option<RedisMillis>,
     /// Specification of each pod.
     pub pod: PodSpec,
-    /// Image contents of this specification when its first pod started; all its pods get these.
+    /// Image contents when the first pod of this specification started; all its pods get these.
     pub images: Vec<ImageContent>,
 }
 
@@ -81,19 +81,18 @@ pub struct RolloutMarks {
     /// True if the service has that specification now, after a rollback or undo. It is proven: no `canary`
     /// holds it up.
     pub is_known_good: bool,
-    /// The reason of a wait without a pause: bad first pods, an image that cannot be pulled, or a missing
-    /// dependency.
+    /// The reason of a wait without a pause: bad first pods, a failed image pull, or a missing dependency.
     pub held: Option<String>,
     /// The generation that this one undoes. Another undo restores the change.
     pub undone: Option<u64>,
-    /// The previous generation and the reason of its failure, if this one rolls it back.
+    /// The failed generation that this one rolls back, and the reason.
     pub rolled_back: Option<(u64, String)>,
 }
 
 /// The progress of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// The cron that created it, and the tick in seconds since 1970; 0 if started by hand.
+    /// The cron and the tick in seconds since 1970; 0 if started by hand.
     pub of_cron: Option<(ServiceName, i64)>,
     /// Time of its first pod.
     pub started_at: Option<RedisMillis>,
@@ -112,7 +111,7 @@ pub struct CronProgress {
     pub ticks: Ticks,
     /// The same in the stored form.
     pub ticks_text: String,
-    /// Time of the latest change of its times: earlier ticks are not due.
+    /// Time of the latest change of the schedule: earlier ticks are not due.
     pub since: RedisMillis,
     /// The last write of its desired state, which must be unchanged when a tick is taken.
     pub write: String,

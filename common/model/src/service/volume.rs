@@ -1,4 +1,4 @@
-//! Persistent and shared volumes: the cluster's records about the data of services.
+//! Records of persistent and shared volumes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -100,7 +100,7 @@ impl VolumeClaim {
         Some(Self { name, service, source, scope, space })
     }
 
-    /// Parses the name of a volume, which does not contain its space.
+    /// Parses the name of a volume, without its space.
     pub fn from_name(name: &VolumeName) -> Option<Self> {
         let (service, rest) = name.as_str().split_once('_')?;
         let (source, scope) = rest.rsplit_once('_')?;
@@ -146,7 +146,7 @@ pub struct Volume {
     pub is_lost: bool,
     /// True if its record was lost and rewritten, and its service has not been seen since.
     pub is_recovered: bool,
-    /// Nodes with contradicting copies, of which an operator must choose one. Empty without a conflict.
+    /// Nodes with contradicting copies, of which an operator must choose one.
     pub conflict: Vec<NodeName>,
     /// Time of binding to its node.
     pub created_at: RedisMillis,
@@ -203,7 +203,7 @@ impl FormerCopy {
     }
 }
 
-/// The decision whether a pod's containers get a persistent volume of this node.
+/// The decision whether a pod gets a persistent volume of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeVerdict {
     /// The engine has it. `Some` if no pod is known to have had it: an interrupted start created it.

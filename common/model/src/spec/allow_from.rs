@@ -22,8 +22,8 @@ impl AllowFrom {
         self.0.iter().filter_map(|name| ServiceName::new(whole(name)).ok())
     }
 
-    /// Returns the normal form, which is stable when it is read again. Within an app, short names mean its
-    /// services; names of other apps end with `.kubeleet`.
+    /// Returns a stable normal form. Within an app, short names mean its services; names of other apps end
+    /// with `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else {
             return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());

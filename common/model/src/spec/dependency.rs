@@ -29,7 +29,7 @@ pub struct ServiceProgress {
 }
 
 impl ServiceProgress {
-    /// Counts a pod. `is_current` is false if the record describes the time before its machine went down.
+    /// Counts a pod. `is_current` is false for a record from before its machine went down.
     pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
         let is_new = record.generation == generation;
         match record.phase {
@@ -60,8 +60,8 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// Returns the unmet condition in a sentence, if any. One started or ready pod is enough, but all must
-    /// complete. A service without desired pods always meets it.
+    /// Returns the unmet condition in a sentence. One started or ready pod is enough, but all must complete.
+    /// A service without desired pods always meets it.
     pub fn obstacle(&self) -> Option<String> {
         let name = &self.service;
         let Some(progress) = self.progress else {
@@ -119,7 +119,7 @@ impl DependsOn {
 }
 
 /// Returns the circle that a service would close, such as `shop-web -> shop-db -> shop-web`. `known` has the
-/// dependencies of the others.
+/// others' dependencies.
 pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
     let of_one = |name: &str| -> Vec<&str> {
         let own = if name == service { Some(needs) } else { known.get(name) };

@@ -33,7 +33,7 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// Returns the reservation: the requests of its containers, without default limits such as the node's.
+    /// Returns the reservation: the requests of its containers, without default limits.
     pub fn request(&self) -> Resources {
         let requests = self.containers.iter().map(ContainerSpec::request);
         Resources {
@@ -68,8 +68,8 @@ impl PodSpec {
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
     }
 
-    /// Returns the first container that always restarts, so that the pod never completes: its name, or
-    /// `Some(None)` for the only one. Sidecars do not count: they end with the others.
+    /// Returns the name of the first container that always restarts, so that the pod never completes;
+    /// `Some(None)` for the only one. Sidecars end with the others.
     pub fn restarts_always(&self) -> Option<Option<&str>> {
         let serving = self.containers.iter().filter(|container| !container.sidecar);
         let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);

@@ -63,7 +63,7 @@ pub struct ServiceFields {
 
 impl ServiceFields {
     /// Returns the policy for these pods; see [`UpdatePolicy::in_force`]. Only a service that names a port is
-    /// known to listen on its machine. For others a successor can start first.
+    /// known to listen on its machine.
     pub fn update_in_force(&self, pod: &PodSpec, with_machine_ports: bool) -> UpdatePolicy {
         let listens = !self.ingress.is_empty() || pod.containers.iter().any(|one| !one.ports.is_empty());
         UpdatePolicy::in_force(self.update.as_ref(), pod, with_machine_ports && listens)

@@ -1,5 +1,4 @@
-//! Values with several spellings: memory, cores, durations, ports, environment, command. Each type has one
-//! normal form.
+//! Values with several spellings, each with one normal form.
 
 use std::collections::BTreeMap;
 use std::fmt;

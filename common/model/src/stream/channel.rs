@@ -41,7 +41,7 @@ pub enum Purpose {
         /// True for a terminal.
         #[serde(default)]
         tty: bool,
-        /// True if its standard input comes from the client; otherwise it is empty.
+        /// True if its input comes from the client; otherwise it is empty.
         #[serde(default)]
         stdin: bool,
         /// The size of the terminal.
@@ -76,7 +76,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Returns a description for events. Arguments of commands are left out: they may be secret.
+    /// Returns a description for events, without arguments: they may be secret.
     pub fn describe(&self) -> String {
         match self {
             Self::Exec { command, tty, .. } => {
@@ -164,9 +164,9 @@ pub enum Frame {
     EndOfOutput,
     /// The worker has started the request.
     Started,
-    /// The end: the exit code of a program, otherwise 0. Nothing follows.
+    /// The exit code of a program, otherwise 0. Nothing follows.
     Exit(u8),
-    /// A failure, also of the start, with a reason for people. Nothing follows.
+    /// A failure with a reason for people. Nothing follows.
     Failed(String),
     /// Total number of bytes that the sender has read, see [`Frame::cost`].
     Read(u64),

@@ -1,4 +1,4 @@
-//! Log lines of containers with time and source, and their encoding in one stream of several pods.
+//! Log lines with time and source, and their encoding in one stream.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -7,7 +7,7 @@ use crate::ids::{ContainerName, PodId};
 /// A line of a log, without its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Time of writing: nanoseconds since the Unix epoch on the clock of its node.
+    /// Nanoseconds since the Unix epoch on the clock of its node.
     pub time: u64,
     /// The pod.
     pub pod: PodId,
@@ -49,7 +49,7 @@ pub struct LineSplitter {
 }
 
 impl LineSplitter {
-    /// Returns the complete lines, without their line feeds. Keeps the beginning of an incomplete line.
+    /// Returns the complete lines, without line feeds. Keeps an incomplete one.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Bytes> {
         self.rest.extend_from_slice(bytes);
         let mut lines = Vec::new();

@@ -9,8 +9,7 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
 use crate::value::secret_key::{DecryptError, SecretKey};
 
-/// Maximum size of a value in bytes, as for a payload: over the connections of the queues it delays no
-/// heartbeat.
+/// Maximum size of a value in bytes, as for a payload: it delays no heartbeat on shared connections.
 pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 
 /// Number of kept versions of a value.

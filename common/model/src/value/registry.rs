@@ -18,7 +18,7 @@ pub const MAX_PASSWORD_BYTES: usize = 16 * 1024;
 const MAX_USER_BYTES: usize = 255;
 
 impl RegistryHost {
-    /// Parses an address as people and `docker login` write it: `https://Registry.example:5000/v2/` is
+    /// Parses an address as of `docker login`: `https://Registry.example:5000/v2/` is
     /// `registry.example:5000`. Docker Hub has several names.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl RegistryHost {
         }
     }
 
-    /// Returns the registry from which an engine pulls an image; `None` for an invalid image name.
+    /// Returns the registry of an image, if its name is valid.
     pub fn of_image(image: &str) -> Option<Self> {
         let host = match image.split_once('/') {
             Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,

@@ -26,7 +26,7 @@ impl Zone {
 
     /// Returns the rules of the zone.
     pub fn time_zone(&self) -> TimeZone {
-        // The checks reject an unknown zone before anything asks for its rules.
+        // The checks reject an unknown zone earlier.
         TimeZone::get(&self.name).unwrap_or(TimeZone::UTC)
     }
 }

@@ -34,7 +34,7 @@ pub struct FileReference {
     /// The permissions of the file, by default `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// The reaction to a change of the secret or config: by default the pod is replaced.
+    /// The reaction to a change: by default the pod is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
     /// The signal of `on_change: signal`, by default `SIGHUP`.
@@ -42,11 +42,11 @@ pub struct FileReference {
     pub signal: Option<StopSignal>,
 }
 
-/// The reaction of running containers to a changed secret or config.
+/// The reaction of running containers to a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// The pods of the service are replaced step by step, as after a change of the service.
+    /// The pods are replaced step by step, as after a change of the service.
     #[default]
     Restart,
     /// The file is replaced in running containers, and they get a signal.
@@ -77,8 +77,8 @@ impl FileReference {
     }
 }
 
-/// The permissions of a file: octal digits of chmod(1), each 0 or readable. Decimal digits of a number are
-/// taken as octal: YAML has no octal numbers of this form.
+/// The permissions of a file: octal digits of chmod(1), each 0 or readable. Decimal digits are taken as
+/// octal: YAML has no octal numbers of this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u32);
 
@@ -99,7 +99,7 @@ impl std::str::FromStr for FileMode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim().trim_start_matches("0o").trim_start_matches('0');
-        // 256 is 0400 in decimal: it has a digit that grants something other than reading.
+        // 256, which is 0400 in decimal, has a digit that grants more than reading.
         let is_valid = (1..=3).contains(&digits.len())
             && digits.bytes().all(|digit| matches!(digit, b'0' | b'4'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|_| is_valid);

@@ -110,7 +110,7 @@ impl HealthCheck {
         test().or_else(http).or_else(tcp).or_else(command)
     }
 
-    /// Returns true if it only sets timing and thresholds of the image's own check.
+    /// Returns true if it only sets timing and thresholds.
     pub fn has_only_times(&self) -> bool {
         let times =
             Self { interval: None, timeout: None, start_period: None, start_interval: None, ..self.clone() };

@@ -40,13 +40,12 @@ impl VolumeKind {
     }
 }
 
-/// A mounted volume. Read from Compose's text (`data:/var/lib/app`, `/cache`) or from a map.
+/// A mounted volume. Read from Compose's text (`data:/var/lib/app`, `/cache`) or a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VolumeMount {
     /// The lifetime and place of its data.
     pub kind: VolumeKind,
-    /// Its name in the service, or the path of the host; `None` for a container's own local volume, and in
-    /// memory.
+    /// Its name in the service, or the path of the host; `None` for a container's own volume, and in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Its path in the container.
