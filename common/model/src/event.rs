@@ -79,7 +79,7 @@ impl ClusterEvent {
 pub struct EventPosition {
     millis: u64,
     number: u64,
-    /// Index within an entry about many pods.
+    /// Index within an entry about many pods; [`EventPosition::END_OF_ENTRY`] is after all of them.
     index: u64,
 }
 

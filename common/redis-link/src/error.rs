@@ -66,7 +66,7 @@ pub enum StoreError {
     },
 }
 
-/// Codes about one command.
+/// Codes of [`StoreError::Refused`] about one command, which pass.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
 /// The results of [`StoreError::cause`].

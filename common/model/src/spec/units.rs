@@ -436,6 +436,10 @@ pub fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
     whole_number(deserializer, super::limits::MAX_REPLICAS.into())
 }
 
+/// Reads a number of processes, or `null`.
+///
+/// # Errors
+/// If it is not a whole number.
 pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Pids(u32);
     impl<'de> Deserialize<'de> for Pids {
@@ -446,6 +450,10 @@ pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
 }
 
+/// Reads a threshold, or `null`.
+///
+/// # Errors
+/// If it is not a whole number.
 pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Count(u32);
     impl<'de> Deserialize<'de> for Count {
@@ -457,6 +465,9 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 /// Accepts a text such as `"2"`, as in Docker's log options.
+///
+/// # Errors
+/// If it is no number.
 pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Quoted(u32);
     impl<'de> Deserialize<'de> for Quoted {
@@ -484,12 +495,18 @@ pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(Option::<Quoted>::deserialize(deserializer)?.map(|Quoted(count)| count))
 }
 
-/// The checks reject 0.
+/// Reads a port number. The checks reject 0.
+///
+/// # Errors
+/// If it is not a whole number up to 65535.
 pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     whole_number(deserializer, u16::MAX.into())
 }
 
 /// Accepts `3.0`. Errors name `max` as the largest valid number.
+///
+/// # Errors
+/// If the number has a fraction, or does not fit `T`.
 fn whole_number<'de, D, T>(deserializer: D, max: u64) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
