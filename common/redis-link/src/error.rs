@@ -66,7 +66,7 @@ pub enum StoreError {
     },
 }
 
-/// Codes of [`StoreError::Refused`] about one command, which pass.
+/// Transient codes of [`StoreError::Refused`] about one command.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
 /// The results of [`StoreError::cause`].
