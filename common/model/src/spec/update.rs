@@ -148,9 +148,8 @@ impl UpdatePolicy {
         Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
     }
 
-    /// Returns the effective policy, with the default for `None`. Where pods share the machine's ports, a
-    /// successor cannot listen beside its predecessor: then the pod is stopped first, unless the user says
-    /// otherwise.
+    /// Returns the effective policy, with the default for `None`. A successor cannot listen beside its
+    /// predecessor on ports of the machine: then the pod is stopped first, unless the user says otherwise.
     pub fn in_force(policy: Option<&Self>, pod: &PodSpec, with_machine_ports: bool) -> Self {
         let in_force = policy.map_or_else(|| Self::without_policy(pod), |policy| policy.resolved(pod));
         if with_machine_ports && policy.is_none_or(Self::leaves_order_open) {
