@@ -14,20 +14,19 @@ use crate::client::deadlines::ClientWait;
 use crate::client::guarded::ConnectionState;
 use crate::headers;
 
-/// How long the rest of a body that nothing needs any more is taken in and dropped: in all, and without a
-/// byte of it.
+/// Limits on reading the rest of an unused body: in all, and without a byte.
 const REST_WITHIN: Duration = Duration::from_secs(30);
 const REST_SILENT: Duration = Duration::from_secs(5);
 
-/// The body, as far as it was not read. If it is dropped before its end, some of the rest is taken in: there
-/// are clients that do not see the answer when their upload is reset.
+/// The unread body. If it is dropped before its end, some of the rest is read and discarded: some clients do
+/// not see the answer when their upload is reset.
 pub(crate) struct ClientBody {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     body: Option<Incoming>,
     state: Arc<ConnectionState>,
-    /// `None` for a client that does not speak HTTP/2.
+    /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
-    /// Whether the client may be silent for as long as it likes.
+    /// True if the client may be silent for any time.
     may_be_silent: bool,
     has_failed: bool,
 }
@@ -37,7 +36,7 @@ impl ClientBody {
         Self { body: Some(body), state, wait, may_be_silent: false, has_failed: false }
     }
 
-    /// The client may be silent for as long as it likes: streams of gRPC wait for something to happen.
+    /// Allows the client to be silent for any time: gRPC streams wait for events.
     pub(crate) fn allow_silence(&mut self) {
         self.may_be_silent = true;
     }
@@ -93,7 +92,7 @@ impl Drop for ClientBody {
     }
 }
 
-/// Takes in some of the rest of a body. Then, if it has not ended, it is reset.
+/// Reads and discards some of the rest of a body, which is then reset if it has not ended.
 async fn take_in_rest(mut body: Incoming) {
     let taking =
         async { while let Ok(Some(Ok(_))) = tokio::time::timeout(REST_SILENT, body.frame()).await {} };

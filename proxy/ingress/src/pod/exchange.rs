@@ -28,18 +28,18 @@ use crate::pod::routing_table::{InFlight, NoPod, Pod};
 use crate::pod::search::{ForRequest, RequestTarget, Search};
 use crate::shared::IngressShared;
 
-/// How long a pod may take to answer without a limit.
+/// Used if there is no timeout.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A request as pods get it.
+/// A request in the form that pods get.
 pub(crate) struct OutgoingRequest {
     pub(crate) head: http::request::Parts,
-    /// The body, until it was sent. `None` if there is none.
+    /// The unsent body; `None` if it was sent, or is empty.
     pub(crate) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
 
-/// A pod that gave no answer.
+/// An attempt without an answer.
 struct Failure {
     why: NoAnswer,
     detail: String,
@@ -47,14 +47,14 @@ struct Failure {
     at: FailedAt,
 }
 
-/// What a request got as far as.
+/// The component that failed a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedAt {
     /// The pod.
     Pod,
-    /// Its gate, on another host, which has refused.
+    /// The gate on another host, which refused.
     Gate,
-    /// Its host, which says nothing.
+    /// The pod's host, which does not answer.
     Host,
 }
 
@@ -74,12 +74,12 @@ impl OutgoingRequest {
         Request::from_parts(self.head.clone(), body)
     }
 
-    /// Returns whether it may be sent again if the connection ends at that moment.
+    /// Returns true if it may be sent again after its connection has ended.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.body.is_none()
     }
 
-    /// Returns whether the pod may have seen a part of the body.
+    /// Returns true if the pod may have seen a part of the body.
     fn has_sent_body(&self) -> bool {
         self.progress.as_ref().is_some_and(|progress| progress.has_begun() || self.body.is_none())
     }
@@ -89,10 +89,10 @@ impl OutgoingRequest {
     }
 }
 
-/// Sends the request and returns the answer of a pod, whose body is still to come.
+/// Sends the request and returns a pod's answer with its streaming body.
 ///
 /// # Errors
-/// The answer to give instead.
+/// The error response for the client.
 pub(crate) async fn exchange(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -210,7 +210,7 @@ async fn attempt(
     let sent = async {
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
-            // Not in the memory of each request, which most do without it.
+            // Boxed to keep the request's future small: most requests do not connect.
             ConnectionSource::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
         };
         let sent = Instant::now();
@@ -247,23 +247,23 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
     }
 }
 
-/// Where the connection for a request comes from.
+/// The source of a request's connection.
 enum ConnectionSource {
-    /// It is open: from the pod's pool, or through the tunnel and already asked of the gate there.
+    /// An open connection: from the pod's pool, or through the tunnel and admitted by the gate there.
     Open(PodConnection),
     Closed(Unconnected),
 }
 
-/// What becomes a connection.
+/// A target to connect to.
 enum Unconnected {
     /// A port of the pod.
     Pod(SocketAddr, PoolKey),
-    /// A connection through the tunnel, for this request alone.
+    /// A tunnel connection for this request alone.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
 impl ConnectionSource {
-    /// Takes what the connection's request before has left.
+    /// Takes the state that the connection's previous request left.
     fn take_kept(&mut self) -> Kept {
         match self {
             ConnectionSource::Open(connection) => connection.take_kept(),
@@ -293,7 +293,7 @@ async fn open(
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
         Ok(Ok(connection)) => {
             if let Some(shared) = connection.shared() {
-                // By all requests from now on.
+                // All later requests share it.
                 pod.pools.put(key, shared, &mut std::task::Context::from_waker(std::task::Waker::noop()));
             }
             Ok(connection)
@@ -314,8 +314,8 @@ async fn open(
     }
 }
 
-/// Sends the request on a connection and waits for the head of the answer. While the body of the request is
-/// being sent the answer is not due.
+/// Sends the request and waits for the head of the answer. The timeout does not run out while the request's
+/// body is still being sent.
 async fn send(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -384,13 +384,13 @@ fn not_sent(
     Failure::new(why, format!("the connection ended before the answer: {}", chain(failure.error())))
 }
 
-/// Returns an error with its causes.
+/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |error| error.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Writes the target as the pod's protocol wants it: a path, or a URL from which the pseudo-headers are made.
+/// Rewrites the target for the pod's protocol: a path, or a URL from which HTTP/2 takes its pseudo-headers.
 pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();
@@ -420,8 +420,7 @@ pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
 }
 
 impl RequestHold {
-    /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
-    /// stream.
+    /// Splits the hold after an upgrade: the connection ends by itself, the rest with the stream.
     pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();
         (self.pass, self.in_flight)
