@@ -1,26 +1,25 @@
-//! Chooses the certificate for a name, and says which are about to expire. Pure.
+//! Chooses the certificate for a name, and detects those about to expire. Pure.
 //!
-//! A certificate with exactly the name goes before one with `*.` and the name's parent. Of several with the
-//! same name one that is valid goes before one that is not, then the one that is valid longest, then the
-//! first by the name of its file.
+//! A certificate with the exact name precedes one with `*.` and the name's parent. For the same name, valid
+//! ones come first, then those with the latest expiry, then the first file name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// From when on a certificate that expires is warned of.
+/// Time before the expiry at which warnings begin.
 const WARN_BEFORE_SECONDS: u64 = 14 * 86_400;
 
-/// When a certificate is valid, in seconds since 1970.
+/// The period of a certificate, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// From when on.
+    /// Start of the period.
     pub not_before: u64,
-    /// Until when.
+    /// End of the period.
     pub not_after: u64,
 }
 
 impl Validity {
-    /// Returns the seconds until it expires: less than 0 once it has.
+    /// Returns the seconds until the expiry, negative after it.
     pub(super) fn seconds_left(self, now: u64) -> i64 {
         self.not_after.cast_signed().saturating_sub(now.cast_signed())
     }
@@ -38,18 +37,18 @@ impl Validity {
     }
 }
 
-/// What the choice is made by.
+/// The properties of a certificate that matter for the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceSubject {
-    /// The file that it is in.
+    /// Its file.
     pub(super) file: String,
-    /// The DNS names that it is for; `*.` and a name for all names directly below it.
+    /// Its DNS names; `*.` and a name stands for all names directly below it.
     pub names: Vec<String>,
-    /// When it is valid.
+    /// Its validity.
     pub validity: Validity,
 }
 
-/// The certificate of each name, as an index into the list that it was made of.
+/// The certificate of each name, as an index into the list of certificates.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     exact: HashMap<String, usize>,
@@ -58,7 +57,7 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// Decides which of the certificates each name has.
+    /// Chooses the certificate of each name.
     pub(super) fn new(subjects: &[&ChoiceSubject], now: u64) -> Self {
         let mut best_first: Vec<usize> = (0..subjects.len()).collect();
         best_first.sort_by_key(|index| {
@@ -86,7 +85,7 @@ impl NameTable {
         self.exact.get(&name).or_else(wildcard).copied()
     }
 
-    /// Returns the certificates that some name has.
+    /// Returns the certificates that are chosen for at least one name.
     pub(super) fn in_use(&self) -> BTreeSet<usize> {
         self.exact.values().chain(self.wildcard.values()).copied().collect()
     }

@@ -82,7 +82,6 @@ impl Scanner {
     /// Processes the next bytes. Returns the number of request heads that ended in them.
     ///
     /// # Errors
-    ///
     /// The index of the first byte to withhold from the parser, and the reason. The bytes before it never
     /// complete an invalid head.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {

@@ -15,7 +15,7 @@ async fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port()
 }
 
-/// A pod that answers with all that it got, once the client has ended its side.
+/// Starts a pod that echoes everything once the client has closed its side.
 async fn reverse_pod() -> FakePod {
     FakePod::with(0, async |mut stream: TcpStream| {
         let mut bytes = Vec::new();
