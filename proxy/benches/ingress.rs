@@ -40,7 +40,6 @@ use process::{local, number};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Set in the ingress process.
 const IS_INGRESS: &str = "KUBELEET_BENCH_INGRESS";
 const POD_PORT: u16 = 18081;
 const NGINX_PORT: u16 = 18082;
@@ -86,7 +85,6 @@ fn serve() {
     });
 }
 
-/// Returns a dialer to a host with these gates.
 async fn tunnel(gates: &Arc<Gates>) -> TunnelDialer {
     let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -113,7 +111,6 @@ fn start_haproxy(directory: &Path) -> ChildGuard {
     process::start(Command::new("haproxy").arg("-db").arg("-f").arg(file), local(HAPROXY_PORT))
 }
 
-/// The results of `wrk` in one round.
 struct Round {
     requests: f64,
     per_second: f64,

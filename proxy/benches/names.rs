@@ -62,7 +62,6 @@ fn serve(redis: &str) {
     runtime.block_on(async { answer_without_limit(address, store).await.unwrap() });
 }
 
-/// Starts the resolver, with the services in its Redis.
 fn resolver(redis: &Redis) -> ChildGuard {
     for number in 0..SERVICES {
         let key = format!("service:service-{number}");
@@ -72,7 +71,6 @@ fn resolver(redis: &Redis) -> ChildGuard {
     process::start(&mut process::this_program_as(IS_RESOLVER, &redis.url()), local(RESOLVER_PORT))
 }
 
-/// Starts unbound, with the services in its configuration.
 fn unbound(directory: &Path) -> ChildGuard {
     let file = directory.join("unbound.conf");
     let directory = directory.display();
@@ -89,7 +87,6 @@ fn unbound(directory: &Path) -> ChildGuard {
     process::start(Command::new("unbound").arg("-d").arg("-c").arg(&file), local(UNBOUND_PORT))
 }
 
-/// The results of `dnsperf` in one round.
 struct Round {
     answers: f64,
     lost: f64,

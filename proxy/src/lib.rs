@@ -109,7 +109,6 @@ pub async fn run(
     Ok(())
 }
 
-/// Forwards traffic until the last connection has ended.
 fn traffic(
     config: &Arc<Config>,
     listening: &Listening,
@@ -184,7 +183,6 @@ fn traffic(
     }
 }
 
-/// Returns this host's end of the tunnel; `None` if it is off or has no key.
 fn host_tunnel(
     config: &Arc<Config>,
     listening: &Listening,
@@ -212,7 +210,6 @@ fn host_tunnel(
     Some(HostTunnel { config, store, key, peers, peers_file, workers, nodes, listening })
 }
 
-/// Returns the ingress settings; `None` if it is off.
 fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let listen = config.ingress_listen?;
     let trusted = config.trusted_proxies.clone();

@@ -18,9 +18,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Timeout of one request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
-/// Maximum size of a response.
 const MAX_ANSWER: usize = 1 << 20;
 const HTTPS_PORT: u16 = 443;
 
@@ -124,7 +122,6 @@ impl HttpClient for Authority {
     }
 }
 
-/// Parses `Retry-After`: seconds, or a date.
 fn asked_wait(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -17,7 +17,6 @@ impl AutoHosts {
         Self { snapshot, known: Vec::new() }
     }
 
-    /// Returns the hosts, sorted.
     pub(crate) fn hosts(&mut self) -> Vec<String> {
         self.known = self.snapshot.borrow_and_update().routes.auto_hosts().map(str::to_owned).collect();
         self.known.clone()

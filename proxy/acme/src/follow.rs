@@ -33,7 +33,6 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Serves the certificates that the previous process saved.
     pub(super) fn read_file(&self) {
         let saved: Result<Vec<StoredCertificate>, String> = match std::fs::read(&self.file) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
@@ -54,7 +53,6 @@ impl Follow {
         }
     }
 
-    /// Follows certificates until `shutdown`.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         tokio::select! {
             () = self.follow() => {}
@@ -193,7 +191,6 @@ impl Follow {
     }
 }
 
-/// Returns the label of the host's certificate in metrics.
 fn metric_name(host: &str) -> String {
     format!("certificate:{host}")
 }
@@ -207,7 +204,6 @@ fn seconds_left(end: u64) -> i64 {
 #[derive(Default)]
 struct Logged {
     problems: HashMap<String, String>,
-    /// Ids of certificates that cannot be served.
     faulty: HashMap<String, String>,
     warned: HashMap<String, Instant>,
 }

@@ -19,9 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::authority::Authority;
 
-/// Timeout of an order.
 const ORDER_WITHIN: Duration = Duration::from_secs(5 * 60);
-/// Retry policy while the server decides.
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
@@ -35,41 +33,30 @@ const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 /// The cause of a failed order. Displays as a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
-    /// A local problem, such as invalid settings.
+    /// For instance an invalid setting.
     #[error("{0}")]
     Settings(String),
-    /// A Redis error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The account's credentials cannot be decrypted or parsed.
     #[error(
         "the account with {server} cannot be read: {why}; HDEL acme_accounts {server} has a new one made"
     )]
     Account {
-        /// URL of the ACME directory.
         server: String,
-        /// The cause.
         why: String,
     },
-    /// The server returned an error or cannot be reached.
     #[error("{}", words(.0))]
     Acme(#[from] Error),
-    /// The authority's check failed.
     #[error("the authority refuses it: {}", problem_words(.0))]
     Refused(Problem),
-    /// The authority refused without a reason.
     #[error("the authority refuses it and says no reason")]
     RefusedSilently,
-    /// The authority offers no HTTP-01 challenge.
     #[error("the authority does not check by HTTP-01, and nothing else is known here")]
     NoChallenge,
-    /// Another process began an order for the host.
     #[error("another proxy has begun an order for it")]
     Superseded,
-    /// The issued certificate cannot be served.
     #[error("the authority has sent no certificate that can be served: {0}")]
     Certificate(String),
-    /// The order timed out.
     #[error("it did not end within 5 min")]
     TooLong,
 }
@@ -110,7 +97,6 @@ macro_rules! with_nonces {
     }};
 }
 
-/// The dependencies of orders.
 #[derive(Clone)]
 pub(super) struct Ordering {
     pub(super) store: Store,
@@ -305,7 +291,6 @@ impl Ordering {
     }
 }
 
-/// Returns the error of the failed challenge.
 async fn refusal(order: &mut Order) -> Option<Problem> {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {

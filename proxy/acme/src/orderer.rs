@@ -21,16 +21,13 @@ const LEASE: &str = "acme";
 const LEASE_TIME: Duration = Duration::from_secs(15);
 /// Interval of checks, each of which renews the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent orders.
 const MOST_ORDERS: usize = 4;
 
-/// Orders certificates while this proxy holds the lease.
 pub(super) struct Orderer {
     ordering: Ordering,
     holder: String,
     stored: Arc<StoredCertificates>,
     hosts: AutoHosts,
-    /// Running orders.
     running: JoinSet<()>,
     hosts_of_tasks: HashMap<Id, String>,
     /// Hosts whose unreadable record was logged.

@@ -73,7 +73,6 @@ impl IngressProcess {
         self.tell_number(what, pod.number());
     }
 
-    /// Sends a command for a pod and waits until it is done.
     fn tell_number(&mut self, what: &str, number: u32) {
         write_line(self.control.get_mut(), &format!("{what} {number}"));
         let mut answer = String::new();
@@ -87,7 +86,6 @@ fn write_line(stream: &mut TcpStream, line: &str) {
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// The state of the ingress in this process.
 struct Known {
     gates: Arc<Gates>,
     endpoints: Vec<Endpoint>,

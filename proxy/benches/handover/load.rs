@@ -17,9 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 32;
-/// The body of each POST, in bytes.
 const BODY: usize = 4096;
-/// Timeout of a request.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 /// Pause after a failure. Failures are faster than answers, so without it a failing proxy would get more
 /// requests.
@@ -97,7 +95,6 @@ fn run(address: SocketAddr, is_over: &Arc<AtomicBool>) -> Outcomes {
     outcomes
 }
 
-/// A client with one kept connection.
 struct LoadClient {
     address: SocketAddr,
     kept: Option<SendRequest<Full<Bytes>>>,
@@ -108,7 +105,6 @@ enum RequestFailure {
     NoConnection,
     /// The connection ended before a byte of the request was written.
     NotSent,
-    /// The connection ended before the answer began.
     NoAnswer,
     CutAnswer,
     WrongAnswer,

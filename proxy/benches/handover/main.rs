@@ -46,7 +46,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const INTERVAL: Duration = Duration::from_millis(200);
 const CAREFUL: Duration = Duration::from_secs(1);
 
-/// The running pods, the oldest first.
 type Pods = VecDeque<PodProcess>;
 
 /// The first step of a replacement: start the new pod, or stop the old one.
@@ -128,7 +127,6 @@ fn main() {
     compare("1 pod", 1, hand_overs, gates.iter().chain(&reloads));
 }
 
-/// Measures each method and prints a table.
 fn compare<'a>(title: &str, pods: usize, hand_overs: usize, methods: impl Iterator<Item = &'a Method>) {
     println!("\n{title:<25} | hand-overs | requests | failed | resent | requests/s | p50 | p99 | longest");
     let mut failures = Vec::new();

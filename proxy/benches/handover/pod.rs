@@ -69,7 +69,6 @@ pub fn serve(address: &str) {
     });
 }
 
-/// Answers with the length of the request's body.
 async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
     let length = request.into_body().collect().await?.to_bytes().len();
     tokio::time::sleep(ANSWERS_AFTER).await;

@@ -33,7 +33,6 @@ impl fmt::Display for Program {
 
 pub struct ReloadedProxy {
     program: Program,
-    /// Time between the end of the reload command and the kill of the old pod.
     kills_after: Duration,
     directory: TempDir,
     port: u16,

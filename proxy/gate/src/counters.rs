@@ -33,7 +33,6 @@ pub(crate) fn let_in() -> Counter {
     counter!(LET_IN)
 }
 
-/// Returns the counter of refusals for a reason; see [`describe`].
 pub(crate) fn refused(reason: &'static str) -> Counter {
     counter!(REFUSED, "reason" => reason)
 }

@@ -105,7 +105,6 @@ struct PodGate {
     is_ready: AtomicBool,
     has_ended: AtomicBool,
     in_flight: AtomicU64,
-    /// Notified when the last admitted request has ended.
     idle: Notify,
     /// Number of drains that wait for that, each of which cuts in time.
     drains: AtomicU64,

@@ -76,7 +76,6 @@ enum OpenSocket {
     Udp(Weak<UdpSocket>),
 }
 
-/// A socket to hand over.
 #[derive(Debug)]
 pub(crate) enum HeldSocket {
     Tcp(Arc<TcpListener>),
@@ -105,7 +104,6 @@ impl AsFd for HeldSocket {
 }
 
 impl From<CancellationToken> for Listening {
-    /// Returns a process that listens until `shutdown` and inherited nothing.
     fn from(shutdown: CancellationToken) -> Self {
         let stopped = shutdown.child_token();
         let process = Process { shutdown, stopped: stopped.clone(), sockets: Mutex::default() };
@@ -166,7 +164,6 @@ impl Listening {
         Ok(socket)
     }
 
-    /// Keeps an inherited socket until it is claimed.
     pub(crate) fn inherit(&self, name: SocketName, socket: OwnedFd) {
         self.lock().inherited.insert(name, socket);
     }

@@ -68,7 +68,6 @@ pub struct LocalServer {
     listener: UnixListener,
     path: PathBuf,
     host: LocalHost,
-    /// The sockets for a take-over.
     listening: Listening,
 }
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A limited number of places for all clients.
 #[derive(Debug)]
 pub struct Shares {
-    /// Total number of places.
     most: usize,
     counts: Mutex<Counts>,
 }

@@ -33,7 +33,6 @@ pub use self::former::Former;
 pub(crate) use self::former::FormerDrain;
 use crate::listening::{Listening, SocketName};
 
-/// Timeout of each step between the two processes.
 const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The cause of a failed take-over.
@@ -56,11 +55,9 @@ pub enum TakeOverError {
     Silent,
 }
 
-/// Messages from the former process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum FromFormer {
-    /// One of its sockets, sent with the line.
     Socket { name: String },
     /// The end of the sockets.
     AllSockets,
@@ -73,9 +70,6 @@ enum FromFormer {
 pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
 
 /// Gets the sockets of the running process, which serves on until [`take`].
-///
-/// # Errors
-/// If it does not hand them over.
 pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lines, TakeOverError> {
     within(async {
         sockets::send(&stream, &format!("{}\n", to_line(&FromWorker::TakeOver)), None).await?;
@@ -95,9 +89,6 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
 }
 
 /// Tells the running process that its sockets are taken. It then stops accepting. Returns its pods.
-///
-/// # Errors
-/// If it does not answer.
 pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     within(async {
         lines.send(to_line(&FromWorker::Taken)).await?;

@@ -24,7 +24,6 @@ pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of gateways; a host has one pod network for each cluster.
 const MAX_GATEWAYS: usize = 64;
 
-/// A worker's connection. Later ones have larger numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
@@ -39,11 +38,9 @@ pub struct Workers {
     /// The former process, while it finishes its connections. Its gates follow these.
     former: OnceLock<Former>,
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
-    /// Grows with each change to save.
     version: watch::Sender<u64>,
     /// The saved version; `None` if nothing is saved.
     saved: watch::Sender<Option<u64>>,
-    /// Nodes with a connected worker.
     speaking: watch::Sender<BTreeSet<NodeName>>,
     /// Addresses of this host in pod networks. They stay while the worker is away, like its pods.
     gateways: watch::Sender<BTreeSet<Gateway>>,
@@ -52,10 +49,9 @@ pub struct Workers {
 #[derive(Default)]
 struct NodeTable {
     speaker: Option<Speaker>,
-    /// Time of the disconnection; `None` while a worker is connected.
     silent_since: Option<Instant>,
     pods: HashSet<AssignmentId>,
-    /// The incomplete list of all pods.
+    /// Received parts of an incomplete list of pods.
     begun: Vec<LocalPod>,
 }
 
@@ -78,7 +74,6 @@ impl Workers {
         }
     }
 
-    /// Returns a receiver that is notified of each change to save.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
@@ -122,7 +117,6 @@ impl Workers {
         });
     }
 
-    /// Makes the gates of the former process follow these.
     pub(crate) fn keep_in_step(&self, former: Former) {
         let _only_once = self.former.set(former);
     }
@@ -132,7 +126,6 @@ impl Workers {
         self.former.get().cloned()
     }
 
-    /// Sets the gate of a new or changed pod.
     pub(crate) fn set_gate(&self, pod: LocalPod) {
         if let Some(former) = self.former.get() {
             former.set(pod.clone());
@@ -217,7 +210,6 @@ impl Workers {
         self.speaking.send_if_modified(|nodes| nodes.remove(node));
     }
 
-    /// Replaces all pods of a node, once the list is complete.
     pub(crate) fn replace(
         &self,
         connection: ConnectionId,

@@ -13,10 +13,8 @@ use crate::client::deadlines::ClientWait;
 use crate::client::guarded::ActiveRequest;
 use crate::pod::from_pod::{BodyError, FromPod};
 
-/// The body of an answer to a client.
 pub(super) struct AnswerBody {
     body: AnswerKind,
-    /// Bytes to send before the next part.
     rest: Bytes,
     /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
@@ -117,11 +115,9 @@ impl Body for AnswerBody {
     }
 }
 
-/// An answer that the proxy gives itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnAnswer {
     pub(super) status: StatusCode,
-    /// A stable identifier for programs.
     slug: &'static str,
     title: &'static str,
     pub(super) detail: String,
@@ -186,7 +182,6 @@ impl OwnAnswer {
     }
 }
 
-/// Returns true if the client prefers JSON to text.
 pub(super) fn accepts_json(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.contains("json") && !accept.contains("text/html")

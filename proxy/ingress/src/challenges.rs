@@ -15,7 +15,6 @@ use tokio::time::{Instant, timeout};
 pub const CACHED_FOR: Duration = Duration::from_millis(250);
 /// Maximum number of waiting requests; further ones are treated as without a challenge.
 const MOST_WAITING: usize = 1024;
-/// Timeout of Redis.
 const READ_WITHIN: Duration = Duration::from_secs(3);
 
 struct Question {

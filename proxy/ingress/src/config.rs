@@ -58,7 +58,6 @@ impl Default for IngressConfig {
 }
 
 impl IngressConfig {
-    /// Returns true if HTTP or HTTPS uses this port.
     pub(crate) fn is_own_port(&self, port: u16) -> bool {
         let https = self.https.as_ref().map(|https| https.listen.port());
         port == self.listen.port() || Some(port) == https
@@ -70,7 +69,6 @@ impl IngressConfig {
         if self.is_trusted(address) { usize::MAX } else { self.connections_per_client }
     }
 
-    /// Returns true for the address of a trusted proxy.
     pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|range| range.contains(address))
     }

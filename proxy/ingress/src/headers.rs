@@ -174,7 +174,6 @@ fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
     text
 }
 
-/// Appends an element to a list, in one line.
 fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValue>) {
     let Some(element) = element else { return };
     match headers.entry(name) {

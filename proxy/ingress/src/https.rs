@@ -22,12 +22,9 @@ use super::certificates::Certificates;
 use crate::certificates::stored::StoredCertificates;
 use crate::challenges::Challenges;
 
-/// ALPN name of HTTP/2.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// Path prefix of HTTP-01 challenges.
 pub(super) const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-/// Default port of `https` URLs.
 const DEFAULT_PORT: u16 = 443;
 
 /// Settings of HTTPS.
@@ -50,12 +47,10 @@ impl HttpsConfig {
     }
 }
 
-/// The state shared by all HTTPS connections.
 pub(super) struct Https {
     pub(super) config: HttpsConfig,
     pub(super) certificates: Arc<Certificates>,
     acceptor: TlsAcceptor,
-    /// The bound port, once known.
     port: OnceLock<u16>,
 }
 
@@ -66,7 +61,6 @@ impl Https {
         Self { config, certificates, acceptor, port: OnceLock::new() }
     }
 
-    /// Records the address of the HTTPS listener.
     pub(super) fn listens_on(&self, address: SocketAddr) {
         let _ = self.port.set(address.port());
     }

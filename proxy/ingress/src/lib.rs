@@ -196,7 +196,6 @@ async fn end_old_connections(shared: &IngressShared) {
     }
 }
 
-/// Accepts clients by HTTP and HTTPS.
 struct Entrance<'a> {
     shared: &'a IngressShared,
     threads: Threads,

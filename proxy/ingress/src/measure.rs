@@ -17,7 +17,6 @@ const FAILED_HANDSHAKES: &str = "kubeleet_ingress_failed_handshakes_total";
 const CERTIFICATE_EXPIRES: &str = "kubeleet_ingress_certificate_expires_seconds";
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The metrics of one service.
 pub(super) struct ServiceMetrics {
     answers: [Counter; 5],
     pub(super) seconds: Histogram,
@@ -77,7 +76,6 @@ pub(super) fn unrouted() {
     counter!(UNROUTED).increment(1);
 }
 
-/// Counts a connection that is closed for exceeding a limit.
 pub(super) fn refused_connection() {
     counter!(REFUSED).increment(1);
 }

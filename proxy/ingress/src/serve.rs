@@ -39,14 +39,10 @@ use crate::pod::exchange::{OutgoingRequest, exchange, set_target};
 use crate::pod::from_pod::FromPod;
 use crate::shared::IngressShared;
 
-/// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Maximum size of a request's head.
 const MOST_HEAD_BYTES: usize = 64 * 1024;
-/// Maximum number of concurrent requests on an HTTP/2 connection.
 const MOST_STREAMS: u32 = 100;
 
-/// The protocol of a port for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientScheme {
     Http,
@@ -89,7 +85,6 @@ impl ClientConnection {
     }
 }
 
-/// Serves a connection until it has ended.
 pub(super) async fn connection(
     shared: Arc<IngressShared>,
     stream: TcpStream,
@@ -375,7 +370,6 @@ fn host<B>(request: &Request<B>) -> Result<String, OwnAnswer> {
     }
 }
 
-/// Turns the head of a client's request into that of the request to a pod.
 fn prepare(
     client: &ClientConnection,
     head: &mut http::request::Parts,
@@ -397,7 +391,6 @@ fn prepare(
     set_target(head, route.protocol, host);
 }
 
-/// Turns the answer of a pod into that to the client.
 fn deliver(
     client: &ClientConnection,
     mut response: Response<FromPod>,

@@ -21,7 +21,6 @@ use crate::pod::routing_table::{NoPod, RoutingTable};
 /// The state shared by all connections of ingress.
 pub struct IngressShared {
     pub(crate) config: IngressConfig,
-    /// Open connections of clients.
     pub(crate) clients: Clients,
     pub(crate) https: Option<Https>,
     pub(crate) gates: Arc<Gates>,

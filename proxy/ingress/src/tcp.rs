@@ -65,7 +65,6 @@ pub(super) async fn run(shared: Arc<IngressShared>, connections: TaskTracker, pr
     }
 }
 
-/// Opens a port. Returns true on success.
 fn listen(
     shared: &Arc<IngressShared>,
     port: u16,
@@ -117,7 +116,6 @@ async fn accept_all(
     }
 }
 
-/// Forwards a connection to a pod of the port's service.
 async fn connection(shared: Arc<IngressShared>, port: u16, client: TcpStream, address: IpAddr) {
     let table = shared.table.borrow().clone();
     let Some(route) = table.routes.tcp().get(&port) else { return };
@@ -159,7 +157,6 @@ pub async fn pass_on(
     Ok(())
 }
 
-/// A connection to a pod, with its counters.
 struct TcpToPod {
     stream: Either<TcpStream, Box<TunnelStream>>,
     /// `None` if the gate is on another host.

@@ -19,12 +19,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::serve::{self, ClientScheme};
 use crate::shared::IngressShared;
 
-/// An accepted client.
 pub(super) struct Accepted {
     /// Its connection, not yet registered with an event loop.
     pub(super) stream: TcpStream,
     pub(super) address: IpAddr,
-    /// The scheme of its port.
     pub(super) scheme: ClientScheme,
     /// Counts the connection until it has ended.
     pub(super) place: TakenPlace,
@@ -32,7 +30,6 @@ pub(super) struct Accepted {
     pub(super) goes_on: TaskTrackerToken,
 }
 
-/// The state of every thread.
 #[derive(Clone)]
 pub(super) struct ThreadContext {
     pub(super) shared: Arc<IngressShared>,
@@ -47,8 +44,6 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts the configured number of threads.
-    ///
     /// # Errors
     /// If the system refuses more threads or file descriptors.
     pub(super) fn start(served: &ThreadContext) -> io::Result<Self> {
@@ -56,7 +51,6 @@ impl Threads {
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: AtomicUsize::new(0) })
     }
 
-    /// Passes a client to the next thread.
     pub(super) fn serve(&self, client: Accepted) {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
         // A panicked thread drops the client, which sees a closed connection.

@@ -10,12 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
 const CLOSE: u8 = 8;
 
-/// Tracks the frames to a client. Pure.
 #[derive(Debug, Default)]
 struct SentFrames {
     /// Received bytes of the frame header, which determine the payload's length.
     head: Vec<u8>,
-    /// Missing bytes of the frame's payload.
     missing: u64,
     has_closed: bool,
 }
@@ -71,7 +69,6 @@ pub(super) struct WebSocketClient<S> {
 }
 
 impl<S> WebSocketClient<S> {
-    /// Wraps an upgraded connection.
     pub(super) fn new(stream: S, is_websocket: bool) -> Self {
         Self { stream, frames: is_websocket.then(SentFrames::default), goodbye: &[], is_ending: false }
     }

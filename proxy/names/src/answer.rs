@@ -86,7 +86,6 @@ pub enum Needed {
     Endpoints(ServiceName),
 }
 
-/// Reason why there is no answer yet.
 enum NotKnown {
     Ask(Vec<Needed>),
     Forward,

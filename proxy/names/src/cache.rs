@@ -16,7 +16,6 @@ const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of entries; above it, negative ones are dropped, because pods may ask for any name.
 const MAX_MISSING: usize = 20_000;
 
-/// Known values with their expiry.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     entries: HashMap<K, CacheEntry<V>>,
@@ -47,7 +46,6 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         Self { entries: HashMap::new(), found_kept, missing_kept }
     }
 
-    /// Returns the cached answer of a key.
     pub(super) fn get(&self, key: &K, now: Instant) -> NameLookup<V> {
         let Some(CacheEntry { known, until }) = self.entries.get(key) else { return NameLookup::NotAsked };
         match known {

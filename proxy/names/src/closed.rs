@@ -34,11 +34,9 @@ impl ToClose {
     }
 }
 
-/// Default port of an API.
 const API_PORT: u16 = 7070;
 /// Likely port of Redis on a Sentinel's host.
 const REDIS_PORT: u16 = 6379;
-/// Timeout of a name look-up.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns the addresses to close.

@@ -21,15 +21,10 @@ use super::resolver::Resolver;
 
 /// The port to which the host's rules redirect connections to services.
 pub(crate) const PORT: u16 = 7054;
-/// Maximum number of connections of one pod.
 const MAX_PER_POD: usize = 4_096;
 /// Delay after a failed `accept`, mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Binds the port.
-///
-/// # Errors
-/// If it is in use, or the address is not of this host.
 pub(super) fn bind(
     address: Ipv4Addr,
     presence: Presence,

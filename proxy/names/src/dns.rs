@@ -21,26 +21,18 @@ use super::resolver::Resolver;
 
 /// The port to which the host's rules redirect port 53 of the resolver's address.
 pub(crate) const PORT: u16 = 7053;
-/// Maximum size of a question over UDP.
 const MAX_DATAGRAM: usize = 4096;
 /// Maximum number of UDP questions of one pod in a second; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
-/// Idle timeout of a connection.
 const IDLE: Duration = Duration::from_secs(10);
-/// Delay after a failed receive or accept.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Both ports of the resolver on one address.
 pub(super) struct DnsListener {
     udp: Arc<UdpSocket>,
     tcp: Arc<TcpListener>,
 }
 
 impl DnsListener {
-    /// Binds both ports.
-    ///
-    /// # Errors
-    /// If one is in use, or the address is not of this host.
     pub(super) fn bind(
         address: SocketAddr,
         presence: Presence,
@@ -49,7 +41,6 @@ impl DnsListener {
         Ok(Self { udp: listening.udp_at(address, presence)?, tcp: listening.tcp_at(address, presence)? })
     }
 
-    /// Answers questions forever.
     pub(super) async fn run(self, resolver: Arc<Resolver>) {
         let limit = MAX_PER_SECOND;
         tokio::join!(answer_datagrams(self.udp, resolver.clone(), limit), accept_all(self.tcp, resolver));
@@ -72,7 +63,6 @@ pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io:
     Ok(())
 }
 
-/// Answers at most `limit` questions of one client in a second.
 async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit: u32) {
     let mut rates = Rates::new(Instant::now(), limit);
     let mut tasks = JoinSet::new();
@@ -186,7 +176,6 @@ mod tests {
 
     use super::*;
 
-    /// Two pods, as addresses of this host.
     const LOUD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
     const QUIET: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 

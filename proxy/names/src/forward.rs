@@ -15,9 +15,7 @@ use super::answer::QuestionTransport;
 
 /// Path of this host's resolver configuration.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Interval of reading the file again.
 const REREAD_AFTER: Duration = Duration::from_secs(5);
-/// Timeout of one resolver.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Timeout of all resolvers together: programs ask again after 5 s.
 const ALL_WITHIN: Duration = Duration::from_millis(4_500);
@@ -143,7 +141,6 @@ pub(super) async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> 
     Ok(message)
 }
 
-/// Writes a message after its length.
 pub(super) async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let framed = [&length.to_be_bytes()[..], message].concat();
@@ -155,7 +152,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Returns a question for `example.com`, type A, with this id.
     fn asked(id: [u8; 2]) -> Vec<u8> {
         let name = b"\x07example\x03com\0";
         [&id[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name, &[0, 1, 0, 1]].concat()

@@ -53,7 +53,6 @@ pub struct HostNames {
     pub connections: TaskTracker,
 }
 
-/// Tasks of the listeners, by address, which end when dropped.
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
@@ -115,7 +114,6 @@ impl HostNames {
         }
     }
 
-    /// Listens on an address, unless it already does.
     fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr, presence: Presence) -> io::Result<()> {
         if listeners.contains_key(&address) {
             return Ok(());

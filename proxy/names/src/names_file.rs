@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::resolver::Resolver;
 
-/// Interval of saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Fields of `addresses`, as in Redis.
 #[derive(Default, Serialize, Deserialize)]
 struct SavedNamesFile {
     addresses: BTreeMap<String, u32>,
@@ -29,7 +27,6 @@ pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
     known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
 }
 
-/// Saves the resolver's known addresses after changes, forever.
 pub(super) async fn keep(resolver: Arc<Resolver>, path: PathBuf) {
     let text = || text(&resolver.known_addresses());
     saved_file::keep(path, SAVE_INTERVAL, text(), text, "will know no names").await;

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 pub const NO_ROUTE: &str = "this host has no route to 198.18.0.0/15, so its rules see no packet to there: add a default \
                             route, or run `ip route add 198.18.0.0/15 dev lo`";
 
-/// Timeout and number of attempts.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const TRIES: usize = 3;
 

@@ -26,22 +26,18 @@ use super::answer::{
 use super::cache::{Cache, Unanswered};
 use super::forward::Forwarder;
 
-/// Lifetime of cached addresses and apps.
 const FOUND_KEPT: Duration = Duration::from_secs(60);
 /// Lifetime of negative answers: a service may be created at any moment.
 const MISSING_KEPT: Duration = Duration::from_secs(1);
 /// Timeout of Redis: a program asks again after 5 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// Timeout of the first answer about a service's endpoints.
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait.
 const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
 const ASK_RETRY: Duration = Duration::from_millis(20);
 const ASK_WITHIN: Duration = Duration::from_secs(3);
-/// Maximum number of UDP questions that wait for Redis or an upstream resolver.
 const WAITING_QUESTIONS: usize = 1024;
-/// Maximum number of concurrent connections for questions, and to services.
 const DNS_CONNECTIONS: usize = 256;
 const CONNECTIONS: usize = 16_384;
 /// Maximum number of decisions about one question: an alias, an app's short name, a name, a slot and the
@@ -95,21 +91,18 @@ impl NameShares {
 #[derive(Debug)]
 struct AskedTooMuch;
 
-/// Cached answers from Redis.
 struct Answers {
     addresses: Cache<AddressName, PoolAddress>,
     holders: Cache<PoolAddress, AddressName>,
     apps: Cache<ServiceName, AppName>,
 }
 
-/// A view of the known names at one moment.
 struct KnownNames<'a> {
     answers: &'a Answers,
     snapshot: &'a RoutingSnapshot,
     /// Services whose endpoints did not arrive in time.
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
-    /// Names whose address was used.
     used: RefCell<Vec<AddressName>>,
 }
 
@@ -160,7 +153,6 @@ impl Resolver {
         Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
     }
 
-    /// Inserts the names that the previous process saved.
     pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
         let (mut answers, now) = (self.answers(), Instant::now());
         for (name, address) in known {
@@ -170,7 +162,6 @@ impl Resolver {
         }
     }
 
-    /// Returns all names with a known address.
     pub(super) fn known_addresses(&self) -> Vec<(AddressName, PoolAddress)> {
         let answers = self.answers();
         answers.addresses.found().map(|(name, address)| (name.clone(), *address)).collect()
@@ -272,7 +263,6 @@ impl Resolver {
         }
     }
 
-    /// Follows the endpoints of the service from now on.
     pub(super) fn want(&self, service: &ServiceName) {
         self.interest.want(service);
     }
@@ -289,7 +279,6 @@ impl Resolver {
         })
     }
 
-    /// Waits until the pod may ask Redis once.
     async fn wait_for_share(&self, client: IpAddr) -> Result<(), AskedTooMuch> {
         let end = Instant::now() + ASK_WITHIN;
         loop {
@@ -361,7 +350,6 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns true once the endpoints of the service are known, or false after a timeout.
     async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
         self.want(service);
         let mut snapshot = self.snapshot.clone();
@@ -369,7 +357,6 @@ impl Resolver {
         timeout(ENDPOINTS_WITHIN, known).await.is_ok_and(|known| known.is_ok())
     }
 
-    /// Limits the wait for Redis.
     async fn within<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Unanswered> {
         match timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(answer)) => Ok(answer),

@@ -5,7 +5,6 @@ use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use model::network::address::DOMAIN;
 
-/// Size of a message header in bytes.
 const HEADER_BYTES: usize = 12;
 /// UDP size in bytes that every client can read.
 const MIN_UDP_BYTES: u16 = 512;
@@ -32,7 +31,6 @@ pub(super) fn unreadable(request: &[u8]) -> Option<Vec<u8>> {
     if is_response { None } else { message.to_vec().ok() }
 }
 
-/// Returns a response without records.
 pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     let metadata = &request.metadata;
     let mut response = Message::response(metadata.id, metadata.op_code);

@@ -57,10 +57,8 @@ struct Jump {
     target: &'static str,
 }
 
-/// The place of rules about forwarded packets on this host.
 #[derive(Debug, Clone, Copy)]
 struct Forwarding {
-    /// The chain in the table `filter`.
     chain: &'static str,
     has_last_table: bool,
 }
@@ -119,7 +117,6 @@ fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: boo
     chains
 }
 
-/// Returns the rules that jump to our chains.
 fn jumps(forwarding: Forwarding) -> Vec<Jump> {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let jump = |table, chain, condition: String, target| Jump { table, chain, condition, target };
@@ -177,7 +174,6 @@ async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
 /// The rules of this host as this program sets them. Proxies of other clusters may set theirs.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// Addresses that this program closed.
     own: ClosedAddresses,
     /// True after the warning that pods are not isolated from each other.
     has_warned: bool,
@@ -320,7 +316,6 @@ async fn forwarding() -> Result<Forwarding, RulesError> {
     Ok(Forwarding { chain: if has_docker_user { DOCKER_USER } else { FORWARD }, has_last_table })
 }
 
-/// Runs a program and returns its output.
 async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, RulesError> {
     let failed = |detail: String| {
         let command = [&[program], arguments].concat().join(" ");

@@ -16,7 +16,6 @@ use super::answer::{NameLookup, Names, Needed, QuestionDecision, QuestionTranspo
 struct Known {
     addresses: HashMap<AddressName, PoolAddress>,
     ready: HashMap<ServiceName, Vec<u32>>,
-    /// Aliases of the app `shop`.
     aliases: HashMap<&'static str, ServiceName>,
     others: fn() -> NameLookup<()>,
 }
@@ -338,7 +337,6 @@ fn what_is_no_usual_question_is_refused() {
     assert_eq!((answer.metadata.id, answer.metadata.response_code), (4711, ResponseCode::FormErr));
 }
 
-/// Arbitrary bytes, and questions with some changed bytes.
 fn messages() -> impl Strategy<Value = Vec<u8>> {
     let names = ["web", "all.big", "_80._tcp.big", "0.web", "x"].map(|name| format!("{name}.kubeleet."));
     let kinds = [RecordType::A, RecordType::SRV, RecordType::ANY, RecordType::OPT];

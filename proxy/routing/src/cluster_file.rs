@@ -26,14 +26,12 @@ struct KnownClusterFile {
     services: BTreeMap<ServiceName, KnownEndpoints>,
 }
 
-/// A field of `routes` and its value, as in Redis.
 #[derive(Serialize, Deserialize)]
 struct Route {
     route: String,
     target: String,
 }
 
-/// The fields of `ep:<service>`, as in Redis.
 #[derive(Serialize, Deserialize)]
 struct KnownEndpoints {
     version: u64,
@@ -44,7 +42,6 @@ struct KnownEndpoints {
     is_heard: bool,
 }
 
-/// Returns the content of the file.
 pub(crate) fn text(known: &FollowedCluster) -> String {
     let fields = |(service, rule): &(ServiceName, IngressRule)| {
         let field = (rule.route(), rule.target(service));
@@ -69,7 +66,6 @@ pub(crate) fn text(known: &FollowedCluster) -> String {
     serde_json::to_string(&file).expect("texts and numbers serialize")
 }
 
-/// Parses the file. Skips invalid routes and endpoints.
 fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
     let file: KnownClusterFile = serde_json::from_slice(text)?;
     let routes = read_rules(file.routes.iter().map(|one| (one.route.as_str(), one.target.as_str())));

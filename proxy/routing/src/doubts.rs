@@ -17,9 +17,7 @@ use crate::shared::FollowerShared;
 
 /// Time for a message on its way to settle a doubt. Refusals by a gate that has just closed are ordinary.
 const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
-/// Timeout of Redis before the hosts are asked.
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
-/// Timeout of a host.
 const HOST_WITHIN: Duration = Duration::from_secs(2);
 /// Minimum time between two checks of a service after an answer.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
@@ -54,7 +52,6 @@ pub struct Hosts {
     pub own: Arc<Workers>,
 }
 
-/// Settles doubts forever.
 pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     let mut is_silent = false;
     let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
@@ -187,7 +184,6 @@ mod tests {
         NodeName::new(name).unwrap()
     }
 
-    /// Returns the reports of a node's worker with these pods.
     fn workers(node: &NodeName, pods: &[(&str, bool)]) -> Arc<Workers> {
         let workers = Workers::new(Arc::new(Gates::default()));
         let row = |&(name, ready): &(&str, bool)| LocalPod { service: Some(web()), ready, ..local_pod(name) };
@@ -276,7 +272,6 @@ mod tests {
         assert!(timeout(Duration::from_secs(2), until_told(&mut snapshot)).await.is_err());
     }
 
-    /// Waits until a host's answer has arrived.
     async fn until_told(snapshot: &mut watch::Receiver<Arc<RoutingSnapshot>>) {
         let is_told = |snapshot: &Arc<RoutingSnapshot>| pods(snapshot).iter().any(|(pod, _)| pod == "new");
         snapshot.wait_for(is_told).await.unwrap();

@@ -43,11 +43,9 @@ const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
 /// Interval of checks while another proxy builds the endpoints of a service.
 const MAKING_LOOK: Duration = Duration::from_millis(500);
-/// Maximum number of messages kept during a read. More cause another read.
 const MAX_KEPT_MESSAGES: usize = 10_000;
 /// Time for which changes are collected into one snapshot.
 const COLLECT: Duration = Duration::from_millis(10);
-/// Interval of saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Requests the following of services without a route.
@@ -130,7 +128,6 @@ impl Follower {
     }
 }
 
-/// Publishes snapshots after changes.
 async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<RoutingSnapshot>>) {
     let mut routing = shared.lock().routing.clone();
     let mut routes = snapshot.borrow().routes.clone();
@@ -148,15 +145,12 @@ async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<Routin
     }
 }
 
-/// Saves the known state for the next process.
 async fn save(shared: Arc<FollowerShared>, file: PathBuf) {
     let text = || cluster_file::text(&shared.lock());
     saved_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
 }
 
-/// A followed service, until this is dropped.
 struct Followed {
-    /// Requests a read of its endpoints.
     look: Arc<Notify>,
     _end: DropGuard,
 }
@@ -253,7 +247,6 @@ fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<Service
     }
 }
 
-/// Follows the endpoints of one service.
 async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look: Arc<Notify>) {
     let mut messages = shared.store.subscribe(&channel::endpoints(&service));
     // Endpoints from the file wait for the next comparison of versions.
@@ -323,12 +316,10 @@ async fn read_and_listen(
     Ok(read_again)
 }
 
-/// The consequence of a message.
 enum MessageOutcome {
     Wait,
     /// Messages may have been missed: compare the versions of all services.
     Compare,
-    /// Read the endpoints after this delay.
     Read(Duration),
 }
 

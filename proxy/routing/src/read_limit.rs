@@ -18,7 +18,6 @@ impl ReadLimit {
         Self { free: Arc::new(Semaphore::new(count)), per }
     }
 
-    /// Waits for a permit.
     pub(crate) async fn wait(&self) {
         // The semaphore is never closed.
         let Ok(turn) = self.free.clone().acquire_owned().await else { return };

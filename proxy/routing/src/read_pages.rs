@@ -14,7 +14,6 @@ use crate::shared::FollowerShared;
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// The result of a read.
 pub(crate) enum ReadOutcome {
     Read,
     /// Another proxy builds the set, or it was rebuilt meanwhile.

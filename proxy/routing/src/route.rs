@@ -21,7 +21,6 @@ pub struct RouteTable {
     wildcard: HashMap<String, Vec<HttpRoute>>,
     any: Vec<HttpRoute>,
     tcp: BTreeMap<u16, TcpRoute>,
-    /// Hosts with a rule with `tls: auto`.
     auto: BTreeSet<String>,
     has_paths: bool,
     callers: Callers,
@@ -231,7 +230,6 @@ mod tests {
         ServiceName::new(name).unwrap()
     }
 
-    /// Parses a rule: `web *.example/api` is of service `web`.
     fn rule(words: &str) -> (ServiceName, IngressRule) {
         let (name, address) = words.split_once(' ').unwrap();
         let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));

@@ -49,7 +49,6 @@ impl FollowerShared {
             || self.lock().routing.routes.iter().any(|(routed, _)| routed == service)
     }
 
-    /// Returns the services to follow: those with a route, and those that pods asked for.
     pub(crate) fn services(&self) -> BTreeSet<ServiceName> {
         let mut wanted = self.wanted();
         let now = Instant::now();

@@ -29,14 +29,12 @@ use super::tls::client_config;
 /// Ingress's timeout of a connection to a pod.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Maximum number of hosts asked at the same time for their pods.
 const MAX_ASKED: usize = 32;
 
 /// Delay before a silent host is probed again, and the timeout of a probe.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Timeout of opening a connection ahead.
 const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection for a request.
@@ -246,7 +244,6 @@ async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<Tun
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// Asks the pod's gate to admit this connection.
 async fn ask_for(
     mut stream: TunnelStream,
     endpoint: &Endpoint,

@@ -31,7 +31,6 @@ pub(super) enum TunnelFrame {
     },
     /// The gate admitted the request. Also sent as a sign of life while the pod is slow.
     Accepted,
-    /// Bytes to or from the pod.
     Data(Bytes),
     /// The request was answered and is no longer in flight.
     End,
@@ -40,7 +39,6 @@ pub(super) enum TunnelFrame {
 }
 
 impl TunnelFrame {
-    /// Appends the frame.
     pub(super) fn write(&self, to: &mut BytesMut) {
         match self {
             TunnelFrame::Begin { wants_answer } => put(to, BEGIN, &[u8::from(*wants_answer)]),

@@ -24,11 +24,9 @@ use super::peers::{Peer, Peers};
 
 /// The default port.
 pub const PORT: u16 = 7079;
-/// Interval of checks without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// A proxy without a sign of life for this long counts as gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
-/// Interval of saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// This host's end of the tunnel.
@@ -115,7 +113,6 @@ impl HostTunnel {
         Ok(Some(socket.local_addr()?.ip()))
     }
 
-    /// Announces this proxy and follows the others.
     async fn announce(mut self, address: SocketAddr) {
         let mut messages = self.store.subscribe(channel::PROXIES);
         let own = Peer { address, fingerprint: self.key.fingerprint() };

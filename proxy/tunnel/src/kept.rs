@@ -42,18 +42,15 @@ struct KeptInner {
     arrived: Arrived,
     /// Bytes of the pod that are not read yet.
     data: Bytes,
-    /// Frames that are not written yet.
     unsent: BytesMut,
     refusal: Option<EnterError>,
     /// True if anything arrived since the last request began.
     has_heard: bool,
-    /// True if the gate admitted the current request.
     is_accepted: bool,
     /// True between two requests.
     is_idle: bool,
     has_ended: bool,
     reader: KeptReader,
-    /// The task that waits to write until the next request.
     writer: Option<Waker>,
 }
 

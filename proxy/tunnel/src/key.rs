@@ -18,7 +18,6 @@ use rustls::sign::CertifiedKey;
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Returns the fingerprint of a public key.
     pub(super) fn of(public_key: &[u8]) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, public_key).as_ref());
@@ -61,7 +60,6 @@ pub struct ProxyKey {
 }
 
 impl fmt::Debug for ProxyKey {
-    /// Omits the key itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ProxyKey({})", self.fingerprint)
     }

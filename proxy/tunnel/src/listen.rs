@@ -49,9 +49,7 @@ pub struct TunnelListener {
     shared: Arc<ListenerShared>,
 }
 
-/// The state shared by all connections.
 struct ListenerShared {
-    /// The proxies that may connect.
     peers: Arc<Peers>,
     workers: Arc<Workers>,
     /// Limits unauthenticated connections.
@@ -107,7 +105,6 @@ impl TunnelListener {
         self
     }
 
-    /// Limits the number of connections to pods.
     #[cfg(test)]
     pub(super) fn with_connections(mut self, most: usize) -> Self {
         let ListenerShared { peers, workers, .. } = &*self.shared;

@@ -29,10 +29,8 @@ pub(super) struct OpenedAhead {
 
 #[derive(Default)]
 struct HostConnections {
-    /// Number of connections that are being opened.
     opening: usize,
     waiting: Vec<WaitingConnection>,
-    /// Number of the next waiting connection.
     next: u64,
 }
 
@@ -54,7 +52,6 @@ impl Default for OpenedAhead {
 }
 
 impl OpenedAhead {
-    /// As the default, with another lifetime.
     #[cfg(test)]
     pub(super) fn for_time(waits_for: Duration) -> Self {
         Self { waits_for, ..Self::default() }
@@ -115,7 +112,6 @@ impl OpenedAhead {
         forget_if_empty(&mut hosts, peer);
     }
 
-    /// Returns the number of waiting connections.
     #[cfg(test)]
     pub(super) fn waiting(&self, peer: &Peer) -> usize {
         self.lock().get(peer).map_or(0, |host| host.waiting.len())
@@ -126,7 +122,6 @@ impl OpenedAhead {
     }
 }
 
-/// Removes a host without connections.
 fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     if hosts.get(&peer).is_some_and(|host| host.opening == 0 && host.waiting.is_empty()) {
         hosts.remove(&peer);

@@ -54,7 +54,6 @@ impl Peers {
         Self { by_node: RwLock::new(Arc::new(peers.collect())) }
     }
 
-    /// Returns the text to save.
     pub(super) fn text(&self) -> String {
         let all = self.all();
         let lines: BTreeMap<&NodeName, String> =
@@ -90,12 +89,10 @@ impl Peers {
         hosts.into_values().collect()
     }
 
-    /// Returns true if this is still the proxy of some node.
     pub(super) fn has(&self, peer: &Peer) -> bool {
         self.all().values().any(|other| other == peer)
     }
 
-    /// Returns true if a proxy of this cluster has this key.
     pub(super) fn knows(&self, fingerprint: Fingerprint) -> bool {
         self.all().values().any(|peer| peer.fingerprint == fingerprint)
     }

@@ -14,13 +14,10 @@ pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 /// The one-byte reply to the line that names a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunnelReply {
-    /// The pod's bytes follow.
     Connected,
     /// The pod is about to be stopped.
     Closed,
-    /// The pod is not on that host.
     Unknown,
-    /// The pod accepts no connection on this port.
     NotListening,
 }
 
@@ -48,7 +45,6 @@ pub(crate) fn reply_of(refusal: EnterError) -> TunnelReply {
     }
 }
 
-/// Returns the refusal that a reply stands for.
 pub(crate) fn refusal_of(reply: TunnelReply) -> EnterError {
     match reply {
         TunnelReply::Closed => EnterError::Closed,

@@ -87,13 +87,11 @@ struct Requests<'a> {
     target: &'a TunnelTarget,
     /// The container start of the pod that this connection belongs to.
     start: u64,
-    /// The pass of the current request.
     pass: Option<Pass>,
     cut: Cut,
     reader: FrameReader,
     pod: OwnedWriteHalf,
     answering: &'a Answering,
-    /// Idle timer between two requests.
     idle: Timer,
 }
 
@@ -219,7 +217,6 @@ impl FrameReader {
         poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
     }
 
-    /// Reads and discards the remaining frames.
     async fn discard(&mut self) -> io::Result<()> {
         let all = async {
             while self.next().await?.is_some() {}

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use super::peers::Peer;
 
-/// Delay of the probe after the first silence.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Maximum delay, which doubles with each silence.
 const LONGEST_WAIT: Duration = Duration::from_secs(32);
@@ -32,7 +31,6 @@ struct HostSilence {
     silences: u32,
     /// Time of its answer; `None` while it is silent.
     answered: Option<Instant>,
-    /// True if a task probes it, or is about to.
     is_asked: bool,
 }
 
@@ -42,7 +40,6 @@ impl SilentHosts {
         self.has_some() && self.lock().get(peer).is_some_and(|host| host.answered.is_none())
     }
 
-    /// Returns true if any host is silent.
     pub(super) fn has_some(&self) -> bool {
         self.silent.load(Ordering::Relaxed) > 0
     }
@@ -72,7 +69,6 @@ impl SilentHosts {
         !host.is_asked
     }
 
-    /// Records an answer of a host.
     pub(super) fn answered(&self, peer: &Peer, now: Instant) {
         let mut hosts = self.lock();
         if let Some(host) = hosts.get_mut(peer) {

@@ -7,7 +7,6 @@ use model::ids::{AssignmentId, PodId};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::server::TlsStream;
 
-/// Maximum length of the line: a pod's id, an assignment and a port.
 const MAX_LINE: usize = 256;
 
 pub(crate) struct TunnelTarget {

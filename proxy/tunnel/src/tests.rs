@@ -32,7 +32,6 @@ fn endpoint() -> Endpoint {
     }
 }
 
-/// Starts a pod on this host that echoes. Returns its port.
 async fn echo() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -47,10 +46,8 @@ async fn echo() -> u16 {
     port
 }
 
-/// The host of the pod, and another host.
 struct Hosts {
     gates: Arc<Gates>,
-    /// The proxies that the pod's host knows.
     known: Arc<Peers>,
     pod_host: Peer,
     dialer: TunnelDialer,
@@ -90,7 +87,6 @@ fn only(peer: Peer) -> Arc<Peers> {
     Arc::new(peers)
 }
 
-/// Returns a dialer with the same key.
 fn dialer_like(dialer: &TunnelDialer, peer: Peer) -> TunnelDialer {
     TunnelDialer::new(dialer.key.clone(), only(peer))
 }
@@ -148,7 +144,6 @@ async fn a_host_that_has_as_many_connections_as_it_takes_refuses_further_ones_an
     .await;
 }
 
-/// Returns a kept connection after its first request.
 async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
     let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     let HttpStream::Kept(mut stream) = stream else { panic!("it is not kept") };
@@ -157,7 +152,6 @@ async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
     stream
 }
 
-/// Sends a request to the pod and returns the echo.
 async fn ask(stream: &mut KeptStream, request: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(request).await?;
     stream.flush().await?;
@@ -284,7 +278,6 @@ async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
     assert_eq!(stream.read_u8().await.unwrap(), b'x');
 }
 
-/// Forwards connections to a host, and counts them.
 struct Switch {
     peer: Peer,
     count: Arc<AtomicUsize>,
@@ -314,7 +307,6 @@ impl Switch {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Cuts all connections, and accepts no more.
     async fn cut(self) -> SocketAddr {
         self.accepting.abort();
         let _ = self.accepting.await;

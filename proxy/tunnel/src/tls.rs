@@ -57,14 +57,12 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Accepts a single key.
 #[derive(Debug)]
 struct PinnedPeer {
     expected: Fingerprint,
     provider: Arc<CryptoProvider>,
 }
 
-/// Accepts the keys of this cluster's proxies.
 #[derive(Debug)]
 struct KnownPeer {
     peers: Arc<Peers>,

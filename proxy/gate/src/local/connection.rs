@@ -19,7 +19,6 @@ use crate::workers::{ConnectionId, NotSpeaker, Workers};
 
 /// A worker that reads nothing for this long is disconnected.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
-/// Maximum drain time, as for a service's `drain`.
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum wait of a drain until the closed gate is saved: twenty times as long as a save takes.
@@ -35,7 +34,6 @@ enum ConnectionError {
     NotReading,
 }
 
-/// Reason why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalEnd {
     ByItself,
@@ -73,7 +71,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         Self { id, workers, names, lines, node, is_of_next, drains, handles, has_warned }
     }
 
-    /// Marks it as the connection of the next process.
     pub(super) fn of_next(self) -> Self {
         Self { is_of_next: true, ..self }
     }

@@ -49,7 +49,6 @@ impl Host {
         self.gates.enter(&row.pod, &row.assignment).is_ok()
     }
 
-    /// Shuts it down, and starts another in the same directory.
     async fn restart(self) -> Self {
         self.shutdown.cancel();
         self.served.await.unwrap();
@@ -253,7 +252,6 @@ async fn what_changes_is_on_disk_soon() {
 }
 
 impl Host {
-    /// Starts another process, which takes over.
     async fn next(&self) -> Self {
         let directory = self.directory.clone();
         let (gates, shutdown) = (Arc::new(Gates::default()), CancellationToken::new());

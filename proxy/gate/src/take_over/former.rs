@@ -20,7 +20,6 @@ const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 pub struct Former {
     messages: mpsc::UnboundedSender<FromWorker>,
     drains: Arc<Drains>,
-    /// Runs until that process ends.
     link: TaskTracker,
 }
 
@@ -37,7 +36,6 @@ impl Drains {
 }
 
 impl Former {
-    /// Starts the connection, which lasts until the process ends.
     pub(crate) fn connect(lines: Lines) -> Self {
         let (messages, receiver) = mpsc::unbounded_channel();
         let drains = Arc::new(Drains(Mutex::new(Some(HashMap::new()))));
@@ -52,17 +50,14 @@ impl Former {
         listening.have_ended(&self.link).await;
     }
 
-    /// Inserts or changes a pod.
     pub(crate) fn set(&self, pod: LocalPod) {
         self.send(FromWorker::Set { pod });
     }
 
-    /// Removes a pod.
     pub(crate) fn remove(&self, pod: PodId, assignment: AssignmentId) {
         self.send(FromWorker::Remove { pod, assignment });
     }
 
-    /// Closes a pod's gate.
     pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
         if let Some(drains) = &mut *self.drains.lock() {
@@ -79,7 +74,6 @@ impl Former {
     }
 }
 
-/// A drain in the former process.
 pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
 
 impl FormerDrain {

@@ -40,9 +40,6 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&HeldSo
 ///
 /// The kernel never merges data sent with a socket with later data. So this reads exactly one line as long as
 /// only the last line comes without a socket.
-///
-/// # Errors
-/// If the connection fails.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut line = vec![0; MAX_LINE];
     let (length, socket) = stream

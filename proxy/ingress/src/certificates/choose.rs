@@ -19,7 +19,6 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns the seconds until the expiry, negative after it.
     pub(super) fn seconds_left(self, now: u64) -> i64 {
         self.not_after.cast_signed().saturating_sub(now.cast_signed())
     }
@@ -40,7 +39,6 @@ impl Validity {
 /// The properties of a certificate that matter for the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceSubject {
-    /// Its file.
     pub(super) file: String,
     /// Its DNS names; `*.` and a name stands for all names directly below it.
     pub names: Vec<String>,
@@ -57,7 +55,6 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// Chooses the certificate of each name.
     pub(super) fn new(subjects: &[&ChoiceSubject], now: u64) -> Self {
         let mut best_first: Vec<usize> = (0..subjects.len()).collect();
         best_first.sort_by_key(|index| {
@@ -78,7 +75,6 @@ impl NameTable {
         table
     }
 
-    /// Returns the certificate for a name.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let wildcard = || name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent));

@@ -12,7 +12,6 @@ const CERTBOT_KEY: &str = "privkey.pem";
 /// Maximum size of a file, far above that of any chain.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The contents of a certificate's two files.
 pub(super) struct CertificateTexts {
     pub(super) chain: Vec<u8>,
     pub(super) key: Vec<u8>,
@@ -20,11 +19,8 @@ pub(super) struct CertificateTexts {
     pub(super) is_key_exposed: bool,
 }
 
-/// A certificate in the directory.
 pub(super) struct FoundCertificate {
-    /// Its file's name within the directory.
     pub(super) file: String,
-    /// Its key file's name.
     pub(super) key_file: String,
     pub(super) texts: Result<CertificateTexts, CertificateError>,
 }

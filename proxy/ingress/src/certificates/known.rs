@@ -12,7 +12,6 @@ use super::parse::{Certificate, CertificateError, parse};
 /// Interval of warnings about the same certificate.
 const WARN_EVERY_SECONDS: u64 = 86_400;
 
-/// The certificates by file name.
 #[derive(Default)]
 pub(super) struct KnownCertificates(BTreeMap<String, Held>);
 
@@ -22,21 +21,17 @@ struct Held {
     digest: Option<Vec<u8>>,
     /// The served certificate: from these contents, or from earlier ones if these are faulty.
     certificate: Option<Arc<Certificate>>,
-    /// The fault of these contents.
     error: Option<CertificateError>,
     warned_at: Option<u64>,
 }
 
-/// An event to log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// A certificate is served from now on.
     Read { file: String, names: Vec<String>, seconds_left: i64 },
     /// A certificate is faulty. `is_kept` is true if the previous one is still served.
     Faulty { file: String, error: CertificateError, is_kept: bool },
     /// Every user of the machine may read a key.
     KeyExposed { key_file: String },
-    /// A file was removed.
     Gone { file: String },
     /// A certificate in use expires soon, or has expired.
     Expires { file: String, seconds_left: i64 },
@@ -83,7 +78,6 @@ impl KnownCertificates {
     }
 }
 
-/// Returns the properties for the choice.
 pub(super) fn subjects(certificates: &[Arc<Certificate>]) -> Vec<&super::choose::ChoiceSubject> {
     certificates.iter().map(|certificate| &certificate.subject).collect()
 }
@@ -122,7 +116,6 @@ impl Held {
         }
     }
 
-    /// Prevents an expired certificate from replacing a valid one.
     fn unless_worse(&self, certificate: Certificate, now: u64) -> Result<Certificate, CertificateError> {
         let is_valid = |certificate: &Certificate| !certificate.subject.validity.is_expired(now);
         match !is_valid(&certificate) && self.certificate.as_deref().is_some_and(is_valid) {

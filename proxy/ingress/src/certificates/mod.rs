@@ -28,7 +28,6 @@ use stored::StoredCertificates;
 pub use choose::{ChoiceSubject, Validity};
 pub use parse::{Certificate, CertificateError, parse};
 
-/// The certificates of a directory, and the ordered ones.
 pub(super) struct Certificates {
     directory: Option<PathBuf>,
     stored: Option<Arc<StoredCertificates>>,
@@ -43,7 +42,6 @@ struct CertificateReading {
     problem: Option<String>,
 }
 
-/// The table for handshakes.
 #[derive(Default)]
 struct ServedCertificates {
     names: NameTable,
@@ -61,12 +59,10 @@ impl Certificates {
         Self { directory, stored, reading: Mutex::default(), served: RwLock::default() }
     }
 
-    /// Returns true if there is a certificate for a name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// Reads the directory on a blocking thread.
     pub(super) async fn look(self: &Arc<Self>) {
         let this = self.clone();
         if tokio::task::spawn_blocking(move || this.look_now()).await.is_err() {
@@ -116,7 +112,6 @@ impl Certificates {
         self.serve(&reading.known, now);
     }
 
-    /// Serves the known certificates to new connections.
     fn serve(&self, known: &KnownCertificates, now: u64) {
         let certificates = known.certificates();
         for certificate in &certificates {
@@ -142,7 +137,6 @@ impl Certificates {
 }
 
 impl fmt::Debug for Certificates {
-    /// Omits the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Certificates({:?}, {:?})", self.directory, self.stored)
     }

@@ -21,7 +21,6 @@ pub struct Certificate {
 }
 
 impl fmt::Debug for Certificate {
-    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.subject.fmt(f)
     }

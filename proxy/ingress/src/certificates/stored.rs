@@ -149,7 +149,6 @@ pub fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, 
 }
 
 impl fmt::Debug for StoredCertificates {
-    /// Omits the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.read().served.keys()).finish()
     }

@@ -22,7 +22,6 @@ fn update(known: &mut KnownCertificates, directory: &Path, now: u64) -> Vec<News
     known.update(files::read(directory).unwrap(), now)
 }
 
-/// Formats the served files with their names.
 fn served(known: &KnownCertificates) -> String {
     let one = |certificate: std::sync::Arc<super::parse::Certificate>| {
         format!("{}: {}", certificate.subject.file, certificate.subject.names.join(" "))

@@ -26,7 +26,6 @@ pub(crate) struct ClientBody {
     state: Arc<ConnectionState>,
     /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
-    /// True if the client may be silent for any time.
     may_be_silent: bool,
     has_failed: bool,
 }

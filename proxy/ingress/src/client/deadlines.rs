@@ -46,7 +46,6 @@ impl ClientWait {
         CLIENT_WAIT.try_with(Clone::clone).ok()
     }
 
-    /// Records whether a part of the body is missing.
     pub(crate) fn set_body_is_missing(&self, is_missing: bool) {
         self.set(&self.for_body, is_missing);
     }
@@ -79,7 +78,6 @@ impl ClientWait {
     }
 }
 
-/// Runs the requests of an HTTP/2 connection, each with its deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestExecutor {
     /// Maximum inactivity of a client while something is due.

@@ -11,14 +11,12 @@ const END_HEADERS: u8 = 4;
 /// Tracks the frames of a connection, without validating them.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// Received bytes of the frame header.
     head: [u8; HEAD_BYTES],
     has: usize,
     /// Missing bytes of the preface or of the frame's payload.
     missing: usize,
     /// True if the missing bytes belong to a body, which may take long.
     is_body: bool,
-    /// True if a request's headers continue in the next frame.
     is_in_headers: bool,
     is_ping: bool,
     /// True if anything but pings and their answers arrived since the last call of `take_has_spoken`.
@@ -26,7 +24,6 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Tracks frames after a preface of this length.
     pub(crate) fn after(preface: usize) -> Self {
         Self {
             head: [0; HEAD_BYTES],

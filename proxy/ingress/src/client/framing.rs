@@ -6,17 +6,14 @@
 
 /// Maximum length of an incomplete line. The parser's own limit is lower.
 const LONGEST_LINE: usize = 128 * 1024;
-/// Maximum length of a line with a chunk size and its extensions.
 const LONGEST_CHUNK_LINE: usize = 1024;
 
-/// Reason for refusing a client's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Ambiguous(pub &'static str);
 
 const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
 
-/// Tracks the requests on a connection.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     state: FramingState,
@@ -30,23 +27,18 @@ pub(crate) struct Scanner {
 pub(crate) enum FramingState {
     /// Before the first byte of a request.
     Between,
-    /// In a request's head.
     Head,
     /// In a body, with the number of missing bytes.
     Body(u64),
-    /// In the line with the size of a chunk.
     ChunkSize,
     /// In a chunk, with the number of missing bytes before its line end.
     Chunk(u64),
-    /// In the empty line after a chunk.
     ChunkEnd,
-    /// In the trailers.
     Trailers,
     /// After the head of an upgrade request: the meaning of the next bytes depends on the answer.
     Upgrade,
 }
 
-/// The relevant parts of a request's head.
 #[derive(Debug, Default)]
 struct RequestHead {
     has_empty_line: bool,
@@ -69,12 +61,10 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Returns the position of the next byte.
     pub(crate) fn state(&self) -> FramingState {
         self.state
     }
 
-    /// Continues with another request after a refused upgrade.
     pub(crate) fn upgrade_was_refused(&mut self) {
         self.state = FramingState::Between;
     }
@@ -277,7 +267,6 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Returns the state after the head.
     fn end(self) -> Result<FramingState, Ambiguous> {
         if self.is_chunked && self.content_length.is_some() {
             return Err(Ambiguous("Content-Length and Transfer-Encoding"));
@@ -310,7 +299,6 @@ pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Splits a header or trailer into name and value.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Err(Ambiguous("a header over several lines"));
@@ -352,13 +340,9 @@ fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
 struct Bytes([bool; 256]);
 
 const ALPHANUMERIC: &[(u8, u8)] = &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')];
-/// Bytes of header names and methods.
 static TOKEN: Bytes = Bytes::new(ALPHANUMERIC, b"!#$%&'*+-.^_`|~");
-/// Bytes of `Host`.
 static HOST: Bytes = Bytes::new(ALPHANUMERIC, b"-._~:[]%!$&'()*+;=");
-/// Bytes of a target.
 static TARGET: Bytes = Bytes::new(&[(b'!', b'"'), (b'$', b'~')], b"");
-/// Bytes of header values.
 static VALUE: Bytes = Bytes::new(&[(b' ', b'~'), (0x80, 0xff)], b"\t");
 
 impl Bytes {

@@ -29,21 +29,17 @@ const UNDECIDED: u8 = 0;
 const UPGRADED: u8 = 1;
 const NOT_UPGRADED: u8 = 2;
 
-/// State shared by a connection and its requests.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
-    /// Number of active requests.
     active: AtomicUsize,
     /// The answer to an upgrade request.
     upgrade: AtomicU8,
     waker: AtomicWaker,
-    /// True if a part of a request's body remains unread.
     has_unread_body: AtomicBool,
     /// Number of unwritten answers of the service with a status that the server itself uses to refuse.
     refusals: AtomicUsize,
 }
 
-/// A request that has not ended.
 pub(crate) struct ActiveRequest {
     state: Arc<ConnectionState>,
     /// Its place in the client's limit; `None` if it uses the connection's place.
@@ -84,7 +80,6 @@ impl ConnectionState {
         self.has_unread_body.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if a request's body was not read to its end.
     pub(crate) fn has_unread_body(&self) -> bool {
         self.has_unread_body.load(Ordering::Relaxed)
     }
@@ -95,7 +90,6 @@ impl ConnectionState {
         self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 
-    /// Records the status of an answer before it is written.
     pub(crate) fn note_answer(&self, status: StatusCode) {
         if is_refusal(status) {
             self.refusals.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +102,6 @@ fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
 }
 
-/// Timeouts of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientTimeouts {
     pub(crate) head: Duration,
@@ -132,15 +125,12 @@ pub(crate) struct Guarded<S> {
     is_upgraded: bool,
     has_begun: bool,
     timeouts: ClientTimeouts,
-    /// Start of the client's silence.
     silent_since: Option<Instant>,
-    /// Start of the incomplete head.
     head_since: Option<Instant>,
     timer: Timer,
     /// Start of the time in which the client has read nothing.
     unread_since: Option<Instant>,
     unread_timer: Option<Timer>,
-    /// Timeout of reading the client's remaining bytes.
     rest_timer: Option<Timer>,
 }
 
@@ -222,7 +212,6 @@ impl<S> Guarded<S> {
         })
     }
 
-    /// Waits for the answer to an upgrade request, if there is one.
     fn poll_upgrade(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(scanner) = &mut self.scanner else { return Poll::Ready(()) };
         if scanner.state() != FramingState::Upgrade {

@@ -9,7 +9,6 @@ use model::network::address_range::client_network;
 
 #[derive(Debug)]
 pub(crate) struct Clients {
-    /// Maximum number in all.
     most: usize,
     shares: Arc<Shares>,
     warned_of_all: Rarely,
@@ -17,7 +16,6 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Limits connections to `most`.
     pub(crate) fn new(most: usize) -> Self {
         let (warned_of_all, warned_of_address) = (Rarely::default(), Rarely::default());
         Self { most, shares: Shares::new(most), warned_of_all, warned_of_address }

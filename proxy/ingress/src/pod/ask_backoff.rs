@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Delay after the first refusal.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 /// Maximum delay, which doubles with each question.
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
@@ -16,7 +15,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 /// The refusals of a pod since it last admitted a request.
 #[derive(Debug, Default)]
 pub(crate) struct AskBackoff {
-    /// Refusals by port.
     refused: HashMap<u16, Refused>,
 }
 
@@ -30,9 +28,7 @@ struct Refused {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryRefusal {
-    /// The gate refused.
     Gate,
-    /// The port accepts no connections.
     Port,
 }
 
@@ -51,14 +47,12 @@ impl AskBackoff {
         Ok(())
     }
 
-    /// Records a refusal.
     pub(crate) fn refused(&mut self, port: u16, why: EntryRefusal, now: Instant) {
         self.refused.retain(|_, refused| now < refused.next + FORGOTTEN_AFTER);
         let first = Refused { next: now + FIRST_WAIT, wait: FIRST_WAIT * 2, why };
         self.refused.entry(port).or_insert(first).why = why;
     }
 
-    /// Records that the pod admitted a request.
     pub(crate) fn let_in(&mut self, port: u16) {
         self.refused.remove(&port);
     }

@@ -51,13 +51,11 @@ const MOST_HEAD_BYTES: usize = 256 * 1024;
 /// Maximum number of header lines in answers and requests.
 pub(crate) const MOST_HEADER_LINES: usize = 1000;
 
-/// The body of a request to a pod.
 pub(crate) enum RequestToPod {
     Empty,
     Streamed(ClientBody, Arc<BodyProgress>),
 }
 
-/// The progress of sending a request's body.
 #[derive(Debug, Default)]
 pub(crate) struct BodyProgress {
     has_begun: AtomicBool,
@@ -76,7 +74,6 @@ impl BodyProgress {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the whole body was sent.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
@@ -132,7 +129,6 @@ type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 /// An HTTP/1.1 connection, which progresses only while it is polled.
 pub(crate) struct Http1 {
     sender: http1::SendRequest<RequestToPod>,
-    /// `None` after the connection has ended.
     driver: Option<Driver>,
     /// Asks the gate for each request, if the pod is on another host.
     tunnel: Option<KeptStream>,
@@ -165,13 +161,11 @@ pub(crate) struct Kept {
 }
 
 impl PodConnection {
-    /// Connects to the address.
     pub(crate) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
         let socket = Socket::new(socket::connect(address).await?)?;
         Self::over(HeardSocket::from(socket), protocol).await
     }
 
-    /// Starts HTTP on a connection to a pod.
     pub(crate) async fn over<S>(stream: S, protocol: HttpProtocol) -> io::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -244,7 +238,6 @@ impl PodConnection {
         }
     }
 
-    /// Returns the tunnel connection, if there is one.
     pub(crate) fn tunnel(&self) -> Option<&KeptStream> {
         match self {
             Self::Http1(http1) => http1.tunnel.as_ref(),
@@ -252,7 +245,6 @@ impl PodConnection {
         }
     }
 
-    /// Takes the state that the previous request left.
     pub(crate) fn take_kept(&mut self) -> Kept {
         match self {
             Self::Http1(http1) => std::mem::take(&mut http1.kept),
@@ -260,7 +252,6 @@ impl PodConnection {
         }
     }
 
-    /// Leaves state for the next request.
     pub(crate) fn keep(&mut self, kept: Kept) {
         if let Self::Http1(http1) = self {
             http1.kept = kept;
@@ -282,7 +273,6 @@ impl PodConnection {
         }
     }
 
-    /// Drives the connection.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         if let PodConnection::Http1(connection) = self {
             poll_driver(&mut connection.driver, cx);
@@ -296,7 +286,6 @@ impl PodConnection {
         }
     }
 
-    /// Returns true if another request can be sent.
     fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Http1(http1) => {
@@ -349,7 +338,6 @@ fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     }
 }
 
-/// The reusable connections to one pod.
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: Mutex<Vec<Pool>>,
@@ -381,19 +369,15 @@ struct Idle {
     since: Instant,
 }
 
-/// The identity of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolKey {
-    /// The container start of the pod.
     pub(crate) start: u64,
     pub(crate) port: u16,
     pub(crate) protocol: HttpProtocol,
-    /// The thread whose event loop drives the connections.
     thread: ThreadId,
 }
 
 impl PoolKey {
-    /// Returns the key of this thread's connections.
     pub(crate) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
         Self { start, port, protocol, thread: thread::current().id() }
     }
@@ -475,7 +459,6 @@ impl Pools {
         }
     }
 
-    /// Returns true if a connection is worth keeping after a request.
     pub(crate) fn keeps(&self, pass: &Pass) -> bool {
         #[cfg(test)]
         if self.is_of_address {
@@ -496,7 +479,6 @@ impl Pools {
         drop(old);
     }
 
-    /// Ends all idle and shared connections.
     pub(crate) fn clear(&self) {
         #[cfg(test)]
         if self.is_of_address {

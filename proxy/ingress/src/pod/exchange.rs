@@ -28,10 +28,8 @@ use crate::pod::routing_table::{InFlight, NoPod, Pod};
 use crate::pod::search::{ForRequest, RequestTarget, Search};
 use crate::shared::IngressShared;
 
-/// Used if there is no timeout.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A request in the form that pods get.
 pub(crate) struct OutgoingRequest {
     pub(crate) head: http::request::Parts,
     /// The unsent body; `None` if it was sent, or is empty.
@@ -39,7 +37,6 @@ pub(crate) struct OutgoingRequest {
     progress: Option<Arc<BodyProgress>>,
 }
 
-/// An attempt without an answer.
 struct Failure {
     why: NoAnswer,
     detail: String,
@@ -47,10 +44,8 @@ struct Failure {
     at: FailedAt,
 }
 
-/// The component that failed a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedAt {
-    /// The pod.
     Pod,
     /// The gate on another host, which refused.
     Gate,
@@ -172,7 +167,6 @@ impl Failure {
     }
 }
 
-/// Sends the request to one pod.
 async fn attempt(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -247,23 +241,19 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
     }
 }
 
-/// The source of a request's connection.
 enum ConnectionSource {
     /// An open connection: from the pod's pool, or through the tunnel and admitted by the gate there.
     Open(PodConnection),
     Closed(Unconnected),
 }
 
-/// A target to connect to.
 enum Unconnected {
-    /// A port of the pod.
     Pod(SocketAddr, PoolKey),
     /// A tunnel connection for this request alone.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
 impl ConnectionSource {
-    /// Takes the state that the connection's previous request left.
     fn take_kept(&mut self) -> Kept {
         match self {
             ConnectionSource::Open(connection) => connection.take_kept(),
@@ -384,7 +374,6 @@ fn not_sent(
     Failure::new(why, format!("the connection ended before the answer: {}", chain(failure.error())))
 }
 
-/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |error| error.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

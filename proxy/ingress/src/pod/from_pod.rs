@@ -15,7 +15,6 @@ use crate::pod::routing_table::{InFlight, Pod};
 /// An error of a body. Its type is irrelevant: the client only sees a cut connection.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a pod's answer.
 pub(crate) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
@@ -32,7 +31,6 @@ pub(crate) struct RequestHold {
     /// The pool to return the connection to; `None` if it is not kept.
     pub(crate) key: Option<PoolKey>,
     pub(crate) pod: Arc<Pod>,
-    /// Progress of the request's body, if it has one.
     pub(crate) progress: Option<Arc<BodyProgress>>,
     pub(crate) kept: Kept,
     pub(crate) in_flight: InFlight,

@@ -2,13 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Number of consecutive failures after which a pod is set aside.
 const FAILURES_IN_A_ROW: u32 = 5;
 /// First duration of setting a pod aside, which doubles each time.
 const FIRST_EJECTION: Duration = Duration::from_secs(5);
-/// Maximum duration of setting a pod aside.
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
-/// Time constant of forgetting latencies.
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
 /// Lower bound of latencies. Smaller differences come from the kernel's scheduling, not the pods, and would
 /// starve one of two fast pods. An unmeasured pod counts as this fast.
@@ -22,7 +19,6 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Records the latency of an answer.
     pub(crate) fn record(&mut self, took: Duration, now: Instant) {
         let took = took.as_secs_f64();
         self.average = if took > self.average {
@@ -89,7 +85,6 @@ impl Failures {
         Some(ejection)
     }
 
-    /// Records any other answer, which resets the failures.
     pub(crate) fn succeeded(&mut self) {
         *self = Self::default();
     }

@@ -9,7 +9,6 @@ use crate::pod::connection::PodConnection;
 
 /// A path to a pod whose gate admitted the request or connection.
 pub(crate) enum PodPath {
-    /// The pod is on this host.
     Here(Pass),
     /// A tunnel connection to the pod's port, for consecutive requests.
     Http(Box<PodConnection>),
@@ -17,7 +16,6 @@ pub(crate) enum PodPath {
     /// so it is never kept.
     There {
         stream: Box<TunnelStream>,
-        /// Time that connecting took.
         took: Duration,
     },
 }

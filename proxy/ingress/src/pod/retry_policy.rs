@@ -6,14 +6,12 @@ use hyper::Method;
 
 /// Maximum number of pods that may have seen a request.
 pub(crate) const MOST_PODS: u32 = 3;
-/// Window for counting requests and retries.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Number of parts of the window, which expire one at a time.
 const PARTS: usize = 10;
 /// Retries allowed in a window, however few requests there are.
 const ALWAYS_ALLOWED: u64 = 10;
 
-/// Reason why a pod gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoAnswer {
     /// The gate or a closed port refused: nothing was sent, at no cost to the pod.

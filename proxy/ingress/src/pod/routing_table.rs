@@ -29,7 +29,6 @@ pub(crate) struct RoutingTable {
 pub(crate) struct FollowedService {
     /// The source of the pods; `None` if no endpoints are known.
     endpoints: Option<Endpoints>,
-    /// Ready pods.
     pub(crate) pods: Vec<Arc<Pod>>,
     /// Running pods that are not ready, which only requests for their slot reach.
     unready: Vec<Arc<Pod>>,
@@ -37,7 +36,6 @@ pub(crate) struct FollowedService {
     pub(crate) metrics: Arc<ServiceMetrics>,
 }
 
-/// A pod and its state.
 pub(crate) struct Pod {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) pools: Arc<Pools>,
@@ -47,10 +45,8 @@ pub(crate) struct Pod {
     asking: Mutex<AskBackoff>,
 }
 
-/// Reason why there is no pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoPod {
-    /// No pod was ready.
     NotReady,
     /// Some pods were ready, but did not accept connections.
     NotListening,
@@ -84,13 +80,11 @@ impl Pod {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(self.clone())
     }
 
-    /// Records an answer and its latency.
     pub(crate) fn answered(&self, port: u16, took: Duration, now: Instant) {
         let mut health = self.health();
         health.refusing.retain(|refusing| refusing.port != port);
@@ -109,7 +103,6 @@ impl Pod {
         }
     }
 
-    /// Records that a port refused a connection.
     pub(crate) fn port_refused(&self, port: u16, now: Instant) {
         let refusing = &mut self.health().refusing;
         refusing.retain(|refusing| now.saturating_duration_since(refusing.last) < REFUSAL_FORGOTTEN);
@@ -126,7 +119,6 @@ impl Pod {
         refusing.is_some_and(|refusing| now.saturating_duration_since(refusing.since) >= time)
     }
 
-    /// Returns the state of questions to the pod's host.
     pub(crate) fn asking(&self) -> MutexGuard<'_, AskBackoff> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +133,6 @@ impl Pod {
 }
 
 impl FollowedService {
-    /// Iterates over all pods, ready or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.iter().chain(&self.unready)
     }
@@ -189,7 +180,6 @@ impl RoutingTable {
         self.services.get(name)
     }
 
-    /// Ends connections to pods beyond their idle time.
     pub(crate) fn end_old_connections(&self) {
         self.services.values().flat_map(|service| service.all()).for_each(|pod| pod.pools.end_old());
     }

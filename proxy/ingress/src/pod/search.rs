@@ -29,14 +29,12 @@ pub struct RequestTarget<'a> {
     pub port: u16,
 }
 
-/// The search for a pod of one service, for one request or connection.
 pub(crate) struct Search<'a> {
     shared: &'a IngressShared,
     target: RequestTarget<'a>,
     /// `None` for a TCP connection.
     request: Option<ForRequest>,
     table: Arc<RoutingTable>,
-    /// The service in the table.
     service: Option<Arc<FollowedService>>,
     /// Pods ruled out since the last wait.
     refused: Vec<PodId>,
@@ -45,22 +43,18 @@ pub(crate) struct Search<'a> {
     deadline: Option<Instant>,
 }
 
-/// The properties of a request that matter for its search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForRequest {
     /// True if it may be sent again after its connection has ended.
     pub(crate) is_repeatable: bool,
-    /// Protocol of the pod.
     pub(crate) protocol: HttpProtocol,
 }
 
-/// Reason why a pod is not reachable.
 enum NoPath {
     /// Its gate refuses, or its node has no proxy.
     Refused,
     /// It refused a moment ago and was not asked again.
     NotAsked(EntryRefusal),
-    /// Its port accepts no connection.
     NotListening,
     /// The proxy of its host does not answer, so no pod of that node is reachable.
     Unreachable,
@@ -90,7 +84,6 @@ impl<'a> Search<'a> {
         Self { request: Some(request), ..Self::new(shared, target) }
     }
 
-    /// Returns the service in its latest version.
     pub(crate) fn service(&self) -> Option<&Arc<FollowedService>> {
         self.service.as_ref()
     }
@@ -108,7 +101,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Tries pods until one admits.
     async fn find(&mut self) -> Option<(Arc<Pod>, PodPath)> {
         let service = self.service.clone()?;
         let begun = Instant::now();
@@ -172,7 +164,6 @@ impl<'a> Search<'a> {
         entered.map(PodPath::Here).map_err(|_| NoPath::Refused)
     }
 
-    /// Asks the proxy of the pod's host.
     async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<PodPath, NoPath> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let connect = async || {
@@ -304,7 +295,6 @@ impl<'a> Search<'a> {
             && self.service.as_ref().is_some_and(refuses)
     }
 
-    /// Waits for a new table or a short time.
     async fn wait(&mut self) -> Result<(), NoPod> {
         let now = Instant::now();
         let deadline = self.deadline_since(now);

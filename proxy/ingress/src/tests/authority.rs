@@ -5,10 +5,8 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::RootCertStore;
 
-/// An authority that test clients trust.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A PEM certificate and its key.
 pub(crate) struct Issued {
     pub(crate) chain: String,
     pub(crate) key: String,

@@ -21,7 +21,6 @@ async fn before(pod: &FakePod, pods: Pods, config: IngressConfig) -> Fixture {
     fixture
 }
 
-/// Returns the number of requests at the pod.
 fn in_flight(fixture: &Fixture) -> u64 {
     let row = row("p");
     let count = fixture.gates.close(&row.pod, &row.assignment);

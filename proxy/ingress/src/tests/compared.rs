@@ -40,12 +40,10 @@ impl Case {
     }
 }
 
-/// Formats a request with these lines and this body.
 fn sent(method: &str, target: &str, lines: &str, body: &str) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n{body}")
 }
 
-/// Formats an answer with these lines and this body.
 fn answer(status: &str, lines: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{lines}\r\n{body}")
 }
@@ -121,10 +119,8 @@ fn answers() -> Vec<Case> {
     ]
 }
 
-/// The outcome of a request at the pod and at the client.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    /// The first line and the body of each request.
     at_pod: Vec<(String, String)>,
     status: String,
     /// The body; empty for an error of the proxy.

@@ -35,13 +35,10 @@ use tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 use crate::client::framing::{FramingState, Scanner};
 use crate::{Ingress, IngressConfig};
 
-/// An ingress whose routes and pods the test sets.
 pub(super) struct Fixture {
     pub(super) gates: Arc<Gates>,
     pub(super) address: SocketAddr,
-    /// The HTTPS address, if there is one.
     pub(super) https_address: Option<SocketAddr>,
-    /// The proxies known to the ingress.
     pub(super) peers: Arc<Peers>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     shutdown: CancellationToken,
@@ -55,17 +52,14 @@ impl Drop for Fixture {
     }
 }
 
-/// The place of the pods, relative to the ingress.
 #[derive(Clone, Copy)]
 pub(super) enum Pods {
     OnThisHost,
     OnAnotherHost,
 }
 
-/// Any port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The host of the pods, unless it is that of the ingress.
 pub(super) struct AnotherHost {
     key: ProxyKey,
     known: Arc<Peers>,
@@ -121,7 +115,6 @@ pub(super) fn web() -> ServiceName {
     ServiceName::new("web").unwrap()
 }
 
-/// Returns a rule for all hosts and paths.
 pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
     IngressRule::Http(HttpRule {
         host: String::new(),
@@ -133,7 +126,6 @@ pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
     })
 }
 
-/// Returns a rule for all hosts and paths with some changes.
 pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> IngressRule {
     let mut rule = HttpRule { port, ..HttpRule::default() };
     change(&mut rule);
@@ -198,7 +190,6 @@ impl Fixture {
         self.snapshot.send_replace(Arc::new(RoutingSnapshot { routes, endpoints }));
     }
 
-    /// Sets the endpoints of `web`.
     pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
         let routes = self.snapshot.borrow().routes.clone();
         let endpoints = HashMap::from([(web(), endpoints.into_iter().map(Arc::new).collect())]);
@@ -211,7 +202,6 @@ impl Fixture {
         self.set_endpoints(vec![endpoint(name, EndpointState::Ready)]);
     }
 
-    /// Sends a request on a new connection.
     pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
         Client::connect(self.address).await.send(request).await.unwrap()
     }
@@ -245,12 +235,10 @@ fn answers_to(bytes: &[u8]) -> Option<usize> {
     Some(if has_ended { heads } else { heads.saturating_sub(1) })
 }
 
-/// Returns the row of a pod at the loopback address.
 pub(super) fn row(name: &str) -> LocalPod {
     LocalPod { start: 1, service: Some(web()), ..local_pod(name) }
 }
 
-/// A pod: a server whose answers begin with its name.
 pub(super) struct FakePod {
     pub(super) port: u16,
     accepting: AbortHandle,
@@ -260,7 +248,6 @@ pub(super) struct FakePod {
 type Connections = Arc<Mutex<JoinSet<()>>>;
 
 impl FakePod {
-    /// Starts an HTTP/1.1 pod that answers after a delay.
     pub(super) async fn http1(name: &str, port: u16, after: Duration) -> Self {
         let name = name.to_owned();
         Self::with(port, move |stream| {
@@ -314,7 +301,6 @@ impl FakePod {
         Self { port, accepting: accepting.abort_handle(), connections }
     }
 
-    /// Returns the number of open connections.
     pub(super) fn open_connections(&self) -> usize {
         let mut connections = self.connections.lock().unwrap();
         while connections.try_join_next().is_some() {}
@@ -358,7 +344,6 @@ async fn echo(
     Ok(response)
 }
 
-/// A client with one connection.
 pub(super) enum Client {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -391,7 +376,6 @@ impl Client {
     }
 }
 
-/// Returns a request for `web.example`.
 pub(super) fn get(path: &str) -> Request<Full<Bytes>> {
     Request::get(path).header("host", "web.example").body(Full::default()).unwrap()
 }

@@ -22,7 +22,6 @@ use crate::IngressConfig;
 
 type AnyBody = BoxBody<Bytes, Infallible>;
 
-/// Connects a client with this flow-control window.
 async fn connect(address: SocketAddr, window: u32) -> http2::SendRequest<AnyBody> {
     let stream = TcpStream::connect(address).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -40,13 +39,11 @@ fn empty() -> AnyBody {
     Full::default().boxed()
 }
 
-/// A body that begins and never goes on.
 fn unending() -> AnyBody {
     let begin = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"x")))]);
     BodyExt::boxed(StreamBody::new(begin.chain(futures_util::stream::pending())))
 }
 
-/// Returns the number of requests at the pod.
 fn in_flight(fixture: &Fixture) -> u64 {
     let row = row("p");
     let count = fixture.gates.close(&row.pod, &row.assignment);

@@ -21,7 +21,6 @@ use super::authority::Authority;
 use super::fixture::{Client, FakePod, Fixture, eventually, get, rule, text};
 use crate::{HttpsConfig, IngressConfig};
 
-/// An ingress with HTTPS, a pod, and certificates.
 struct Secure {
     fixture: Fixture,
     authority: Authority,
@@ -29,7 +28,6 @@ struct Secure {
     _pod: FakePod,
 }
 
-/// Returns a rule for all hosts and paths that requires HTTPS.
 fn https_rule(port: u16) -> IngressRule {
     let protocol = HttpProtocol::Http;
     IngressRule::Http(HttpRule {

@@ -14,10 +14,8 @@ use super::fixture::{FakePod, Fixture, rule};
 use crate::IngressConfig;
 use crate::client::framing::{FramingState, Scanner};
 
-/// The connections to the pod.
 pub(super) type Record = Arc<Mutex<Vec<Connection>>>;
 
-/// The bytes of one connection to the pod.
 #[derive(Default)]
 pub(super) struct Connection {
     pub(super) bytes: Vec<u8>,
@@ -113,7 +111,6 @@ const FRAMING: [&str; 40] = [
     "\r\nTransfer-Encoding: chunked",
 ];
 
-/// First lines and Hosts.
 const HEADS: [&str; 40] = [
     "GET /\r\n",
     "GET\r\n",
@@ -157,7 +154,6 @@ const HEADS: [&str; 40] = [
     "GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n",
 ];
 
-/// Chunked bodies.
 const CHUNKS: [&str; 40] = [
     "5\nhello\r\n0\r\n\r\n",
     "5\rhello\r\n0\r\n\r\n",

@@ -55,7 +55,6 @@ thread_local! {
     static ABLATION: RefCell<Option<Ablation>> = const { RefCell::new(None) };
 }
 
-/// Returns the ablation of this test.
 pub(super) fn ablation() -> Option<Ablation> {
     ABLATION.with_borrow(Clone::clone)
 }

@@ -297,7 +297,6 @@ async fn of_the_requests_that_wait_for_a_pod_one_asks_for_all() {
 struct Cable {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
-    /// Number of connections so far.
     connections: Arc<AtomicUsize>,
 }
 

@@ -94,12 +94,10 @@ impl Server {
     }
 }
 
-/// A server's interpretation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// One request, and the next one began at its end.
     Exactly1,
-    /// The server refuses it and closes the connection.
     Refused,
     Otherwise,
 }

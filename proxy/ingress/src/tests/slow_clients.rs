@@ -29,7 +29,6 @@ use crate::IngressConfig;
 /// Number of normal clients, and each one's pause between two requests.
 const CLIENTS: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(10);
-/// Duration of the undisturbed measurement.
 const UNDISTURBED: Duration = Duration::from_secs(2);
 /// Maximum duration of a normal request under disturbance.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -43,7 +42,6 @@ fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Latencies of requests.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are printed")]
 struct Latencies {
@@ -93,13 +91,10 @@ async fn compare<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -
     value
 }
 
-/// A client that sends a byte in each round, until its connection ends.
 struct SlowClient {
     stream: std::net::TcpStream,
     begun: Instant,
-    /// The bytes that remain to be sent.
     bytes: &'static [u8],
-    /// Lifetime of the connection.
     cut_after: Option<Duration>,
 }
 

@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, rule_with, text, web};
 use crate::{Ingress, IngressConfig};
 
-/// The addresses of the ingress, common to all processes.
 struct Host {
     gates: Arc<Gates>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
@@ -38,7 +37,6 @@ impl Host {
         Self { gates, snapshot: watch::Sender::new(Arc::new(snapshot)), config }
     }
 
-    /// Starts a process that has inherited the sockets of another.
     fn start(&self, former: Option<&Listening>) -> Listening {
         let alone = || Listening::from(CancellationToken::new());
         let next = former.map_or_else(alone, follower_of);
