@@ -1,10 +1,10 @@
-//! Compares ingress with nginx and HAProxy, in one run on the same cores: requests per second, CPU per
-//! request and latency.
+//! Compares ingress with nginx and HAProxy on the same cores: requests per second, CPU per request and
+//! latency.
 //!
 //! `make bench ARGS=ingress`. All pass requests from `wrk` to the same nginx, which answers with 1 KiB. `two
-//! hops` reaches it through a tunnel with both ends in one process. Each proxy has two threads or workers.
-//! Rounds alternate, so that other load on the machine affects all alike. Needs nginx and wrk (`apt-get
-//! install nginx-light wrk`); HAProxy is optional. `SECONDS` and `ROUNDS` change the defaults.
+//! hops` reaches it through a tunnel within one process. Each proxy has two threads or workers. Rounds
+//! alternate, so that other load affects all alike. Needs nginx and wrk (`apt-get install nginx-light wrk`);
+//! HAProxy is optional. `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -143,7 +143,7 @@ fn wrk(port: u16, connections: u32, seconds: u64, server: &ChildGuard) -> Round 
     }
 }
 
-/// Measures. The defaults are the seconds of a round and the number of rounds.
+/// `defaults`: the seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();

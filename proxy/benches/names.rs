@@ -1,10 +1,10 @@
-//! Compares the resolver of names with unbound, in one run on the same cores: questions per second, lost
-//! ones, CPU per question and latency.
+//! Compares the resolver with unbound on the same cores: questions per second, lost ones, CPU per question
+//! and latency.
 //!
 //! `make bench ARGS=names`. `dnsperf` asks both over UDP for the addresses of the same 100 services. The
-//! resolver is a proxy's, with a Redis, and without the limit of questions per client. Each server has two
-//! threads. Rounds alternate, so that other load on the machine affects both alike. Needs dnsperf and unbound
-//! (`apt-get install dnsperf unbound`). `SECONDS` and `ROUNDS` change the defaults.
+//! resolver has a Redis, but no limit for each client. Each server has two threads. Rounds alternate, so that
+//! other load affects both alike. Needs dnsperf and unbound (`apt-get install dnsperf unbound`). `SECONDS`
+//! and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -125,7 +125,7 @@ fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -
     }
 }
 
-/// Measures. The defaults are the seconds of a round and the number of rounds.
+/// `defaults`: the seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! The proxy of a host. Traffic from outside and from pods goes through it to the pods of its own host, each
-//! behind a gate. This crate assembles the parts, each in its own crate.
+//! The proxy of a host, between clients or pods and the pods of its own host, each behind a gate. This crate
+//! assembles the parts, each in its own crate.
 //!
-//! - [`gate`] counts requests in flight to each pod of this host, closes before a pod's stop, and has the
-//!   socket to the workers.
+//! - [`gate`] counts requests to each pod of this host, closes before its stop, and has the socket to the
+//!   workers.
 //! - [`tunnel`] connects to and from the pods of other hosts.
 //! - [`routing`] follows routes and endpoints in Redis.
 //! - [`ingress`] accepts requests and connections from outside.
@@ -53,8 +53,7 @@ pub enum ProxyError {
     Local(#[from] LocalError),
 }
 
-/// Time for which unclaimed inherited sockets stay open: routes and pod networks are known a moment after the
-/// start.
+/// Lifetime of unclaimed inherited sockets: routes and pod networks are known a moment after the start.
 const INHERITED_KEPT: Duration = Duration::from_secs(60);
 
 /// The way in which a proxy starts.
@@ -66,8 +65,8 @@ pub enum Start {
     TakeOver,
 }
 
-/// Runs the proxy of this host until it stops listening and its connections have ended. Calls `ready` once
-/// workers can connect.
+/// Runs the proxy until it stops listening and its connections have ended. Calls `ready` once workers can
+/// connect.
 ///
 /// # Errors
 /// If it cannot start.

@@ -68,7 +68,6 @@ impl Authority {
         Ok(Self { tls: Arc::new(config).into(), retry_after: Arc::default() })
     }
 
-    /// Returns the last `Retry-After` that the server sent.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner)
     }

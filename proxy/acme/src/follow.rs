@@ -20,14 +20,13 @@ use super::auto_hosts::AutoHosts;
 /// Interval of full checks without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Fraction of a certificate's lifetime below which it is warned of. It should be renewed at a third.
+/// Warns below this fraction of the lifetime. Certificates should be renewed at a third.
 const WARN_AT: u64 = 6;
 
 pub(super) struct Follow {
     pub(super) store: Store,
     pub(super) stored: Arc<StoredCertificates>,
     pub(super) hosts: AutoHosts,
-    /// URL of the ACME directory.
     pub(super) directory: String,
     pub(super) file: PathBuf,
 }
@@ -64,8 +63,7 @@ impl Follow {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();
-        // The host named by a message. Unnamed hosts wait for the next check, so that many orders do not
-        // cause full reads.
+        // Unnamed hosts wait for the next check, so that many orders do not cause full reads.
         let mut named = None;
         let mut check_at = Instant::now();
         loop {
@@ -93,7 +91,6 @@ impl Follow {
         }
     }
 
-    /// Checks the certificates of `looked_at`, and drops those of hosts that are not in `hosts`.
     async fn look(
         &self,
         hosts: &[String],
@@ -116,7 +113,6 @@ impl Follow {
                         let (read_at, wait) = (Instant::now(), status.wait(&self.directory, now));
                         self.stored.set_standing(host, OrderStanding { status, read_at, wait });
                     }
-                    // Only this host is affected, and its current certificate is still served.
                     Err(error) => logged.problem(host, &error.to_string()),
                 }
             }
@@ -128,8 +124,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Serves a certificate if it changed. A missing record removes nothing: the orderer restores lost ones
-    /// to Redis.
+    /// Serves a certificate if it changed. A missing record removes nothing: the orderer restores it.
     async fn load(
         &self,
         host: &str,

@@ -1,7 +1,7 @@
 //! Certificates for rules with `tls: auto`, ordered by ACME with HTTP-01.
 //!
 //! One proxy at a time orders: the holder of a lease (`orderer`). Every proxy loads ordered certificates
-//! (`follow`). Ingress answers challenges and serves the certificates. Redis has one record for each host.
+//! (`follow`), and its ingress answers challenges. Redis has one record for each host.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `routing` and `ingress`.
 //!

@@ -30,7 +30,7 @@ const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
-/// The cause of a failed order. Displays as a sentence without its full stop.
+/// Displays as a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     /// For instance an invalid setting.
@@ -42,7 +42,9 @@ pub(super) enum OrderError {
         "the account with {server} cannot be read: {why}; HDEL acme_accounts {server} has a new one made"
     )]
     Account {
+        /// URL of the ACME directory.
         server: String,
+        /// The cause.
         why: String,
     },
     #[error("{}", words(.0))]
@@ -105,11 +107,11 @@ pub(super) struct Ordering {
 }
 
 impl Ordering {
-    /// Orders a certificate for a host, and stores it or the failure. `attempt` is the unique id of this
-    /// order. `attempts` counts orders since the last success.
+    /// Orders a certificate, and stores it or the failure. `attempt` is this order's id; `attempts` counts
+    /// orders since the last success.
     ///
     /// # Cancel safety
-    /// The next order starts from the beginning; the authority remembers that it checked the host.
+    /// The next order starts from the beginning.
     pub(super) async fn order(&self, host: &str, attempt: &str, attempts: u32) {
         let authority = match Authority::new(&self.settings) {
             Ok(authority) => authority,
@@ -198,8 +200,8 @@ impl Ordering {
         Ok(Some(builder.from_credentials(credentials).await?))
     }
 
-    /// Creates an account. If two processes do so at the same time, later orders use the one stored first. If
-    /// this process dies before storing it, an unused account stays on the server.
+    /// Creates an account. Of two concurrent ones, the one stored first is used later. If this process dies
+    /// before storing it, an unused account stays on the server.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;
         let contact = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -263,7 +265,7 @@ impl Ordering {
             if !self.store.put_challenge(host, attempt, &answer).await? {
                 return Err(OrderError::Superseded);
             }
-            // Proxies that were asked before may cache for this long that there is no challenge.
+            // Other proxies may cache for this long that there is no challenge.
             sleep(CACHED_FOR + CACHED_FOR / 2).await;
             match challenge.set_ready().await.map_err(OrderError::from) {
                 Err(error) if error.has_type(BAD_NONCE) || error.has_type(UNKNOWN_ACCOUNT) => {

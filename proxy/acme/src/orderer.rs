@@ -1,7 +1,7 @@
-//! Decides which certificates to order, on the proxy that holds the lease.
+//! Orders certificates on the proxy that holds the lease.
 //!
-//! The lease only avoids duplicate orders. Each order has an id. Once another order began for the host, a
-//! write of an older one has no effect. Only a certificate is still stored, if it expires later.
+//! The lease only avoids duplicate orders. Once another order began for the host, an older one can only store
+//! its certificate, and only if it expires later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -112,8 +112,7 @@ impl Orderer {
         Ok(())
     }
 
-    /// Restores a certificate that this proxy serves to Redis. Returns false if there is none, or it is due
-    /// for renewal.
+    /// Writes the served certificate back to Redis. Returns false if there is none, or it is due for renewal.
     async fn put_back(&self, host: &str, now: u64) -> Result<bool, StoreError> {
         let Some(stored) = self.stored.stored(host) else { return Ok(false) };
         let status = stored.status();

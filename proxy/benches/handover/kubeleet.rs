@@ -1,4 +1,4 @@
-//! kubeleet's ingress in its own process, which gets pod changes in the order in which workers send them.
+//! kubeleet's ingress in its own process, which gets pod changes in the workers' order.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

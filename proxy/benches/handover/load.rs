@@ -19,8 +19,7 @@ use tokio::task::JoinSet;
 const CONNECTIONS: usize = 32;
 const BODY: usize = 4096;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// Pause after a failure. Failures are faster than answers, so without it a failing proxy would get more
-/// requests.
+/// Pause after a failure. Failures are faster than answers, so a failing proxy would get more requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Outcomes of requests.
@@ -145,9 +144,8 @@ impl LoadClient {
         self.outcomes
     }
 
-    /// Sends a request. Like browsers, repeats a GET if a kept connection ends instead of an answer, as the
-    /// server may have closed it between two requests. A request that was not sent at all on a kept
-    /// connection moves to a new one.
+    /// Sends a request. Like browsers, repeats a GET if a kept connection ends instead of an answer. A
+    /// request that was not sent at all on a kept connection moves to a new one.
     async fn send(&mut self, method: &Method) -> Result<(), RequestFailure> {
         loop {
             let (mut connection, is_kept) = self.connection().await?;
@@ -165,7 +163,6 @@ impl LoadClient {
         }
     }
 
-    /// Returns a connection, and true if it has served a request before.
     async fn connection(&mut self) -> Result<(SendRequest<Full<Bytes>>, bool), RequestFailure> {
         if let Some(mut kept) = self.kept.take()
             && kept.ready().await.is_ok()

@@ -1,13 +1,11 @@
-//! Counts failed requests while pods are replaced. Compares kubeleet's ingress with nginx and HAProxy, which
-//! reload for each new pod, in one run on the same machine.
+//! Counts failed requests while pods are replaced: kubeleet's ingress, and nginx and HAProxy, which reload
+//! for each new pod.
 //!
 //! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed to stop it. 32
-//! connections send requests without pause, a third of them POSTs with a body. Pods are replaced one after
-//! the other:
+//! connections send requests without pause, a third of them POSTs with a body. Pods are replaced one by one:
 //!
 //! - kubeleet: the old pod is drained before it is killed.
-//! - nginx and HAProxy: after the new list of pods is written and the reload command has returned, the old
-//!   pod is killed at once, or a second later.
+//! - nginx and HAProxy: the old pod is killed right after the reload command has returned, or a second later.
 //!
 //! Missing programs are skipped (`apt-get install nginx-light haproxy`). `HANDOVERS` changes the number of
 //! replaced pods.

@@ -1,5 +1,5 @@
-//! A pod: a small HTTP/1.1 server in its own process. It is killed to stop it, like a program that dies of
-//! SIGTERM at once.
+//! A small HTTP/1.1 server in its own process. It is killed to stop it, like a program that dies of SIGTERM
+//! at once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};

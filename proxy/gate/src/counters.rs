@@ -28,7 +28,7 @@ pub fn describe() {
     );
 }
 
-/// Returns the counter of admitted requests. Callers keep it: a look-up for each request would be measurable.
+/// Callers keep the counter: a look-up for each request would be measurable.
 pub(crate) fn let_in() -> Counter {
     counter!(LET_IN)
 }

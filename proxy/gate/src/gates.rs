@@ -34,10 +34,9 @@ pub struct Gates {
 
 #[derive(Debug, Default)]
 struct GatedPods {
-    /// Keyed by assignment, because a pod that moves between two workers of this host appears twice.
+    /// By assignment: a pod that moves between two workers of this host appears twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
-    /// Holder of each address. An engine reuses a stopped pod's address, and rows arrive in any order: the
-    /// running pod holds it.
+    /// An engine reuses a stopped pod's address, and rows arrive in any order: the running pod holds it.
     addresses: HashMap<IpAddr, AssignmentId>,
 }
 
@@ -51,8 +50,7 @@ impl GatedPods {
         before
     }
 
-    /// Records the pod's address, unless the pod is closed and an open one holds it. An ended pod has no
-    /// address.
+    /// Records the pod's address, unless an open pod holds it and this one is closed. An ended pod has none.
     fn take_address(&mut self, pod: &LocalPod) {
         if pod.ended {
             return self.forget_address(pod);
@@ -106,7 +104,7 @@ struct PodGate {
     has_ended: AtomicBool,
     in_flight: AtomicU64,
     idle: Notify,
-    /// Number of drains that wait for that, each of which cuts in time.
+    /// Number of running drains, each of which cuts in time.
     drains: AtomicU64,
     is_removed: AtomicBool,
     /// Set, and then notified, to end requests in flight.
@@ -114,7 +112,7 @@ struct PodGate {
     cut: Arc<Notify>,
 }
 
-/// Permission to talk to a pod, for one request or connection, which is in flight until this is dropped.
+/// Permission to talk to a pod. The request or connection is in flight until this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<PodGate>,
@@ -131,7 +129,7 @@ impl Pass {
         &self.gate.pod
     }
 
-    /// Returns true if the gate admits more: then a connection to the pod is worth keeping.
+    /// Returns true if the gate admits more, so that a connection is worth keeping.
     pub fn is_open(&self) -> bool {
         self.gate.is_open.load(Ordering::SeqCst)
     }
@@ -143,7 +141,7 @@ impl Pass {
     }
 }
 
-/// Completes when everything that a gate admitted must end at once. Reusable for consecutive requests.
+/// Completes when everything that a gate admitted must end at once. Reusable for several requests.
 #[derive(Debug)]
 pub struct Cut {
     gate: Arc<PodGate>,
@@ -180,7 +178,6 @@ impl Drop for Pass {
     }
 }
 
-/// Counts as a drain until dropped.
 struct Draining<'a>(&'a PodGate);
 
 impl<'a> Draining<'a> {
@@ -217,7 +214,7 @@ impl PodGate {
         })
     }
 
-    /// Counts before it checks: otherwise a request could enter after a drain read the count as zero.
+    /// Counts before it checks: a drain might otherwise read zero just before the request enters.
     fn enter(self: &Arc<Self>) -> Result<Pass, EnterError> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let pass = Pass { gate: self.clone() };
@@ -240,7 +237,7 @@ impl PodGate {
         (&own.assignment, own.start, own.address) == (&pod.assignment, pod.start, pod.address)
     }
 
-    /// Waits until nothing is in flight. Registers before it checks, so that no notification is missed.
+    /// Registers before it checks, so that no notification is missed.
     async fn wait_idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -299,7 +296,7 @@ impl Gates {
         self.lets_all_in.store(true, Ordering::Relaxed);
     }
 
-    /// Inserts or changes a pod. If its container was restarted, cuts the requests in flight to the old one.
+    /// Inserts or changes a pod. After a restart of its container, cuts the requests to the old one.
     pub fn set(&self, pod: LocalPod) {
         let mut pods = self.write();
         match pods.gates.get(&pod.assignment) {
@@ -318,8 +315,8 @@ impl Gates {
         }
     }
 
-    /// Removes a pod that has gone and cuts its connections: a container killed with its network leaves
-    /// connections that never end. A running drain keeps its time.
+    /// Removes a pod and cuts its connections, unless a drain will: a container killed with its network
+    /// leaves connections that never end.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -330,8 +327,7 @@ impl Gates {
         }
     }
 
-    /// Removes a pod of unknown state. Requests in flight go on, and keep the closed gate. If the pod is
-    /// reported again, its drain waits for them.
+    /// Removes a pod of unknown state. Requests in flight go on, and keep the closed gate for a later drain.
     pub fn forget(&self, assignment: &AssignmentId) {
         let mut pods = self.write();
         let Some(gate) = pods.gates.get(assignment) else { return };
@@ -350,13 +346,13 @@ impl Gates {
         Some(LocalPod { open, ready, ended, ..gate.pod.clone() })
     }
 
-    /// Returns the service of the pod at an address; `None` if no pod of a service has it.
+    /// Returns the service of the pod at an address.
     pub fn service_at(&self, address: IpAddr) -> Option<ServiceName> {
         let pods = self.read();
         pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
-    /// Closes the pod's gate. Returns the number of requests in flight; 0 if the pod is not here.
+    /// Closes the pod's gate. Returns the number of requests in flight.
     pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
         self.find(pod, assignment).map_or(0, |gate| {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -365,7 +361,7 @@ impl Gates {
     }
 
     /// Waits until nothing is in flight to the closed pod. Cuts the rest after `within`, and waits for its
-    /// end too. Returns `None` if the pod was reopened. An unknown pod counts as drained.
+    /// end too. Returns `None` if the pod was reopened.
     ///
     /// # Cancel safety
     /// The gate stays closed.
@@ -386,8 +382,7 @@ impl Gates {
         Some(Drained { after: closed_at.elapsed(), cut })
     }
 
-    /// Cuts the requests in flight and returns their number. Returns `None` and cuts nothing if the gate is
-    /// open.
+    /// Returns the number of cut requests; `None`, without a cut, if the gate is open.
     fn cut_if_closed(&self, gate: &PodGate) -> Option<u64> {
         // Gates are opened under this lock.
         let _pods = self.write();

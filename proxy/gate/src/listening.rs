@@ -1,6 +1,6 @@
-//! The sockets of this process, and the time that connections have to end after it stops accepting.
+//! The sockets of this process, and the grace periods after it stops accepting.
 //!
-//! A process stops at a shutdown, or when the next one has taken its sockets: see [`crate::take_over`].
+//! It stops at a shutdown, or when the next process takes the sockets: see [`crate::take_over`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -46,7 +46,7 @@ struct Sockets {
     inherited: HashMap<SocketName, OwnedFd>,
 }
 
-/// The transport and the requested address of a socket, so that port 0 is found as well.
+/// The transport and the requested address of a socket, which may have port 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SocketName(String);
 
@@ -112,8 +112,8 @@ impl From<CancellationToken> for Listening {
 }
 
 impl Listening {
-    /// Returns a clone for one thread. Threads check for each request whether it has stopped, and would
-    /// contend for one token.
+    /// Returns a clone for one thread: with each request a thread checks for the stop, and a shared token
+    /// would contend.
     pub fn of_thread(&self) -> Self {
         Self { process: self.process.clone(), stopped: self.stopped.child_token() }
     }
@@ -175,7 +175,6 @@ impl Listening {
         }
     }
 
-    /// Returns all open sockets and the unclaimed ones.
     pub(crate) fn held(&self) -> Vec<(SocketName, HeldSocket)> {
         let mut sockets = self.lock();
         let held = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.hold()?));
@@ -215,8 +214,8 @@ impl Listening {
         self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
-    /// Waits until the connections have ended: at most 10 s after a shutdown, a day after a take-over.
-    /// Returns true if all have ended.
+    /// Waits for the connections, at most 10 s after a shutdown and a day after a take-over. Returns true if
+    /// all have ended.
     pub async fn have_ended(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {

@@ -1,5 +1,4 @@
-//! The socket to the workers of this host: they report and stop their pods, and learn when a stopped pod is
-//! drained.
+//! The socket on which workers of this host report and stop their pods, and learn when these are drained.
 //!
 //! [`model::network::handover`] defines the protocol. Only the proxy's user can open the socket (0600).
 
@@ -29,9 +28,8 @@ use crate::pods_file;
 use crate::take_over::{self, Former, TakeOverError};
 use crate::workers::{ConnectionId, Workers};
 
-/// Maximum number of connections: far more than a host's workers and their supervisors need.
+/// Far more than a host's workers and their supervisors need.
 const MAX_CONNECTIONS: usize = 4_096;
-/// Interval of checks for workers that do not come back.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay after a failed `accept`, for instance without free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -169,8 +167,8 @@ impl LocalServer {
         self.host.workers.gateways()
     }
 
-    /// Serves workers until `shutdown` or a take-over. After a take-over, follows the next process until
-    /// `shutdown` or its end.
+    /// Serves workers until `shutdown` or a take-over, and then follows the next process until `shutdown` or
+    /// its end.
     pub async fn run(mut self, shutdown: CancellationToken) -> SocketEnd {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
@@ -218,7 +216,7 @@ impl LocalServer {
         }
     }
 
-    /// Sends the sockets to the next process. Returns the connection once it has taken them, or `None`.
+    /// Sends the sockets to the next process. Returns its connection if it has taken them.
     async fn give(&mut self, mut next: Lines) -> Option<Lines> {
         tracing::info!("the next proxy process asks for the sockets");
         match take_over::give(&mut next, &self.listening).await {
@@ -274,8 +272,7 @@ pub async fn ping(socket: &Path) -> Result<(), String> {
     }
 }
 
-/// Binds a socket that only this user can open, in place of an unserved one. It is renamed only when private,
-/// so that no other user can connect before.
+/// Binds a socket that only this user can open, in place of an unserved one. Renames it only when private.
 fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

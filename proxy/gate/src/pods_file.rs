@@ -1,6 +1,6 @@
-//! The file of this host's pods, so that a restarted proxy serves them before workers reconnect.
+//! The file with this host's pods, so that a restarted proxy serves them before workers reconnect.
 //!
-//! It is in the runtime directory, which a reboot empties: after that no pod is where it was.
+//! It is in the runtime directory, which a reboot empties, because pods do not survive it.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::saved_file;
 use crate::workers::Workers;
 
-/// Minimum time between two writes. A worker sends its table to a restarted proxy within about the same time.
+/// Minimum time between two writes. Workers reconnect to a restarted proxy within about the same time.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default, Serialize, Deserialize)]
@@ -44,13 +44,12 @@ pub(crate) fn read(path: &Path) -> PodsOfNodes {
     file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
 }
 
-/// Writes the file after each change until `shutdown`, and then once more.
 pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown: CancellationToken) {
     keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
 }
 
-/// Calls `write` after each change until `shutdown`, and then once more. `write` gets the result of the last
-/// call, and returns true on success.
+/// Calls `write` after each change until `shutdown`, and then once more, with its last result: true on
+/// success.
 pub(crate) async fn keep<F: Future<Output = bool>>(
     workers: Arc<Workers>,
     write: impl Fn(PodsOfNodes, bool) -> F,
@@ -76,7 +75,7 @@ pub(crate) async fn keep<F: Future<Output = bool>>(
     workers.note_saved(None);
 }
 
-/// Writes the file on another thread. Returns true on success. Logs only the first failure in a row.
+/// Returns true on success. Logs only the first failure in a row.
 async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
     let target = path.clone();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// Reads a saved file; returns the default if it is missing. If it is unreadable, logs `loss`, such as
-/// `nothing is routed until Redis answers`.
+/// Reads a saved file; the default if there is none. `loss` is logged if it is unreadable, such as `nothing
+/// is routed until Redis answers`.
 pub fn read_saved<T: Default>(
     path: &Path,
     parse: impl FnOnce(&[u8]) -> serde_json::Result<T>,
@@ -25,8 +25,7 @@ pub fn read_saved<T: Default>(
     })
 }
 
-/// Saves `text()` whenever it differs from `saved`, forever. If it cannot be written, logs `loss`, such as
-/// `will not know the routes`.
+/// Saves `text()` after changes, forever. `loss` is logged if that fails, such as `will not know the routes`.
 pub async fn keep(
     path: PathBuf,
     interval: Duration,

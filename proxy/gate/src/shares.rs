@@ -44,8 +44,8 @@ impl Shares {
         self.take_if(client, |own, free| free > 0 && own < most_of_client)
     }
 
-    /// Takes a place for a client, up to `most_of_client` and to the number of free places. One greedy client
-    /// gets half of all, `n` get 1/(n+1) each, so others always find some.
+    /// Takes a place for a client with fewer than `most_of_client` and than are free. One greedy client gets
+    /// half of all, `n` get 1/(n+1) each, so others always find some.
     pub fn take_fairly(
         self: &Arc<Self>,
         client: IpAddr,

@@ -1,5 +1,4 @@
-//! A new proxy process replaces the running one without losing a connection. It gets the sockets, and the
-//! former process finishes its connections, within a day.
+//! A new proxy process takes the sockets of the running one, which finishes its connections within a day.
 //!
 //! ```text
 //! next     TakeOver ──>
@@ -13,8 +12,8 @@
 //! ```
 //!
 //! A drain ends when neither process has anything in flight to the pod. If the former process ends, so do its
-//! connections. If the next one ends, the former ends at once, like a killed proxy: another process may start
-//! that does not know of it.
+//! connections. If the next one ends, the former ends at once, as another process may start that does not
+//! know of it.
 
 mod former;
 mod sockets;
@@ -59,7 +58,6 @@ pub enum TakeOverError {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum FromFormer {
     Socket { name: String },
-    /// The end of the sockets.
     AllSockets,
     /// Pods of a node, with the state of their gates. May be split into several messages.
     Pods { node: NodeName, pods: Vec<LocalPod> },

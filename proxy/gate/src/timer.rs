@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-/// Resets the tokio timer only for an earlier deadline or after it fired, so that a deadline for each request
-/// is cheap.
+/// Resets the tokio timer only for an earlier deadline or after it fired, so that moving deadlines are cheap.
 pub struct Timer(Pin<Box<Sleep>>);
 
 impl Timer {

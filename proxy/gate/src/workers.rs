@@ -1,8 +1,6 @@
-//! The reports of this host's workers: a table of pods for each node, and a [gate](crate::gates) for each
-//! pod.
+//! The reports of this host's workers: a table of pods for each node, each pod with a [gate](crate::gates).
 //!
-//! A table stays while its worker is away: the worker restarts while its pods run on. The next session's
-//! complete table replaces it.
+//! A table stays while its worker restarts, because its pods run on, until the next session's complete table.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,17 +15,17 @@ use tokio::time::Instant;
 use crate::gates::Gates;
 use crate::take_over::{Former, FormerDrain};
 
-/// Time for which the pods of a disconnected worker are trusted. It exceeds an outage of Redis, during which
-/// a restarted worker has no session and reports nothing.
+/// Time for which a disconnected worker's pods are trusted. Longer than an outage of Redis, without which a
+/// restarted worker has no session.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
 
-/// Maximum number of gateways; a host has one pod network for each cluster.
+/// Maximum number of gateways; a host has one for each cluster.
 const MAX_GATEWAYS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
-/// The connection does not speak for its node: it sent no hello, or a later connection did.
+/// The connection sent no hello, or a later one did for the same node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another connection speaks for this node since, or none has said hello")]
 pub(crate) struct NotSpeaker;
@@ -78,7 +76,7 @@ impl Workers {
         self.version.subscribe()
     }
 
-    /// Records that this version was saved, or failed to be; `None` if nothing is saved any more.
+    /// Records the version that was saved, or could not be; `None` if nothing is saved any more.
     pub(crate) fn note_saved(&self, version: Option<u64>) {
         self.saved.send_replace(version);
     }
@@ -92,7 +90,6 @@ impl Workers {
         }
     }
 
-    /// Returns the nodes with a connected worker, as they change.
     pub(crate) fn speaking(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.speaking.subscribe()
     }
@@ -102,7 +99,6 @@ impl Workers {
         self.gateways.subscribe()
     }
 
-    /// Adds this host's address in a pod network.
     pub(crate) fn add_gateway(&self, gateway: Gateway) {
         self.gateways.send_if_modified(|gateways| {
             let is_full = gateways.len() >= MAX_GATEWAYS && !gateways.contains(&gateway);
@@ -121,7 +117,6 @@ impl Workers {
         let _only_once = self.former.set(former);
     }
 
-    /// Returns the former process, while it finishes its connections.
     pub(crate) fn former(&self) -> Option<Former> {
         self.former.get().cloned()
     }
@@ -133,7 +128,6 @@ impl Workers {
         self.gates.set(pod);
     }
 
-    /// Removes the gate of a pod that has gone, and cuts its connections.
     pub(crate) fn remove_gate(&self, assignment: &AssignmentId) {
         if let (Some(former), Some(row)) = (self.former.get(), self.gates.row(assignment)) {
             former.remove(row.pod, row.assignment);
@@ -154,7 +148,6 @@ impl Workers {
         }
     }
 
-    /// Returns all current rows, to be saved.
     pub(crate) fn rows(&self) -> Vec<(NodeName, Vec<LocalPod>)> {
         let nodes = self.lock();
         let rows = |table: &NodeTable| table.pods.iter().filter_map(|pod| self.gates.row(pod)).collect();
@@ -199,7 +192,7 @@ impl Workers {
         self.speaking.send_if_modified(|nodes| nodes.insert(node.clone()));
     }
 
-    /// Ends a worker's connection. Its pods stay for a while, as it may come back.
+    /// Ends a worker's connection. Its pods stay for a while.
     pub(crate) fn disconnected(&self, connection: ConnectionId, node: &NodeName) {
         let mut nodes = self.lock();
         let Ok(table) = speaking(&mut nodes, connection, node) else { return };
@@ -265,9 +258,8 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes a pod's gate for any connection, even one that does not speak for its node: a wrongly refused
-    /// request can go to another pod, but a wrongly admitted one is lost. Returns the number in flight, and
-    /// the former process's drain with its time `within`.
+    /// Closes a pod's gate, for any connection: a wrongly refused request can go to another pod, but a
+    /// wrongly admitted one is lost. Returns the number in flight, and the former process's drain.
     pub(crate) fn close(
         &self,
         pod: &PodId,
@@ -280,7 +272,6 @@ impl Workers {
         (in_flight, before)
     }
 
-    /// Forgets the pods of workers that have been silent for [`ROWS_KEPT`].
     pub(crate) fn expire(&self, now: Instant) {
         let mut nodes = self.lock();
         let is_expired = |table: &NodeTable| {
@@ -356,7 +347,6 @@ mod tests {
             self.workers.replace(ConnectionId(connection), &node(name), pods, false)
         }
 
-        /// Returns the open pods among `a` … `e`.
         fn open(&self) -> String {
             let is_open = |name: &&str| {
                 let LocalPod { pod, assignment, .. } = local_pod(name);

@@ -22,7 +22,7 @@ pub(super) struct AnswerBody {
     _active_request: Option<ActiveRequest>,
 }
 
-/// Maximum part of an answer that an HTTP/2 client gets at a time: it must read each within the idle timeout.
+/// An HTTP/2 client must read each part within the idle timeout.
 const LARGEST_PART: usize = 16 * 1024;
 
 enum AnswerKind {
@@ -47,7 +47,6 @@ impl AnswerBody {
         Self { body, rest: Bytes::new(), wait: None, _active_request: None }
     }
 
-    /// Makes it the answer to a request. `wait` is set for HTTP/2 clients.
     pub(super) fn of_request(
         self,
         active_request: Option<ActiveRequest>,

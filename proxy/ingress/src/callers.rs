@@ -1,5 +1,5 @@
-//! Restricts access to services by name. The proxy on the caller's host decides, because only it can
-//! attribute the caller's address to a pod.
+//! Restricts access to services by name, on the caller's host: only its proxy can attribute the caller's
+//! address to a pod.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::shared::IngressShared;
 
-/// Time for which a pod that was just started may be unknown here, and the interval of checks.
+/// Time for which a just started pod may be unknown here, and the interval of checks.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_RETRY: Duration = Duration::from_millis(20);
 

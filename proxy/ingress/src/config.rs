@@ -63,8 +63,7 @@ impl IngressConfig {
         port == self.listen.port() || Some(port) == https
     }
 
-    /// Returns the limit of connections from an address. A trusted proxy has none, because it carries those
-    /// of all its clients.
+    /// Returns the limit for an address. A trusted proxy has none: it carries all its clients.
     pub(crate) fn most_connections(&self, address: IpAddr) -> usize {
         if self.is_trusted(address) { usize::MAX } else { self.connections_per_client }
     }

@@ -1,7 +1,7 @@
 //! Changes the headers of requests and answers in transit. Pure.
 //!
-//! Hop-by-hop headers are removed, and those about the origin are replaced: pods trust them, so clients must
-//! not forge them. Only trusted proxies may add to them.
+//! Hop-by-hop headers are removed, and those about the origin are replaced: pods trust them. Only trusted
+//! proxies may add to them.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::client::framing::upgrade_protocols;
 
-/// The id of a request, for correlating logs.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -29,8 +28,8 @@ pub(crate) struct ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// `address` is that of the client, or of the proxy in front of this one, whose headers are kept if it is
-    /// trusted. `scheme` is `http` or `https`, and `host` is the requested one.
+    /// `address` is that of the client or of a proxy in front of this one, whose headers are kept if it is
+    /// trusted. `host` is the requested one.
     pub(crate) fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
@@ -103,8 +102,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
 }
 
-/// Returns the requested upgrade protocols that are allowed: WebSocket, and `others`, which are in lower
-/// case. `None` if there are none.
+/// Returns the requested upgrade protocols among WebSocket and `others`, which are in lower case.
 pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
     let is_allowed = |name: &&[u8]| {
         let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
@@ -115,8 +113,8 @@ pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<
     HeaderValue::from_bytes(&names.join(&b", "[..])).ok().filter(|value| !value.is_empty())
 }
 
-/// Removes the trailers that would have another meaning in the head, to which some servers move them:
-/// hop-by-hop headers, and those about the origin.
+/// Removes trailers with another meaning in the head, to which some servers move them: hop-by-hop headers,
+/// and those about the origin.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
@@ -124,7 +122,7 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     });
 }
 
-/// Sets the headers about the origin, and a request id unless a trusted one exists.
+/// Sets the headers about the origin, and a request id unless there is a trusted one.
 pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
     // Reserves once: each growth would move all headers.
@@ -146,8 +144,8 @@ pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id:
     }
 }
 
-/// Returns true if the header claims an origin that this sender may not claim. Some servers treat `_` as `-`:
-/// such names are never trusted.
+/// Returns true if this sender may not set the header. Some servers treat `_` as `-`: such names are never
+/// trusted.
 fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     let says = |text: &str| {
         text.starts_with("x-forwarded-")
@@ -190,14 +188,13 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Returns true if the client used HTTPS according to the first proxy. Only a trusted proxy may be believed.
+/// Returns true if the first proxy reports HTTPS. Only a trusted one may be believed.
 pub(crate) fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
-/// Joins the cookies of an HTTP/2 request, which may have several lines, into the single line that HTTP/1.1
-/// allows.
+/// Joins the cookie lines of an HTTP/2 request, because HTTP/1.1 allows only one.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() < 2 {

@@ -91,7 +91,7 @@ fn server_config(certificates: Arc<Certificates>) -> ServerConfig {
     config
 }
 
-/// Returns the answer to a plain HTTP request for an HTTPS-only route: 308 to the same URL by HTTPS.
+/// Redirects a plain HTTP request to the same URL by HTTPS (308).
 ///
 /// # Errors
 /// If this node does not serve the host by HTTPS.
@@ -114,7 +114,6 @@ pub(super) fn redirect(
     Ok(response)
 }
 
-/// Explains in a sentence why this node has no certificate for a host.
 fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
     let text = match (tls, https) {
         (Tls::Files, Some(Https { config: HttpsConfig { certificates: Some(_), .. }, .. })) => {
@@ -130,7 +129,7 @@ fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
     text.to_owned()
 }
 
-/// Returns the answer to an authority's check of a host; `None` if the request is not one.
+/// Answers an authority's check of a host; `None` if the request is not one.
 pub(super) async fn challenge(
     challenges: Option<&Challenges>,
     routes: &RouteTable,

@@ -1,8 +1,8 @@
-//! Ingress: accepts requests and connections from outside and forwards each to a ready pod of its route's
-//! service, through the pod's gate.
+//! Ingress: forwards requests and connections from outside to a ready pod of their route's service, through
+//! the pod's gate.
 //!
-//! - `client` handles the connections of clients, and `pod` those to pods. Of these, `framing`, `pick` and
-//!   `retry_policy` are pure, like `headers`.
+//! - `client` handles the connections of clients, and `pod` those to pods. `framing`, `pick`, `retry_policy`
+//!   and `headers` are pure.
 //! - [`certificates`] has the HTTPS certificates, from files and from Redis, and `challenges` answers ACME
 //!   checks.
 //!
@@ -82,8 +82,8 @@ pub struct Ingress {
 }
 
 impl Ingress {
-    /// Listens on the configured addresses and serves while this process listens, then waits for the requests
-    /// in flight. Retries an address in use every 5 s: meanwhile the pods of this host can be stopped safely.
+    /// Serves the configured addresses while this process listens, then waits for the requests in flight.
+    /// Retries an address in use every 5 s: meanwhile the pods of this host can be stopped safely.
     pub async fn run(self, listening: impl Into<Listening>) {
         let listening = listening.into();
         let http = listen(listening.clone(), self.config.listen, ClientScheme::Http);
@@ -168,8 +168,7 @@ async fn serve_until_stopped(
     let mut following = pin!(following.fuse());
     tokio::select! {
         () = end_old_connections(&served.shared) => {}
-        // These end only when the snapshot's sender is dropped. HTTPS comes before HTTP, which redirects to
-        // its port.
+        // These end only with the snapshot's sender. HTTPS comes before HTTP, which redirects to its port.
         () = async { tokio::join!(following.as_mut(), tcp, entrance.https(https), entrance.http(http)); } => return,
         () = listening.until_stopped() => {}
     }
@@ -187,7 +186,6 @@ async fn serve_until_stopped(
     }
 }
 
-/// Ends idle connections to pods, forever.
 async fn end_old_connections(shared: &IngressShared) {
     loop {
         tokio::time::sleep(connection::IDLE_LOOK).await;

@@ -68,7 +68,6 @@ struct ClientConnection {
     origin: Mutex<Arc<ClientOrigin>>,
     /// True if the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
     is_last: Arc<AtomicBool>,
-    /// Tracks ongoing connections, upgraded ones too.
     connections: TaskTracker,
     /// Counts the connection, even after an upgrade.
     place: Arc<TakenPlace>,
@@ -185,8 +184,8 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
     let is_last = client.is_last.clone();
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
-    // `Guarded` has the timeouts. As in most servers, a half-closed connection counts as a gone client:
-    // otherwise the pod would work in vain until it writes its answer.
+    // `Guarded` has the timeouts. A half-closed connection counts as a gone client, as in most servers:
+    // otherwise the pod would work in vain until it answers.
     builder.half_close(false).header_read_timeout(None);
     builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
@@ -222,8 +221,8 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     connection.await
 }
 
-/// Answers a request. It is boxed because each `async` function would copy it into the connection's memory.
-/// With many connections that is not in the CPU cache, but a box reuses the memory of the last request.
+/// Answers a request. It is boxed because each `async` function would copy it into the connection's memory,
+/// which is not in the CPU cache; a box reuses the memory of the last request.
 async fn answer(
     client: Arc<ClientConnection>,
     request: Box<Request<Incoming>>,
@@ -338,7 +337,7 @@ fn status<B>(answer: &Result<Response<B>, OwnAnswer>) -> StatusCode {
     answer.as_ref().map_or_else(|problem| problem.status, Response::status)
 }
 
-/// Returns true if a request came by HTTPS: to this proxy, or to a trusted one in front of it.
+/// Returns true if the request came by HTTPS, to this proxy or a trusted one in front of it.
 fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
     client.scheme == ClientScheme::Https || (client.is_trusted && headers::says_https(headers))
 }
@@ -471,8 +470,7 @@ mod tests {
 
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// Returns the result for a client's pieces, and the number of wake-ups. The client closes its side after
-    /// the last piece.
+    /// Returns the result, and the number of wake-ups. The client closes its side after the last piece.
     async fn look(pieces: &[&[u8]]) -> (bool, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

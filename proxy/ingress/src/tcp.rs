@@ -164,7 +164,6 @@ struct TcpToPod {
     in_flight: InFlight,
 }
 
-/// Connects to a pod that admits the connection. Waits for one.
 async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<TcpToPod> {
     let RequestTarget { service, port, .. } = target;
     let mut search = Search::new(shared, target);

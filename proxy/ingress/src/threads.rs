@@ -1,7 +1,7 @@
 //! The threads that serve HTTP: one for each core, each with its own event loop.
 //!
-//! A client's connection stays on its thread, and so do the connections to pods that its requests use. On an
-//! event loop shared by all cores, a request took 31.5 µs of CPU instead of 28: threads woke each other.
+//! A client's connection stays on its thread, like its requests' connections to pods. On a shared event loop
+//! a request took 31.5 µs of CPU instead of 28: threads woke each other.
 
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -37,7 +37,7 @@ pub(super) struct ThreadContext {
     pub(super) listening: Listening,
 }
 
-/// The threads. After this is dropped, each ends with its last connection, or when its grace period is over.
+/// When dropped, each thread ends with its last connection, or when its grace period is over.
 pub(super) struct Threads {
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
     next: AtomicUsize,

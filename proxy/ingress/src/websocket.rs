@@ -1,4 +1,4 @@
-//! Tracks WebSocket frames to the client, so that a connection that is cut ends with a close frame.
+//! Tracks WebSocket frames to the client, so that a cut connection ends with a close frame.
 
 use std::io;
 use std::pin::Pin;
@@ -37,7 +37,6 @@ impl SentFrames {
         }
     }
 
-    /// Returns the payload's length once the header is complete.
     fn payload_length(&self) -> Option<u64> {
         let second = *self.head.get(1)?;
         let extended = match second & 0x7f {

@@ -1,7 +1,7 @@
 //! Decides the answer to a DNS question from known addresses and endpoints. Pure.
 //!
-//! An existing name without records of the requested type gets an empty answer, because musl takes "no such
-//! name" for AAAA as no such name at all.
+//! An existing name without records of the type gets an empty answer, because musl takes "no such name" for
+//! AAAA as no such name at all.
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, PTR, SRV};
@@ -21,9 +21,9 @@ use super::response::{encode, refusal, soa, unreadable, with_records};
 const ADDRESS_TTL: u32 = 30;
 /// TTL of the addresses of ready pods in seconds.
 const READY_TTL: u32 = 5;
-/// Maximum number of addresses in an answer. A UDP client that cannot read them all is told to use TCP.
+/// A UDP client that cannot read them all is told to use TCP.
 const MAX_ADDRESSES: usize = 1_000;
-/// Maximum number of SRV records in an answer. Few clients read as many over UDP; they are told to use TCP.
+/// Few clients read as many over UDP; the others are told to use TCP.
 const MAX_PORTS: usize = 256;
 
 /// The known names of the cluster.
@@ -168,7 +168,7 @@ fn find(question: &Query, client: &Questioner<'_>, names: &impl Names) -> Result
     }
 }
 
-/// Returns the service of a label, and its address. Within an app, aliases come first, then short names.
+/// Returns the service of a label and its address. Within an app, aliases come first, then short names.
 fn existing(
     label: ServiceName,
     client: &Questioner<'_>,

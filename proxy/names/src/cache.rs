@@ -10,8 +10,7 @@ use super::answer::NameLookup;
 
 /// Delay before Redis is asked again after a failure.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
-/// Time for which an expired value is used while it is refreshed. A returned address is not reused for an
-/// hour.
+/// Time for which an expired value is used during its refresh. A returned address is not reused for an hour.
 const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of entries; above it, negative ones are dropped, because pods may ask for any name.
 const MAX_MISSING: usize = 20_000;
@@ -56,8 +55,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Returns true if the key's value should be refreshed while it is used. Returns true only once in a
-    /// while.
+    /// Returns true if the key's value should be refreshed, at most once in a while.
     pub(super) fn is_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(CacheEntry { known: CachedValue::Found(_), until }) if now >= *until => {

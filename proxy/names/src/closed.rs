@@ -1,5 +1,5 @@
 //! Addresses on other hosts that pods must not reach: the cluster's Redis, Sentinels, APIs and proxies, and
-//! ranges closed by the operator. On their own host, pods reach no port at all.
+//! ranges of the operator. On their own host, pods reach no port at all.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -26,8 +26,8 @@ pub struct ToClose {
 }
 
 impl ToClose {
-    /// Returns the addresses to close, given those closed `now` and this program's `own` among them. Others
-    /// belong to the proxies of other clusters on this host, and stay.
+    /// Returns the addresses to close. Of those closed `now`, this program closed its `own`; others belong to
+    /// other clusters' proxies and stay.
     pub(super) fn beside(&self, now: &ClosedAddresses, own: &ClosedAddresses) -> ClosedAddresses {
         let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
         now.iter().filter(is_kept).chain(&self.closed).copied().collect()

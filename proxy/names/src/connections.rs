@@ -1,8 +1,8 @@
 //! Accepts connections of pods to service and slot addresses, and forwards each to a pod.
 //!
-//! The host's rules redirect them here, and the kernel knows the original destination. A connection to a
-//! service goes to the same port of a ready pod, one to a slot to the slot's pod, ready or not. If a service
-//! restricts its callers, the proxy on the caller's host refuses all others.
+//! The host's rules redirect them here, and the kernel knows the destination. A connection to a service goes
+//! to the same port of a ready pod, one to a slot to its pod, ready or not. The proxy on the caller's host
+//! enforces allowed callers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -115,7 +115,6 @@ impl Rates {
         Self { since: now, limit, counts: HashMap::new() }
     }
 
-    /// Counts a question. Returns true if it is within the limit.
     fn allow(&mut self, client: IpAddr, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             *self = Self::new(now, self.limit);
@@ -179,7 +178,6 @@ mod tests {
     const LOUD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
     const QUIET: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-    /// A host without Redis, whose upstream resolver never answers.
     struct SilentHost {
         resolver: Arc<Resolver>,
         udp: SocketAddr,

@@ -90,7 +90,6 @@ fn nameservers(text: &str) -> Vec<IpAddr> {
     text.lines().filter_map(address).filter(|address| *address != own).take(MAX_UPSTREAMS).collect()
 }
 
-/// Returns the bytes of the only question of a message.
 fn question(message: &[u8]) -> Option<&[u8]> {
     let is_one = message.get(4..6) == Some(&[0, 1]);
     let mut at = HEADER;
@@ -134,7 +133,6 @@ async fn over_tcp(upstream: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
     read_message(&mut stream).await
 }
 
-/// Reads a message after its length, as DNS over TCP sends it.
 pub(super) async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut message = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut message).await?;

@@ -73,7 +73,7 @@ impl HostNames {
         let mut refused = None;
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
-            // For people on the host, and for the probe. Only one of several proxies on a host gets it.
+            // For people on the host, and for the probe. Only one of several proxies gets it.
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
             // Without permission to set rules, the probe finds out whether root has set them.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
@@ -96,8 +96,8 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                // An on-demand gateway's address appears only with the first container, so its absence is not
-                // a problem. In all other cases the engine is on another host.
+                // An on-demand gateway's address appears only with the first container. In all other cases a
+                // missing address means that the engine is on another host.
                 let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
                 match self.listen(&mut listeners, gateway.address, presence) {
                     Ok(()) => drop(gateways.insert(gateway.address)),

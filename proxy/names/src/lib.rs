@@ -1,5 +1,4 @@
-//! Names of services in the pods of this host: a resolver, and a listener for the redirected connections to
-//! service addresses.
+//! Names of services in the pods of this host: a resolver, and a listener for redirected connections.
 //!
 //! - `question` parses domain names.
 //! - [`answer`] decides the answer from known names, and `response` encodes it. Both are pure.
@@ -7,8 +6,8 @@
 //!   on.
 //! - `names_file` saves known names for the next process.
 //! - `dns` accepts questions, and `connections` accepts connections.
-//! - [`rules`] sets the host's rules that redirect to both and restrict pods, [`closed`] lists the addresses
-//!   closed to pods on other hosts, and `host` runs all of it.
+//! - [`rules`] redirects to both and restricts pods, [`closed`] lists the addresses closed to pods on other
+//!   hosts, and `host` runs all of it.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel`, `routing` and `ingress`.
 //!

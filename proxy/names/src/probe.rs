@@ -1,4 +1,4 @@
-//! Asks the resolver like a program of this host does: an answer comes only if the host's rules lead to one.
+//! Asks the resolver like a program of this host: an answer comes only if the host's rules lead to one.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -25,8 +25,8 @@ pub async fn resolver_answers() -> bool {
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
 }
 
-/// Returns true if this host has a route to service addresses. Without one, its own programs, such as this
-/// probe, send no packet that a rule could redirect.
+/// Returns true if this host has a route to service addresses. Without one, its own programs send no packet
+/// that a rule could redirect.
 pub async fn has_route() -> bool {
     // Connecting a UDP socket sends nothing, but looks up a route.
     let look = async {
@@ -35,7 +35,7 @@ pub async fn has_route() -> bool {
     !matches!(look.await, Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
 }
 
-/// Returns the address of a service or slot, as a pod without an app gets it; `None` if it gets none.
+/// Returns the address of a service or slot, as a pod without an app gets it.
 pub async fn address_of(name: &str) -> Option<Ipv4Addr> {
     let name =
         Name::from_ascii(format!("{}.{DOMAIN}.", name.trim_end_matches(&format!(".{DOMAIN}")))).ok()?;

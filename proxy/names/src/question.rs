@@ -6,8 +6,7 @@ use hickory_proto::rr::Name;
 use model::ids::ServiceName;
 use model::network::address::{DOMAIN, PoolAddress};
 
-/// The subject of a domain name. Services have their name from the question, which may be an app's short
-/// name.
+/// The subject of a domain name. Services are named as in the question, perhaps by an app's short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameSubject {
     /// `kubeleet`.
@@ -62,8 +61,7 @@ fn in_domain(labels: &[&str]) -> NameSubject {
     subject.unwrap_or(NameSubject::Nothing)
 }
 
-/// Returns the service of a label. Programs from Compose files ask for names with underscores; the service
-/// has hyphens instead.
+/// Programs from Compose files ask for names with underscores; their services have hyphens instead.
 fn service_name(label: &str) -> Option<ServiceName> {
     ServiceName::new(label.replace('_', "-")).ok()
 }

@@ -40,8 +40,8 @@ const ASK_WITHIN: Duration = Duration::from_secs(3);
 const WAITING_QUESTIONS: usize = 1024;
 const DNS_CONNECTIONS: usize = 256;
 const CONNECTIONS: usize = 16_384;
-/// Maximum number of decisions about one question: an alias, an app's short name, a name, a slot and the
-/// endpoints may need one each, and the addresses of all slots a last one.
+/// Maximum number of decisions about one question: one each for an alias, a short name, a name, a slot and
+/// the endpoints, and one for the addresses of all slots.
 const MAX_ROUNDS: usize = 6;
 
 /// The resolver of this host.
@@ -76,7 +76,6 @@ impl NameShares {
         }
     }
 
-    /// Logs that a pod has used up its share of `what`.
     pub(super) fn note_refused(&self, client: IpAddr, what: &str) {
         if self.warned.is_due() {
             tracing::warn!(
@@ -100,7 +99,6 @@ struct Answers {
 struct KnownNames<'a> {
     answers: &'a Answers,
     snapshot: &'a RoutingSnapshot,
-    /// Services whose endpoints did not arrive in time.
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
     used: RefCell<Vec<AddressName>>,
@@ -167,7 +165,6 @@ impl Resolver {
         answers.addresses.found().map(|(name, address)| (name.clone(), *address)).collect()
     }
 
-    /// Returns the answer to a message from `client`; `None` if there is none to send.
     pub(super) async fn answer(
         self: &Arc<Self>,
         request: &[u8],

@@ -76,8 +76,7 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// Encodes a response. Truncates one that is too long and sets its flag, so that the client asks again over
-/// TCP. `None` if it cannot be encoded.
+/// Encodes a response. Truncates it if it is too long, so that the client asks again over TCP.
 pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
@@ -87,8 +86,8 @@ pub(super) fn encode(request: &Message, transport: QuestionTransport, response: 
     encoded.or_else(|| cut(&response, limit.into()).to_vec().ok())
 }
 
-/// Truncates a response to `limit` bytes. Keeps as many addresses as possible, because the resolver of old
-/// musl uses them without asking again.
+/// Truncates a response to `limit` bytes. Keeps as many addresses as possible, because old musl uses them
+/// without asking again.
 fn cut(response: &Message, limit: usize) -> Message {
     let mut cut = response.clone().truncate();
     let used = cut.to_vec().map_or(limit, |bytes| bytes.len());

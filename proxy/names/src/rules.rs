@@ -1,7 +1,7 @@
 //! The host's `iptables` rules that lead from pods to the proxy.
 //!
-//! Interface names identify pod networks, and ports are fixed, so root can set these rules once and the proxy
-//! needs no privileges. Only the addresses closed on other hosts depend on the cluster.
+//! Pod networks have a fixed interface prefix, and ports are fixed, so root can set these rules once for an
+//! unprivileged proxy. Only the addresses closed on other hosts depend on the cluster.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +19,12 @@ use super::{connections, dns};
 const DOCKER_USER: &str = "DOCKER-USER";
 /// The kernel's chain, on hosts without Docker, such as those with Podman alone.
 const FORWARD: &str = "FORWARD";
-/// The table whose rules the kernel evaluates last. Podman's first rules in the table `filter` accept
-/// everything from pods. Those packets still pass this table, where rules can drop but not reject.
+/// The table evaluated last. Podman's first rules in `filter` accept everything from pods, but those packets
+/// still pass this table, where rules can drop and not reject.
 const LAST_TABLE: &str = "security";
-/// The switch that shows rules the packets between pods of one network. Docker sets it for the option
-/// `enable_icc`, which Podman does not know.
+/// The switch that applies rules to packets between pods of one network. Docker sets it for its option
+/// `enable_icc`, which Podman lacks.
 const BRIDGED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
-/// Prefix of the interfaces of pod networks.
 const INTERFACES: &str = "kl-";
 /// Seconds to wait for another program that changes rules.
 const LOCK_WAIT: &str = "5";
@@ -63,7 +62,6 @@ struct Forwarding {
     has_last_table: bool,
 }
 
-/// Returns our chains with their rules, which replace all earlier ones.
 fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: bool) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let resolver = model::network::address::PoolAddress::RESOLVER.ip();
@@ -175,7 +173,6 @@ async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
 #[derive(Debug, Default)]
 pub struct Rules {
     own: ClosedAddresses,
-    /// True after the warning that pods are not isolated from each other.
     has_warned: bool,
 }
 
@@ -240,7 +237,6 @@ async fn see_bridged() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the addresses that existing rules close to pods.
 fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
     let address = |rule: &[Option<&str>; 3]| match rule {
         [Some(host), Some("tcp"), Some(port)] => format!("{host}:{port}").parse().ok(),
@@ -252,7 +248,7 @@ fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
 /// The rules of our chains, see [`conditions`].
 type Conditions<'a> = BTreeMap<&'a str, Vec<[Option<&'a str>; 3]>>;
 
-/// Returns the rules of our chains in order. Each has only the parts that do not depend on the format of
+/// Returns the rules of our chains in order, each with the parts that do not depend on the format of
 /// `iptables`: destination, protocol and port.
 fn conditions(text: &str) -> Conditions<'_> {
     let mut conditions = Conditions::new();

@@ -84,7 +84,6 @@ fn answer_to(message: &Message, client: &Questioner<'_>, known: &Known) -> Messa
     }
 }
 
-/// Formats an answer: its code, its records, and whether it has a SOA record.
 fn shown(answer: &Message) -> String {
     let code = match answer.metadata.response_code {
         ResponseCode::NoError => "ok",

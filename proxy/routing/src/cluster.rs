@@ -17,7 +17,6 @@ pub(crate) struct FollowedCluster {
 }
 
 impl FollowedCluster {
-    /// Returns a snapshot with `routes`, which were built from `routing`.
     pub(crate) fn snapshot(&self, routes: Arc<RouteTable>) -> RoutingSnapshot {
         let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.shared()));
         RoutingSnapshot { routes, endpoints: endpoints.collect() }

@@ -1,5 +1,5 @@
-//! Checks services whose known endpoints led to no pod. Redis may have newer ones that have not arrived here.
-//! If it does not answer, the proxies of the hosts are asked for their serving pods.
+//! Checks services whose known endpoints led to no pod. Redis may have newer ones. If it does not answer, the
+//! proxies of the hosts are asked for their serving pods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 use crate::read_pages::read_pages;
 use crate::shared::FollowerShared;
 
-/// Time for a message on its way to settle a doubt. Refusals by a gate that has just closed are ordinary.
+/// Time for a message on its way to settle a doubt, as refusals by a just closed gate are ordinary.
 const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
 const HOST_WITHIN: Duration = Duration::from_secs(2);
@@ -89,8 +89,8 @@ fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
 }
 
-/// Asks Redis about the services until a question fails, and starts reading the changed ones. Returns the
-/// services that it answered for.
+/// Asks Redis about the services until a question fails, and starts reading changed ones. Returns the
+/// answered services.
 async fn read(
     shared: &Arc<FollowerShared>,
     services: &BTreeSet<ServiceName>,
@@ -134,7 +134,6 @@ async fn ask(shared: &FollowerShared, hosts: &Hosts, services: &BTreeSet<Service
     }
 }
 
-/// Replaces the pods of these services on one host, given its nodes.
 fn hear(
     shared: &FollowerShared,
     services: &BTreeSet<ServiceName>,
@@ -196,7 +195,6 @@ mod tests {
         Endpoint { pod, replica, node: node.clone(), assignment, state: EndpointState::Ready }
     }
 
-    /// Starts another host with these pods. Returns a dialer to it.
     async fn another_host(node: &NodeName, pods: &[(&str, bool)]) -> (TunnelDialer, DropGuard) {
         let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -277,7 +275,6 @@ mod tests {
         snapshot.wait_for(is_told).await.unwrap();
     }
 
-    /// Reports doubts like waiting requests do, until a host's answer has arrived.
     async fn doubt_until_told(doubts: &Doubts, snapshot: &mut watch::Receiver<Arc<RoutingSnapshot>>) {
         tokio::select! {
             () = until_told(snapshot) => {}

@@ -1,5 +1,5 @@
-//! The known endpoints of one service. Messages and answers of Redis change them and, while Redis is away,
-//! the reports of the pods' hosts. Pure.
+//! The known endpoints of one service, changed by messages and answers of Redis, and by the pods' hosts while
+//! Redis is away. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ pub struct EndpointSet {
     endpoints: BTreeMap<PodId, Arc<Endpoint>>,
     /// The endpoints for snapshots, built by the first one after a change.
     shared: OnceLock<Endpoints>,
-    /// True if a new master has no endpoints and these were kept, because it may have lost them.
+    /// True if these were kept because a new master has none: it may have lost them.
     is_kept: bool,
     /// True if hosts reported endpoints since Redis had this version.
     is_heard: bool,
@@ -71,7 +71,7 @@ impl EndpointSet {
         self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
-    /// Applies a message if it is the next one. A failover that lost writes repeats versions; it also breaks
+    /// Applies a message if it is the next one. A failover that lost writes repeats versions, but also breaks
     /// the connection, so all endpoints are read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
         let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
@@ -95,8 +95,8 @@ impl EndpointSet {
         Applied::Changed
     }
 
-    /// Replaces the set by all endpoints in Redis. Known ones stay if a new master has none: it may have lost
-    /// them, and the gate of a stopped pod refuses anyway.
+    /// Replaces the set by all endpoints in Redis. If a new master has none, known ones stay: it may have
+    /// lost them, and gates of stopped pods refuse anyway.
     pub fn replace(&mut self, version: EndpointVersion, endpoints: Vec<Endpoint>) {
         let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
         self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
@@ -108,8 +108,8 @@ impl EndpointSet {
         }
     }
 
-    /// Takes the result of a paged read that began at the version `before`. It may contain changes after
-    /// `version`. If messages have advanced the set further meanwhile, it stays.
+    /// Takes the result of a paged read that began at the version `before`, and may contain changes after
+    /// `version`. If messages advanced the set further, it stays.
     pub fn take_read(
         &mut self,
         before: Option<&EndpointVersion>,
@@ -122,8 +122,7 @@ impl EndpointSet {
         }
     }
 
-    /// Replaces the pods of one host's nodes by those that its proxy reports. The next answer of Redis
-    /// replaces everything.
+    /// Replaces the pods of one host by those that its proxy reports, until the next answer of Redis.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
         let heard = by_pod(endpoints);
         let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);

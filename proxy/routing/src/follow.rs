@@ -2,7 +2,7 @@
 //!
 //! Each message is the difference to the previous version. A proxy that misses one reads all endpoints of
 //! that service again, in pages. Versions are also compared every [`CHECK_INTERVAL`]. While Redis is away,
-//! the last known endpoints are served; if they lead to no pod, the hosts are asked: see `doubts`.
+//! the last known endpoints are served; if they fail, the hosts are asked: see `doubts`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,13 +32,11 @@ use crate::snapshot::RoutingSnapshot;
 
 /// Interval of checks of routes and endpoint versions without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum random delay before known endpoints are read again: all proxies lose their connections to a master
-/// at the same moment.
+/// Maximum random delay before known endpoints are read again: all proxies lose a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
 /// Maximum number of endpoint pages read in [`READS_PER`]: all proxies read again after a failover.
 const READS: usize = 10;
-/// The same for services without known endpoints. Their requests wait, and few proxies are new at the same
-/// time.
+/// The same for services without known endpoints, whose requests wait. Few proxies are new at the same time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
 /// Interval of checks while another proxy builds the endpoints of a service.
@@ -155,7 +153,6 @@ struct Followed {
     _end: DropGuard,
 }
 
-/// Follows the routes, and the endpoints of all services with a route or a request of a pod.
 async fn follow_routes(shared: Arc<FollowerShared>) {
     let mut messages = shared.store.subscribe(channel::ROUTES);
     let mut services: BTreeMap<ServiceName, Followed> = BTreeMap::new();
@@ -213,8 +210,7 @@ async fn check_versions(
 async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
     let mut routing = shared.store.routing().await?;
     routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
-    // An emptied Redis without a cluster removes no routes and lifts no restrictions: its data will be
-    // recovered.
+    // An emptied Redis removes no routes and lifts no restrictions: its data will be recovered.
     let is_empty = routing == Routing::default() && *shared.lock().routing != routing;
     if is_empty && shared.store.cluster_id().await?.is_none() {
         return Ok(());
@@ -278,8 +274,7 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
     }
 }
 
-/// Reads the endpoints of a service, and applies messages that arrive meanwhile. Returns the delay until
-/// another read, if one is needed.
+/// Reads the endpoints of a service, and applies messages meanwhile. Returns the delay until another read.
 async fn read_and_listen(
     shared: &FollowerShared,
     service: &ServiceName,
@@ -292,7 +287,7 @@ async fn read_and_listen(
         tokio::select! {
             outcome = &mut reading => break outcome?,
             message = messages.next() => {
-                // Meanwhile the old set is served and updated. The read may return an earlier version, so
+                // The old set is served and updated meanwhile. The read may be of an earlier version, so
                 // messages are kept too.
                 apply(shared, service, &message);
                 if kept.len() >= MAX_KEPT_MESSAGES {

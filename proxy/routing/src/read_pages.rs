@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use crate::read_limit::ReadLimit;
 use crate::shared::FollowerShared;
 
-/// After each page a reader pauses for this many times the latency of Redis. So only a few of many concurrent
-/// readers are being answered, and delay heartbeats.
+/// After each page a reader pauses for this many times Redis's latency, so that few of many readers are
+/// answered at a time and delay heartbeats.
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
@@ -20,7 +20,6 @@ pub(crate) enum ReadOutcome {
     Again,
 }
 
-/// Brings a service's endpoints to the version in Redis.
 pub(crate) async fn read_endpoints(
     shared: &FollowerShared,
     service: &ServiceName,

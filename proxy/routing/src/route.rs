@@ -1,7 +1,7 @@
 //! Finds the service of a request or connection. Pure.
 //!
-//! Among matching rules, an exact host precedes `*.host`, a longer such host precedes a shorter one, and a
-//! rule for any host comes last. For the same host the longest path wins.
+//! An exact host precedes `*.host`, of which the longest wins, and any host comes last. For the same host the
+//! longest path wins.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -56,8 +56,8 @@ pub struct TcpRoute {
 }
 
 impl RouteTable {
-    /// Arranges the rules. If two rules have the same host and path, or port, the service whose name sorts
-    /// first wins, so that all proxies agree.
+    /// Arranges the rules. Of two rules for the same host and path, or port, the first service by name wins,
+    /// so that all proxies agree.
     pub fn new(mut rules: Vec<(ServiceName, IngressRule)>) -> Self {
         rules.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut table = Self::default();
@@ -102,8 +102,7 @@ impl RouteTable {
         self.callers.contains_key(service)
     }
 
-    /// Returns true if the pods of `from`, or pods without a service, may reach a service by name. Its own
-    /// pods always may.
+    /// Returns true if pods of `from`, or of no service, may reach a service by name. Its own always may.
     pub fn may_reach(&self, from: Option<&ServiceName>, service: &ServiceName) -> bool {
         let is_named = |callers: &BTreeSet<ServiceName>| {
             from.is_some_and(|from| from == service || callers.contains(from))
@@ -163,7 +162,7 @@ impl HttpRoute {
 }
 
 /// Returns true if a segment of the path is `.` or `..`, also percent-encoded: the pod could resolve it to
-/// another route's path.
+/// another route.
 pub fn has_dot_segments(path: &str) -> bool {
     let is_dots = |segment: &str| {
         let mut rest = segment;

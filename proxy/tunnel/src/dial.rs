@@ -84,8 +84,7 @@ impl TunnelDialer {
         Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
     }
 
-    /// Connects to a pod's port within a time. Uses a connection that was opened ahead if there is one, and
-    /// opens the next one.
+    /// Connects to a pod's port. Uses a connection opened ahead if there is one, and opens the next one.
     ///
     /// # Errors
     /// See [`TunnelError`].
@@ -185,7 +184,7 @@ impl TunnelDialer {
         }
     }
 
-    /// Asks all other hosts for their pods of these services, at most `MAX_SERVICES`. Calls `heard` with each
+    /// Asks all other hosts for their pods of at most `MAX_SERVICES` services. Calls `heard` with each
     /// answer; silent hosts are skipped.
     pub async fn ask_hosts(
         &self,

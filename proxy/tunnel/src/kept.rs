@@ -1,11 +1,11 @@
 //! The dialing end of a connection to a pod that is reused for several requests.
 //!
-//! Each request asks the gate of the pod's host again on the same connection, so an idle connection counts
-//! nowhere and the gate counts exactly the requests. A request that may be sent twice follows without waiting
-//! for the answer. If the gate refuses, the other end discards it, and the pod has seen nothing.
+//! Each request asks the gate of the pod's host again, so the gate counts exactly the requests. A request
+//! that may be sent twice follows without waiting for the answer. If the gate refuses, the other end discards
+//! it, and the pod has seen nothing.
 //!
-//! An HTTP/2 connection has its own task that reads and writes. Its writes between two requests wait for the
-//! next one, so that the pod gets only admitted bytes.
+//! An HTTP/2 connection has its own task. Its writes between two requests wait for the next one, so that the
+//! pod gets only admitted bytes.
 
 use std::fmt;
 use std::io;
@@ -32,15 +32,14 @@ pub enum NotAccepted {
     Unanswered,
 }
 
-/// A connection to a pod's port, for consecutive requests. Clones share it: HTTP uses one as its stream, and
-/// another asks the gate between two requests.
+/// A connection to a pod's port, for consecutive requests. Clones share it: one is HTTP's stream, and one
+/// asks the gate.
 #[derive(Clone)]
 pub struct KeptStream(Arc<Mutex<KeptInner>>);
 
 struct KeptInner {
     stream: TunnelStream,
     arrived: Arrived,
-    /// Bytes of the pod that are not read yet.
     data: Bytes,
     unsent: BytesMut,
     refusal: Option<EnterError>,
@@ -54,7 +53,6 @@ struct KeptInner {
     writer: Option<Waker>,
 }
 
-/// The reader of frames while the gate is asked.
 enum KeptReader {
     Asker,
     /// A task, which wakes the asker.
@@ -94,8 +92,8 @@ impl KeptStream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the gate to admit the next request, sent together with its first bytes. After a refusal they end
-    /// with an error, and [`refusal`](Self::refusal) returns it.
+    /// Asks the gate to admit the next request, together with its first bytes. After a refusal they end with
+    /// an error, and [`refusal`](Self::refusal) returns it.
     pub fn begin(&self) {
         self.lock().begin(false);
     }
@@ -133,7 +131,7 @@ impl KeptStream {
         wake(&mut inner.writer);
     }
 
-    /// Returns true if the other host sent anything since the last request began. A live one does within 1 s.
+    /// Returns true if the other host sent anything since the last request began. It does within 1 s.
     pub fn has_heard(&self) -> bool {
         self.lock().has_heard
     }

@@ -1,10 +1,9 @@
-//! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with each proxy's key pinned
-//! through Redis. Each connection to a pod has its own TLS connection, so that no slow reader holds up
-//! another. A request's connection is kept for the next one, which asks the pod's gate again. TCP connections
-//! are opened ahead.
+//! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with keys pinned through Redis.
+//! Each connection to a pod has its own TLS connection, so that no slow reader holds up another. Those of
+//! requests are kept, and ask the pod's gate each time. TCP connections are opened ahead.
 //!
-//! Each proxy creates its own key, which never leaves its host. Redis has only the public key's fingerprint,
-//! so reading Redis reveals no secret key.
+//! A proxy's key never leaves its host. Redis has only fingerprints of public keys, so reading it reveals no
+//! secret key.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store` and `gate`.
 //!

@@ -31,11 +31,10 @@ use super::tls::server_config;
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum wait of a connection opened ahead for that line.
 const WAITS_FOR: Duration = Duration::from_secs(60);
-/// Timeout of a connection to a pod. The other proxy waits 2 s and then takes a silent host for dead: it must
+/// Timeout of a connection to a pod. The other proxy takes a host that is silent for 2 s for dead: it must
 /// learn that only the pod is.
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
-/// Maximum number of connections to pods. Further ones are refused like by a gate, so the host does not seem
-/// dead.
+/// Maximum number of connections to pods. Further ones are refused like by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
 /// Maximum number of concurrent handshakes, which anyone can begin.
 const MAX_HANDSHAKES: usize = 1024;
@@ -154,7 +153,6 @@ impl TunnelListener {
 }
 
 impl ListenerShared {
-    /// Counts a connection to a pod until dropped. `None` at the limit.
     fn place(&self) -> Option<SemaphorePermit<'_>> {
         let place = self.places.try_acquire().ok();
         if place.is_none() {
@@ -194,8 +192,7 @@ async fn serve(
         tokio::select! {
             biased;
             target = timeout(within, &mut reading) => target??,
-            // A waiting connection must not hold up the end of this process. The next one goes to the new
-            // process.
+            // A waiting connection must not hold up this process's end: the next one goes to the new process.
             () = listening.until_stopped() => timeout(OPEN_WITHIN, &mut reading).await??,
         }
     };
@@ -231,7 +228,6 @@ async fn connect(gates: &Gates, target: &TunnelTarget) -> Result<(TcpStream, Pas
     }
 }
 
-/// Copies bytes until both ends have ended, or the pod is stopped.
 async fn pass_bytes(mut peer: TlsStream<Socket>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
     pod.set_nodelay(true)?;
     peer.write_all(&[TunnelReply::Connected.byte()]).await?;

@@ -1,8 +1,8 @@
 //! Connections to other hosts, opened before they are needed.
 //!
 //! A TCP connection to another host's pod needs a connect, a TLS handshake and a question between the
-//! proxies, a round trip each. Hosts are often used again, so each use opens the next connection ahead. It
-//! names its pod and asks the gate only when it is used; until then it counts nowhere.
+//! proxies, a round trip each. Each use of a host opens the next connection ahead. It names its pod and asks
+//! the gate only when it is used.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,8 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::peers::Peer;
 use super::stream::TunnelStream;
 
-/// Maximum waiting connections for each host. More open while these are used, so four suffice for hundreds a
-/// second.
+/// More open while these are used, so four for each host suffice for hundreds a second.
 const MOST_WAITING: usize = 4;
 /// Lifetime of a waiting connection, shorter than at the other end.
 const WAITS_FOR: Duration = Duration::from_secs(50);
@@ -70,7 +69,7 @@ impl OpenedAhead {
     }
 
     /// Opens a connection and keeps it for its lifetime, unless the host has enough. Each use opens one more,
-    /// so an unused host has none.
+    /// so unused hosts have none.
     pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
         if !self.begin(peer) {
             return;
@@ -128,7 +127,7 @@ fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     }
 }
 
-/// Returns true if the other end has not closed the connection. It sends nothing before it is asked.
+/// Returns true if the other end has not closed it. It sends nothing before it is asked.
 fn is_open(stream: &mut TunnelStream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);

@@ -45,8 +45,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Reads the peers that the previous process saved at `path`, for a restart without Redis. Empty if there
-    /// is no such file.
+    /// Reads the peers that the previous process saved at `path`, for a restart without Redis.
     pub fn saved(path: &Path) -> Self {
         let parse = |text: &[u8]| serde_json::from_slice::<HashMap<NodeName, String>>(text);
         let lines = saved_file::read_saved(path, parse, "no other host is reached until Redis answers");

@@ -21,19 +21,18 @@ use super::frame::{Arrived, HEADER, MAX_PAYLOAD, TunnelFrame, data_header};
 use super::protocol::{TunnelReply, reply_of};
 use super::target::TunnelTarget;
 
-/// Maximum idle time of a connection. The dialing end reuses none older than 4 s, and ends them when it
-/// learns that the pod leaves. If it does not, a stopping pod that waits for idle connections waits this
-/// long.
+/// Maximum idle time. The dialing end reuses none older than 4 s, and ends them when it learns that the pod
+/// leaves. Otherwise a stopping pod that waits for idle connections waits this long.
 const MOST_IDLE: Duration = Duration::from_secs(5);
-/// Delay before a slow request is confirmed, so that the other host knows that this one is alive.
+/// Delay before a slow request is confirmed, as a sign of life of this host.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
-/// Time for reading bytes that the pod does not get: of a refused request, or after the pod has ended. With
-/// unread bytes the system would send a reset, which can overtake earlier data.
+/// Time for discarding bytes after a refusal or the pod's end. Unread bytes would cause a reset, which can
+/// overtake earlier data.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 type KeptPeer = TlsStream<Socket>;
 
-/// Forwards requests until an end has closed, or the pod is stopped. The first request was already admitted.
+/// Forwards requests, of which the first was admitted, until an end has closed, or the pod is stopped.
 pub(super) async fn serve(
     gates: &Gates,
     target: &TunnelTarget,
@@ -164,7 +163,6 @@ struct Answering {
 }
 
 impl Answering {
-    /// Forwards the pod's bytes until its end.
     async fn pass_on(&self, pod: &mut OwnedReadHalf) -> io::Result<()> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
         let mut silence = Timer::new(Instant::now() + SIGN_OF_LIFE_AFTER);

@@ -1,6 +1,6 @@
 //! Asks the proxy of another host for its serving pods, when Redis does not answer.
 //!
-//! The question is a line for each service and an empty one. The answer is a line `<service> <pod> <replica>
+//! The question is a line for each service and an empty one. The answer has a line `<service> <pod> <replica>
 //! <node> <assignment> <state>` for each pod with an open gate, and an empty one.
 
 use std::collections::BTreeSet;
@@ -69,7 +69,6 @@ fn parse(line: &str) -> Option<ServedPod> {
     Some((ServiceName::new(service).ok()?, endpoint))
 }
 
-/// Reads lines up to an empty one.
 async fn lines<R: AsyncRead + Unpin>(from: &mut R, limit: u64) -> io::Result<Vec<String>> {
     let mut read = BufReader::new(from.take(limit)).lines();
     let mut lines = Vec::new();

@@ -1,7 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
-//! One request finds out, and waits for the connection timeout. After that, no request of a service with a
-//! pod elsewhere waits for that host, while a task probes it. Pure, apart from the lock.
+//! One request finds out, and waits for the timeout. After that, no request of a service with a pod elsewhere
+//! waits for that host, while a task probes it. Pure, apart from the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,6 @@ struct HostSilence {
 }
 
 impl SilentHosts {
-    /// Returns true if no request should wait for this host.
     pub(super) fn contains(&self, peer: &Peer) -> bool {
         self.has_some() && self.lock().get(peer).is_some_and(|host| host.answered.is_none())
     }
@@ -44,7 +43,7 @@ impl SilentHosts {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Marks a host as silent. Returns the delay before its first probe; `None` if a task probes it already.
+    /// Marks a host as silent. Returns the delay before its probe; `None` if a task probes it already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.lock();
         let is_recent =
@@ -77,7 +76,6 @@ impl SilentHosts {
         self.count(&hosts);
     }
 
-    /// Removes a host that left the cluster.
     pub(super) fn remove(&self, peer: &Peer) {
         let mut hosts = self.lock();
         hosts.remove(peer);

@@ -1,5 +1,5 @@
 //! TLS between proxies: both ends present a raw public key (RFC 7250), and compare the other's with Redis.
-//! There are no certificates, no names and no expiry dates.
+//! There are no certificates, names or expiry dates.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
 use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
 
-/// Returns the server configuration: any proxy of this cluster may connect.
 pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerConfig, Error> {
     let provider = provider();
     let verifier = Arc::new(KnownPeer { peers, provider: provider.clone() });

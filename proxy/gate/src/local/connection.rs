@@ -1,4 +1,4 @@
-//! One connection of a worker, of its supervisor, or of the next proxy process of this host.
+//! A connection of a worker, of its supervisor, or of the next proxy process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::workers::{ConnectionId, NotSpeaker, Workers};
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Maximum wait of a drain until the closed gate is saved: twenty times as long as a save takes.
+/// Maximum wait of a drain for the save of its closed gate: twenty times as long as a save takes.
 const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,6 @@ enum ConnectionError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalEnd {
     ByItself,
-    /// The next process asks for the sockets.
     TakeOver,
 }
 
@@ -49,7 +48,6 @@ pub(super) struct LocalConnection<S> {
     workers: Arc<Workers>,
     names: watch::Receiver<KnownNameReach>,
     lines: Lines<S>,
-    /// The worker's node.
     node: Option<NodeName>,
     /// True for the next process, which reports for all nodes.
     is_of_next: bool,
@@ -75,8 +73,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         Self { is_of_next: true, ..self }
     }
 
-    /// Serves the connection until it ends. Closed gates stay closed: the pod's worker continues in its next
-    /// session. Returns the connection if the next process asks for the sockets on it.
+    /// Serves the connection until it ends. Closed gates stay closed for the worker's next session. Returns
+    /// the connection if the next process asks for the sockets on it.
     pub(super) async fn run(mut self) -> Option<Lines<S>> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);

@@ -23,7 +23,7 @@ pub struct Former {
     link: TaskTracker,
 }
 
-/// The waiting drains of each pod. `None` after the former process has ended, with everything in flight.
+/// The waiting drains of each pod. `None` after the former process has ended.
 #[derive(Debug)]
 struct Drains(Mutex<Option<DrainWaiters>>);
 
@@ -44,8 +44,8 @@ impl Former {
         Self { messages, drains, link }
     }
 
-    /// Waits until the process has ended, at most as long as for own connections. When this process ends, the
-    /// former one cuts its connections.
+    /// Waits until the process has ended, at most as long as for own connections. The former process ends
+    /// with this one.
     pub async fn has_ended(self, listening: &Listening) {
         listening.have_ended(&self.link).await;
     }

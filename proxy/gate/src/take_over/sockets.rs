@@ -13,7 +13,6 @@ use tokio::net::UnixStream;
 
 use crate::listening::HeldSocket;
 
-/// Maximum length of a line; socket names are far shorter.
 const MAX_LINE: usize = 4096;
 
 /// Sends a line, and optionally a socket.
@@ -38,8 +37,8 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&HeldSo
 
 /// Receives a line and its socket; `None` at the end of the connection.
 ///
-/// The kernel never merges data sent with a socket with later data. So this reads exactly one line as long as
-/// only the last line comes without a socket.
+/// The kernel does not merge data sent with a socket with later data. So this reads exactly one line as long
+/// as only the last line comes without a socket.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut line = vec![0; MAX_LINE];
     let (length, socket) = stream

@@ -1,7 +1,7 @@
 //! Chooses the certificate for a name, and detects those about to expire. Pure.
 //!
-//! A certificate with the exact name precedes one with `*.` and the name's parent. For the same name, valid
-//! ones come first, then those with the latest expiry, then the first file name.
+//! An exact name precedes `*.` and its parent. For the same name, valid certificates come first, then those
+//! with the latest expiry, then the first file name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -81,7 +81,6 @@ impl NameTable {
         self.exact.get(&name).or_else(wildcard).copied()
     }
 
-    /// Returns the certificates that are chosen for at least one name.
     pub(super) fn in_use(&self) -> BTreeSet<usize> {
         self.exact.values().chain(self.wildcard.values()).copied().collect()
     }

@@ -6,10 +6,8 @@ use std::path::Path;
 
 use super::parse::CertificateError;
 
-/// Certbot's file names in a certificate's directory.
 const CERTBOT_CHAIN: &str = "fullchain.pem";
 const CERTBOT_KEY: &str = "privkey.pem";
-/// Maximum size of a file, far above that of any chain.
 const MAX_BYTES: u64 = 1 << 20;
 
 pub(super) struct CertificateTexts {
@@ -26,7 +24,7 @@ pub(super) struct FoundCertificate {
 }
 
 /// Reads all certificates of a directory, sorted by name: `NAME.crt` or `NAME.pem` with `NAME.key`, and
-/// `NAME/fullchain.pem` with `NAME/privkey.pem`. Follows symbolic links.
+/// `NAME/fullchain.pem` with `NAME/privkey.pem`.
 ///
 /// # Errors
 /// If the directory cannot be read. An unreadable file is an error in its entry.
@@ -41,7 +39,6 @@ pub(super) fn read(directory: &Path) -> io::Result<Vec<FoundCertificate>> {
     Ok(pairs.map(|(file, key_file)| found(directory, file, key_file)).collect())
 }
 
-/// Returns the certificate and key files of a name in the directory.
 fn pair(directory: &Path, name: String) -> Option<(String, String)> {
     if let Some(stem) = name.strip_suffix(".crt").or_else(|| name.strip_suffix(".pem")) {
         let key = format!("{stem}.key");

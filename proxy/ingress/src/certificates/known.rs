@@ -30,16 +30,14 @@ pub(super) enum News {
     Read { file: String, names: Vec<String>, seconds_left: i64 },
     /// A certificate is faulty. `is_kept` is true if the previous one is still served.
     Faulty { file: String, error: CertificateError, is_kept: bool },
-    /// Every user of the machine may read a key.
     KeyExposed { key_file: String },
     Gone { file: String },
-    /// A certificate in use expires soon, or has expired.
     Expires { file: String, seconds_left: i64 },
 }
 
 impl KnownCertificates {
-    /// Applies the files' contents. Faulty ones keep the previously served certificate. Returns the events to
-    /// log: each fault once, each expiry once a day.
+    /// Applies the files' contents; faulty ones keep the previous certificate. Returns the events to log:
+    /// each fault once, each expiry once a day.
     pub(super) fn update(&mut self, found: Vec<FoundCertificate>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {
@@ -57,7 +55,6 @@ impl KnownCertificates {
         news
     }
 
-    /// Returns the usable certificates, sorted by file name.
     pub(super) fn certificates(&self) -> Vec<Arc<Certificate>> {
         self.0.values().filter_map(|held| held.certificate.clone()).collect()
     }

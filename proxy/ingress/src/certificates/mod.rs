@@ -1,5 +1,5 @@
-//! The certificates of ingress. They are read from a directory, reloaded after changes, and chosen by the
-//! name in the handshake. Without a valid file for the name, ordered certificates are used.
+//! The certificates of ingress, from the files of a directory, reloaded after changes. If no file is valid
+//! for the name in a handshake, ordered certificates are used.
 //!
 //! `choose` picks the certificate of a name, `parse` parses PEM texts, `known` applies changes of files, and
 //! `files` reads them.
@@ -38,7 +38,6 @@ pub(super) struct Certificates {
 #[derive(Default)]
 struct CertificateReading {
     known: KnownCertificates,
-    /// The fault of the directory itself.
     problem: Option<String>,
 }
 
@@ -70,7 +69,6 @@ impl Certificates {
         }
     }
 
-    /// Reads the directory at each interval, forever.
     pub(super) async fn follow(self: &Arc<Self>, interval: Duration) {
         loop {
             tokio::time::sleep(interval).await;

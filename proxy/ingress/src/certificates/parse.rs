@@ -110,8 +110,8 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<ChoiceSubject
     Ok(ChoiceSubject { file: file.to_owned(), names, validity })
 }
 
-/// Reads both dates by two verifications at impossible times, because webpki reveals a date only when it
-/// rejects it. It checks dates before the authority, so no authority is needed.
+/// Reads both dates by verifying at impossible times: webpki reveals a date only when it rejects it. It
+/// checks dates first, so no authority is needed.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> {
     let verified_at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

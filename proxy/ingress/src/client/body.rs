@@ -18,8 +18,8 @@ use crate::headers;
 const REST_WITHIN: Duration = Duration::from_secs(30);
 const REST_SILENT: Duration = Duration::from_secs(5);
 
-/// The unread body. If it is dropped before its end, some of the rest is read and discarded: some clients do
-/// not see the answer when their upload is reset.
+/// The unread body. When dropped before its end, some of the rest is discarded first: some clients do not see
+/// the answer if their upload is reset.
 pub(crate) struct ClientBody {
     /// `None` only during the drop.
     body: Option<Incoming>,
@@ -91,7 +91,6 @@ impl Drop for ClientBody {
     }
 }
 
-/// Reads and discards some of the rest of a body, which is then reset if it has not ended.
 async fn take_in_rest(mut body: Incoming) {
     let taking =
         async { while let Ok(Some(Ok(_))) = tokio::time::timeout(REST_SILENT, body.frame()).await {} };

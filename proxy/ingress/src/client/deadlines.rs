@@ -1,5 +1,5 @@
-//! Deadlines of HTTP/2 requests. If a client sends nothing of a request's body, or reads nothing of its
-//! answer, only that request is reset, and the others of the connection go on.
+//! Deadlines of HTTP/2 requests. If a client stops sending its body or reading its answer, only that request
+//! is reset.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use gate::timer::Timer;
 use hyper::rt::Executor;
 use tokio::time::Instant;
 
-/// Number of checks within the timeout for a new wait: another task may send the request's body.
+/// Checks within the timeout for a new wait: another task may send the request's body.
 const LOOKS: u32 = 4;
 
 tokio::task_local! {
@@ -23,8 +23,7 @@ tokio::task_local! {
 #[derive(Debug)]
 pub(crate) struct ClientWait {
     begun: Instant,
-    /// Start of the wait for the next part of the request's body: milliseconds after `begun`, plus one. 0
-    /// without a wait.
+    /// Start of the wait for the request's body: milliseconds after `begun`, plus one. 0 without a wait.
     for_body: AtomicU64,
     /// The same for room for the next part of the answer.
     for_room: AtomicU64,
@@ -70,7 +69,6 @@ impl ClientWait {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns the time at which the client exceeds `within`; `None` without a wait.
     fn deadline(&self, within: Duration) -> Option<Instant> {
         let since = [&self.for_body, &self.for_room].map(|since| since.load(Ordering::Relaxed));
         let earliest = since.into_iter().filter(|since| *since > 0).min()?;

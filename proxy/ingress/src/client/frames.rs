@@ -1,6 +1,6 @@
-//! Tracks the frames of an HTTP/2 client, to cut a connection that takes too long for a request's head. Pure.
+//! Tracks the frames of an HTTP/2 client, to limit the time for a request's head. Pure.
 
-/// Size of a frame header: three bytes of length, its type, its flags, and four bytes for the stream.
+/// Three bytes of length, the type, the flags, and four bytes for the stream.
 const HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -36,8 +36,7 @@ impl Frames {
         }
     }
 
-    /// Returns true if anything but pings arrived since the last call. Pings only show that a client is
-    /// alive, not that it is active.
+    /// Returns true if anything but pings arrived since the last call. Pings show no activity.
     pub(crate) fn take_has_spoken(&mut self) -> bool {
         std::mem::take(&mut self.has_spoken)
     }

@@ -1,8 +1,7 @@
 //! Checks that the requests on an HTTP/1 connection are unambiguous. Pure.
 //!
-//! A lenient parser accepts requests in which another server sees a different number of requests, or a
-//! different body (request smuggling). This scanner runs before the parser and tracks message boundaries
-//! itself: all requests that pass it have one meaning.
+//! A lenient parser accepts requests in which another server sees another number of requests, or another body
+//! (request smuggling). This scanner runs before the parser and tracks message boundaries itself.
 
 /// Maximum length of an incomplete line. The parser's own limit is lower.
 const LONGEST_LINE: usize = 128 * 1024;
@@ -17,15 +16,12 @@ const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the
 #[derive(Debug)]
 pub(crate) struct Scanner {
     state: FramingState,
-    /// The beginning of an incomplete line.
     line: Vec<u8>,
     head: RequestHead,
 }
 
-/// Position of the next byte in the stream of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FramingState {
-    /// Before the first byte of a request.
     Between,
     Head,
     /// In a body, with the number of missing bytes.
@@ -44,7 +40,6 @@ struct RequestHead {
     has_empty_line: bool,
     is_first_line_read: bool,
     is_http_10: bool,
-    /// The authority of an absolute target.
     authority: Option<Vec<u8>>,
     has_host: bool,
     is_host_other_than_authority: bool,
@@ -127,7 +122,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Processes the end of a line. Returns true if it ended a head.
+    /// Returns true if the line ended a head.
     fn ended_line(&mut self, end: &[u8]) -> Result<bool, Ambiguous> {
         if self.line.is_empty() {
             return self.line(end);
@@ -169,8 +164,8 @@ impl Scanner {
 }
 
 impl RequestHead {
-    /// Returns true for one empty line before the request line, which is skipped as RFC 9112 recommends: some
-    /// clients send it after a body.
+    /// Returns true for one empty line before the request line. RFC 9112 recommends to skip it: some clients
+    /// send it after a body.
     fn begins_with_empty(&mut self, line: &[u8]) -> bool {
         let is_before = !self.is_first_line_read && line.is_empty();
         is_before && !std::mem::replace(&mut self.has_empty_line, true)
@@ -292,8 +287,8 @@ impl RequestHead {
     }
 }
 
-/// Returns the protocols of an `Upgrade` header, except `h2c`. Many clients request `h2c` each time; servers
-/// ignore it, and after such an upgrade this proxy would see no requests.
+/// Returns the protocols of an `Upgrade` header, except `h2c`. Many clients offer it with each request;
+/// servers ignore it, and after it this proxy would see no requests.
 pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))
@@ -314,8 +309,7 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     Ok((name, value.trim_ascii()))
 }
 
-/// Refuses trailers that another server might take for headers, which would change the meaning of the
-/// request.
+/// Refuses trailers that another server might take for headers.
 fn trailer(line: &[u8]) -> Result<(), Ambiguous> {
     let (name, _) = field(line)?;
     let framing: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"host"];
@@ -346,7 +340,7 @@ static TARGET: Bytes = Bytes::new(&[(b'!', b'"'), (b'$', b'~')], b"");
 static VALUE: Bytes = Bytes::new(&[(b' ', b'~'), (0x80, 0xff)], b"\t");
 
 impl Bytes {
-    /// Returns the bytes of all ranges, including their ends, and of `others`.
+    /// `ranges` include their ends.
     const fn new(ranges: &[(u8, u8)], others: &[u8]) -> Self {
         let mut bytes = [false; 256];
         let mut at = 0;

@@ -32,11 +32,10 @@ const NOT_UPGRADED: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
     active: AtomicUsize,
-    /// The answer to an upgrade request.
     upgrade: AtomicU8,
     waker: AtomicWaker,
     has_unread_body: AtomicBool,
-    /// Number of unwritten answers of the service with a status that the server itself uses to refuse.
+    /// Number of unwritten answers of the service with a refusal status.
     refusals: AtomicUsize,
 }
 
@@ -47,8 +46,8 @@ pub(crate) struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Begins a request. The first active one of a connection uses the connection's place; each concurrent
-    /// one takes a place from `enter`. `None` if there is none.
+    /// Begins a request. The first active one uses the connection's place; each concurrent one needs a place
+    /// from `enter`.
     pub(crate) fn begin(
         state: &Arc<ConnectionState>,
         enter: impl FnOnce() -> Option<TakenPlace>,
@@ -69,7 +68,7 @@ impl Drop for ActiveRequest {
 }
 
 impl ConnectionState {
-    /// Decides an upgrade request: the client's next bytes are not HTTP, or are another request.
+    /// Decides whether the next bytes are another request.
     pub(crate) fn decide_upgrade(&self, is_upgraded: bool) {
         self.upgrade.store(if is_upgraded { UPGRADED } else { NOT_UPGRADED }, Ordering::Release);
         self.waker.wake();
@@ -84,7 +83,7 @@ impl ConnectionState {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the answer now being written came from the service.
+    /// Returns true if the answer being written came from the service.
     fn take_refusal(&self) -> bool {
         let taken = |refusals: usize| refusals.checked_sub(1);
         self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
@@ -97,7 +96,7 @@ impl ConnectionState {
     }
 }
 
-/// Returns true for the statuses with which the server refuses unreadable requests.
+/// The statuses with which the server itself refuses unreadable requests.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
 }
@@ -108,7 +107,6 @@ pub(crate) struct ClientTimeouts {
     pub(crate) idle: Duration,
 }
 
-/// The connection on top of the stream `S`.
 pub(crate) struct Guarded<S> {
     stream: S,
     state: Arc<ConnectionState>,
@@ -134,13 +132,12 @@ pub(crate) struct Guarded<S> {
     rest_timer: Option<Timer>,
 }
 
-/// An answer that replaces the server's own.
 struct RefusalText {
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// Returns the server's refusal with a body that gives the reason; `None` if the answer already has a body.
+/// Returns the server's refusal with a reason; `None` if it already has a body.
 fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<RefusalText> {
     const NO_BODY: &str = "content-length: 0\r\n";
     let head = std::str::from_utf8(answer).ok().filter(|head| head.ends_with("\r\n\r\n"))?;
@@ -190,7 +187,7 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Detects a refusal by the server itself, which has no explanation, and prepares its replacement.
+    /// Prepares a replacement if the server itself refuses, because it gives no reason.
     fn explain(&mut self, bytes: &[u8]) {
         if !std::mem::take(&mut self.is_flushed) || self.scanner.is_none() {
             return;
@@ -204,7 +201,6 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Returns true if the client may still be sending bytes that nothing reads.
     fn has_rest(&self) -> bool {
         let is_between = |scanner: &Scanner| scanner.state() == FramingState::Between;
         self.scanner.as_ref().is_some_and(|scanner| {
@@ -229,7 +225,7 @@ impl<S> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Checks the bytes. Replaces refused ones by zeros, which the parser is sure to refuse.
+    /// Checks the bytes. Replaces refused ones by zeros, which the parser refuses.
     fn check(&mut self, bytes: &mut [u8]) {
         let Some(scanner) = &mut self.scanner else { return };
         if let Err((at, why)) = scanner.feed(bytes) {
@@ -252,8 +248,8 @@ impl<S> Guarded<S> {
         Poll::Pending
     }
 
-    /// Returns the result of a write. A pending one times out when the client reads nothing for too long: its
-    /// request would occupy the pod.
+    /// Passes on the result of a write. A pending one times out: otherwise a client that reads nothing would
+    /// occupy the pod.
     fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() || self.is_upgraded {
             self.unread_since = None;
@@ -318,7 +314,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Guarded<S> {
-    /// Writes the explanation in place of an answer of this length.
     fn poll_explain(&mut self, length: usize, cx: &mut Context<'_>) -> Option<Poll<io::Result<usize>>> {
         let explanation = self.explanation.as_mut()?;
         while explanation.written < explanation.bytes.len() {
@@ -335,8 +330,8 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
-    /// Reads and discards the client's remaining bytes until it ends. Closing earlier would send a reset, and
-    /// the client might not see its answer.
+    /// Discards the client's remaining bytes. Closing earlier would send a reset, and the client might not
+    /// see its answer.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = Instant::now() + REST_WITHIN;
         let timer = self.rest_timer.get_or_insert_with(|| Timer::new(deadline));

@@ -1,7 +1,7 @@
 //! Limits how often a pod of another host is asked again after a refusal. Pure.
 //!
-//! Each question is a TLS connection to the proxy of that host, and many requests may wait for one pod. So
-//! one of them asks for all, less and less often.
+//! Each question is a TLS connection to that host's proxy, and many requests may wait. So one of them asks
+//! for all, less and less often.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

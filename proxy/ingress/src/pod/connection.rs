@@ -1,9 +1,9 @@
 //! Connections to a pod, and their pool.
 //!
-//! A pool belongs to one start of a pod's containers, never to an address, because the engine reuses free
-//! addresses at once. The request that uses an HTTP/1.1 connection drives it, without a separate task. All
-//! requests to a pod of this host share an HTTP/2 connection. One to a pod of another host serves one request
-//! at a time, because the gate there counts requests. Each serving thread has its own connections.
+//! A pool belongs to one start of a pod's containers, never to an address, because the engine reuses
+//! addresses at once. The request that uses an HTTP/1.1 connection drives it, without a task. All requests to
+//! a pod of this host share an HTTP/2 connection. To another host it serves one request at a time, because
+//! the gate there counts requests. Each thread has its own connections.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,7 +32,7 @@ use crate::client::body::ClientBody;
 
 /// Maximum idle time of a reused connection: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
-/// The same for requests that must not be repeated: a request that crosses with the server's close is lost.
+/// The same for unrepeatable requests, which are lost if they cross with the server's close.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
 /// A pod counts as keeping its connections if one stays open for this long after an answer.
 const STAYS_OPEN: Duration = Duration::from_millis(100);
@@ -136,7 +136,6 @@ pub(crate) struct Http1 {
     has_answered_before: bool,
 }
 
-/// An HTTP/2 connection, driven by a task.
 pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestToPod>,
     /// As in [`Http1`]. Then the connection serves one request at a time.
@@ -187,7 +186,7 @@ impl PodConnection {
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
-                // Sends no pings: gRPC servers end a connection with more than one in 5 min. TCP keepalive
+                // No pings: gRPC servers end a connection with more than one in 5 min. TCP keepalive
                 // suffices.
                 builder.initial_stream_window_size(STREAM_WINDOW);
                 builder.initial_connection_window_size(CONNECTION_WINDOW);
@@ -213,8 +212,8 @@ impl PodConnection {
         Ok(connection)
     }
 
-    /// Asks the other host's gate to admit a request, if the connection uses the tunnel. If the request must
-    /// not be sent twice, waits `within` for the answer.
+    /// Asks the other host's gate to admit a request, if there is a tunnel. Waits `within` for the answer if
+    /// the request must not be sent twice.
     ///
     /// # Errors
     /// If the gate refuses, or the connection has ended.
@@ -228,7 +227,7 @@ impl PodConnection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// Tells the other host's gate that the request was answered. Returns true if the connection can be kept.
+    /// Ends the request at the other host's gate. Returns true if the connection can be kept.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // Unread bytes of the pod would be taken for the next answer.
@@ -258,7 +257,7 @@ impl PodConnection {
         }
     }
 
-    /// Sends a request and returns the answer's head. Must not be called again before the answer has ended.
+    /// Returns the answer's head. Must not be called again before the answer has ended.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestToPod>,
@@ -266,7 +265,7 @@ impl PodConnection {
         match self {
             PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
             PodConnection::Http1(connection) => {
-                // Exempt from tokio's cooperative budget: without a waker it would never be polled again.
+                // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
                 drive_until(&mut connection.driver, answer).await
             }
@@ -309,10 +308,9 @@ impl PodConnection {
 
 /// Drives a connection until the answer has come.
 ///
-/// Driver and answer are in one task. With its waker they would wake the running task for each other, and
-/// each request would poll the client's connection once more in vain. So the answer never gets the waker, and
-/// is polled after each poll of the driver. The driver gets it only for the last poll, to wait for the
-/// socket.
+/// Driver and answer share a task. With its waker they would wake the running task for each other, and poll
+/// the client's connection in vain. So the answer never gets the waker, and is polled after each poll of the
+/// driver. The driver gets it only for its last poll, to wait for the socket.
 async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
     let mut has_waited = false;
     poll_fn(|cx| {
@@ -350,13 +348,12 @@ pub(crate) struct Pools {
 struct Pool {
     key: PoolKey,
     idle: Vec<Idle>,
-    /// The connection that all requests share.
     shared: Option<PodConnection>,
     habit: KeepingHabit,
 }
 
-/// The pod's habit of keeping connections open after an answer that does not say otherwise. While it is
-/// unknown, requests that must not be repeated get new connections, because some servers close each one.
+/// The pod's habit of keeping connections open. While it is unknown, unrepeatable requests get new
+/// connections, because some servers close each one without notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepingHabit {
     Unknown,
@@ -467,8 +464,8 @@ impl Pools {
         pass.is_open()
     }
 
-    /// Ends connections beyond their idle time: the pod has closed them or is about to, and only the next
-    /// request would notice.
+    /// Ends connections beyond their idle time: the pod closes them, which only the next request would
+    /// notice.
     pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
         for pool in self.lock().iter_mut() {
@@ -489,7 +486,6 @@ impl Pools {
 }
 
 impl Pool {
-    /// Returns true if the pod is known to keep its connections.
     fn has_habit_of_keeping(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
             self.habit = KeepingHabit::Unknown;

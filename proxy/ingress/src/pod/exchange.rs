@@ -304,8 +304,7 @@ async fn open(
     }
 }
 
-/// Sends the request and waits for the head of the answer. The timeout does not run out while the request's
-/// body is still being sent.
+/// Returns the head of the answer. The timeout does not run out while the request's body is being sent.
 async fn send(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -379,7 +378,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Rewrites the target for the pod's protocol: a path, or a URL from which HTTP/2 takes its pseudo-headers.
+/// Sets the target for the pod's protocol: a path, or a URL for the pseudo-headers of HTTP/2.
 pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();

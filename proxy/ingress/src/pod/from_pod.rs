@@ -19,7 +19,7 @@ pub(crate) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
     /// Error of a broken answer. It is returned one poll later, after earlier bytes were sent: otherwise the
-    /// server would drop the head, and the client would get no answer at all.
+    /// server would drop the head.
     broken_off: Option<BodyError>,
 }
 
@@ -45,7 +45,7 @@ impl RequestHold {
         cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
     }
 
-    /// Releases everything after the answer. Keeps the connection if more requests may be sent to the pod.
+    /// Keeps the connection if more requests may be sent to the pod.
     fn end(self, cx: &mut Context<'_>) {
         let Self { mut connection, key, pod, progress, kept, in_flight, pass } = self;
         connection.keep(kept);
@@ -132,7 +132,6 @@ impl Drop for FromPod {
 }
 
 impl FromPod {
-    /// Takes the hold after the pod has agreed to upgrade.
     pub(crate) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
         self.lease.take().map(RequestHold::upgraded)
     }

@@ -7,11 +7,11 @@ const FAILURES_IN_A_ROW: u32 = 5;
 const FIRST_EJECTION: Duration = Duration::from_secs(5);
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
-/// Lower bound of latencies. Smaller differences come from the kernel's scheduling, not the pods, and would
-/// starve one of two fast pods. An unmeasured pod counts as this fast.
+/// Lower bound of latencies. Smaller differences come from the kernel's scheduling, and would starve one of
+/// two fast pods. Unmeasured pods count as this fast.
 const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
-/// The latency of a pod: a moving average that follows an increase at once and forgets it slowly (peak EWMA).
+/// A moving average that follows an increase at once and forgets it slowly (peak EWMA).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     average: f64,
@@ -30,8 +30,7 @@ impl Latency {
         self.measured = Some(now);
     }
 
-    /// Returns the expected latency in seconds. It decays without measurements, so that a slow pod is tried
-    /// again.
+    /// Returns the expected latency in seconds. It decays, so that a slow pod is tried again.
     pub(crate) fn at(&self, now: Instant) -> f64 {
         self.average * self.kept(now)
     }
@@ -47,14 +46,13 @@ pub(crate) fn cost(latency: f64, in_flight: u32) -> f64 {
     latency.max(SHORTEST_LATENCY.as_secs_f64()) * (f64::from(in_flight) + 1.0)
 }
 
-/// Returns the cheaper of two pods selected by `random` among `count`. `None` if there is none.
+/// Returns the cheaper of two random pods among `count`.
 pub(crate) fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> Option<usize> {
     let (first, second) = two_of(count, random)?;
     Some(if second != first && cost(second) < cost(first) { second } else { first })
 }
 
-/// Returns two pods selected by `random` among `count`, equal only if there is just one. `None` if there is
-/// none.
+/// Returns two random pods among `count`, equal only if there is just one.
 pub(crate) fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     let (low, high) = (random as u32 as usize, (random >> 32) as usize);
     let first = low.checked_rem(count)?;
@@ -62,7 +60,6 @@ pub(crate) fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     Some((first, (first + step) % count))
 }
 
-/// The failures of a pod, and the time until which it is set aside.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Failures {
     in_a_row: u32,
@@ -71,8 +68,8 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Counts a failed connect, or an answer with status 502, 503 or 504. If this exceeds the limit, returns
-    /// the duration of setting the pod aside.
+    /// Counts a failed connect, or an answer with status 502, 503 or 504. Returns the duration of setting the
+    /// pod aside, if it is one too many.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row < FAILURES_IN_A_ROW || self.until(now).is_some() {
@@ -89,14 +86,12 @@ impl Failures {
         *self = Self::default();
     }
 
-    /// Returns the time until which the pod is set aside; `None` if it is not.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| *until > now)
     }
 }
 
-/// Returns the indexes of the pods that get requests, given the end of each one's exclusion. Excludes at most
-/// half of them, those with the latest ends.
+/// Returns the pods that get requests. At most half are set aside, those with the latest ends.
 pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));

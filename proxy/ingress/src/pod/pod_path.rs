@@ -12,16 +12,17 @@ pub(crate) enum PodPath {
     Here(Pass),
     /// A tunnel connection to the pod's port, for consecutive requests.
     Http(Box<PodConnection>),
-    /// A tunnel connection for a single request or TCP connection. It counts at the gate there until it ends,
+    /// A tunnel connection for a single request or TCP connection. It counts at the gate there until its end,
     /// so it is never kept.
     There {
         stream: Box<TunnelStream>,
+        /// Time that connecting took.
         took: Duration,
     },
 }
 
-/// Completes when the admitted request or connection must end. The proxy of another host closes the
-/// connection instead.
+/// Completes when the request or connection must end. The proxy of another host closes the connection
+/// instead.
 pub(crate) async fn until_cut(cut: Option<&mut Cut>) {
     match cut {
         Some(cut) => cut.await,

@@ -24,8 +24,8 @@ pub(crate) enum NoAnswer {
     BodySent,
 }
 
-/// Returns true if the request may be sent again. `pods` is the number of pods that may have seen it, or
-/// timed out. Calls `has_budget` only if needed.
+/// Returns true if the request may be sent again. `pods` counts pods that may have seen it, or timed out.
+/// Calls `has_budget` only if needed.
 pub(crate) fn may_repeat(
     why: NoAnswer,
     method: &Method,
@@ -40,8 +40,8 @@ pub(crate) fn may_repeat(
     }
 }
 
-/// Allows retries for a fifth of the requests of the last 10 s, because retrying everything would kill
-/// overloaded pods.
+/// Allows retries for a fifth of the requests of the last 10 s: retrying everything would kill overloaded
+/// pods.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryBudget {
     started: Instant,
@@ -56,13 +56,11 @@ impl RetryBudget {
         Self { started: now, newest: 0, requests: [0; PARTS], repeats: [0; PARTS] }
     }
 
-    /// Counts requests, without their retries.
     pub(crate) fn add_requests(&mut self, requests: u64, now: Instant) {
         let part = self.forget(now);
         self.requests[part] += requests;
     }
 
-    /// Returns true if a request may be retried, and counts the retry.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let part = self.forget(now);
         let (requests, repeats) = (self.requests.iter().sum::<u64>(), self.repeats.iter().sum::<u64>());

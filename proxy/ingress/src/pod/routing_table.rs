@@ -41,7 +41,6 @@ pub(crate) struct Pod {
     pub(crate) pools: Arc<Pools>,
     in_flight: AtomicU32,
     health: Mutex<PodHealth>,
-    /// For pods of other hosts.
     asking: Mutex<AskBackoff>,
 }
 
@@ -112,7 +111,7 @@ impl Pod {
         }
     }
 
-    /// Returns true if a port has refused repeatedly for this long, so it is unlikely to open soon.
+    /// Returns true if a port has refused repeatedly for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         let health = self.health();
         let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
@@ -137,17 +136,16 @@ impl FollowedService {
         self.pods.iter().chain(&self.unready)
     }
 
-    /// Returns the pod of a slot, ready or not, unless `is_tried` is true for it.
+    /// Returns the slot's pod, ready or not.
     pub(crate) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
     }
 
-    /// Returns true if all ready pods have refused on this port for this long.
+    /// Returns true if all ready pods have refused on the port for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         !self.pods.is_empty() && self.pods.iter().all(|pod| pod.has_refused_for(port, time, now))
     }
 
-    /// Chooses a ready pod for which `is_tried` is false.
     pub(crate) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         // Usually all pods are healthy, and no request has to check more than two of a thousand.
         let (count, random) = (self.pods.len(), rand::random());

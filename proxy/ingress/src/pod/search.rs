@@ -36,7 +36,6 @@ pub(crate) struct Search<'a> {
     request: Option<ForRequest>,
     table: Arc<RoutingTable>,
     service: Option<Arc<FollowedService>>,
-    /// Pods ruled out since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
     /// End of the search; `None` until it has to wait.
@@ -75,7 +74,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// As [`new`](Self::new), for a request.
     pub(crate) fn for_request(
         shared: &'a IngressShared,
         target: RequestTarget<'a>,
@@ -135,7 +133,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns true if the pod is on another host that does not answer.
     fn is_silent(&self, pod: &Pod) -> bool {
         self.shared.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_silent(&pod.endpoint.node))
     }
@@ -248,7 +245,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Rules out a pod until the next wait, because its gate refuses.
+    /// Rules out a pod until the next wait: its gate refuses.
     pub(crate) fn refused(&mut self, pod: &Pod) {
         self.doubt();
         // Stopping servers wait for idle connections to end.
@@ -256,7 +253,7 @@ impl<'a> Search<'a> {
         self.rule_out(pod, false);
     }
 
-    /// Rules out a pod until the next wait, because it did not answer.
+    /// Rules out a pod until the next wait: it did not answer.
     pub(crate) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
         if has_refused_connection {
             self.has_refused_connection = true;
@@ -265,8 +262,7 @@ impl<'a> Search<'a> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Rules out all pods on the pod's host until the next wait. Until it answers, requests of all services
-    /// prefer other hosts.
+    /// Rules out all pods on the host until the next wait. Until it answers, requests prefer other hosts.
     pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
@@ -280,13 +276,11 @@ impl<'a> Search<'a> {
         self.has_refused_connection = true;
     }
 
-    /// Returns the end of the search, which first had to wait at `begun`.
     fn deadline_since(&mut self, begun: Instant) -> Instant {
         *self.deadline.get_or_insert(begun + self.shared.config.wait)
     }
 
-    /// Returns true if all pods are ready but have refused on the port for longer than the maximum wait: it
-    /// is the wrong port.
+    /// Returns true if all ready pods have refused on the port for the maximum wait: it is the wrong port.
     fn is_hopeless(&self, now: Instant) -> bool {
         let (port, wait) = (self.target.port, self.shared.config.wait);
         let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());

@@ -18,7 +18,6 @@ use tokio::net::TcpStream;
 use super::fixture::{Client, FakePod, Fixture, Pods, get, rule, rule_with, text};
 use crate::IngressConfig;
 
-/// A pod that answers each head with these bytes and closes the connection.
 async fn pod_that_says(answer: impl Into<Vec<u8>>) -> FakePod {
     let answer = answer.into();
     FakePod::with(0, move |mut stream: TcpStream| {

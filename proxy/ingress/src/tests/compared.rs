@@ -1,4 +1,4 @@
-//! Compares nginx with the ingress for the same requests and answers: both pass the same ones, except for the
+//! Sends the same requests and answers through nginx and the ingress. Both pass the same ones, except for the
 //! named differences.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -127,7 +127,6 @@ struct Outcome {
     body: String,
 }
 
-/// A pod that records its requests, and always answers in the same way.
 #[derive(Clone, Default)]
 struct Script {
     answer: Arc<Mutex<String>>,

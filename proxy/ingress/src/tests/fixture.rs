@@ -42,7 +42,6 @@ pub(super) struct Fixture {
     pub(super) peers: Arc<Peers>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     shutdown: CancellationToken,
-    /// The host of the pods, unless it is that of the ingress.
     pub(super) another_host: Option<AnotherHost>,
 }
 
@@ -68,7 +67,7 @@ pub(super) struct AnotherHost {
 }
 
 impl AnotherHost {
-    /// Starts a host with these gates. Also returns a key that it accepts, and the peers with its address.
+    /// Starts a host. Also returns a key that it accepts, and the peers with its address.
     fn start(gates: &Arc<Gates>) -> (Self, ProxyKey, Arc<Peers>) {
         let (here, key) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let node = NodeName::new("worker1").unwrap();
@@ -96,7 +95,6 @@ impl AnotherHost {
         address
     }
 
-    /// Starts another process, which takes its sockets.
     pub(super) fn follow(&mut self) {
         let next = follower_of(&self.process);
         let former = std::mem::replace(&mut self.process, next);
@@ -133,7 +131,7 @@ pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> Ingres
 }
 
 impl Fixture {
-    /// Starts an ingress with the rules of the service `web`, whose pods are on the same host.
+    /// Starts an ingress with the rules of `web`, whose pods are on the same host.
     pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
         Self::start_with(Pods::OnThisHost, config, rules).await
     }
@@ -196,7 +194,6 @@ impl Fixture {
         self.snapshot.send_replace(Arc::new(RoutingSnapshot { routes, endpoints }));
     }
 
-    /// Opens the gate of a pod and makes it the only endpoint.
     pub(super) fn set_only_pod(&self, name: &str) {
         self.gates.set(row(name));
         self.set_endpoints(vec![endpoint(name, EndpointState::Ready)]);
@@ -206,8 +203,7 @@ impl Fixture {
         Client::connect(self.address).await.send(request).await.unwrap()
     }
 
-    /// Sends bytes and returns everything until the connection ends. Closes the sending side after all
-    /// requests were answered.
+    /// Returns everything until the connection ends. Closes the sending side after all answers.
     pub(super) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -264,7 +260,7 @@ impl FakePod {
     }
 
     /// Starts an HTTP/2 pod that pings between requests. Also returns the counts of its connections and of
-    /// the ended ones.
+    /// ended ones.
     pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
         let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
         let counted = counts.clone();

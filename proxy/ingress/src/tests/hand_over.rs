@@ -27,7 +27,6 @@ struct Counts {
     gone: AtomicUsize,
 }
 
-/// Sends requests without pause over one connection, and reconnects when it ends.
 async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Counts>) {
     loop {
         let mut client = if number.is_multiple_of(4) {
@@ -62,9 +61,9 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
     }
 }
 
-/// Replaces the only pod repeatedly by one with the same address and port. It is killed once drained. Every
-/// fourth leaves its connections open, like a container that is removed with its network. Returns the numbers
-/// of requests and of failures.
+/// Replaces the only pod repeatedly by one at the same address. It is killed once drained. Every fourth
+/// leaves its connections open, like a container removed with its network. Returns the numbers of requests
+/// and failures.
 async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];

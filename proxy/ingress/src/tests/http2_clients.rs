@@ -1,5 +1,5 @@
-//! HTTP/2 clients that send or read nothing, disappear, or request too much at a time: each request has its
-//! own deadline, and other clients are served.
+//! HTTP/2 clients that send or read nothing, disappear, or request too much: each request has its own
+//! deadline, and others are served.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

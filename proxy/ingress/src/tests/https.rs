@@ -92,7 +92,6 @@ impl Secure {
         Client::Http1(sender)
     }
 
-    /// Returns the certificate that a client gets for a name; `None` if it is refused.
     async fn certificate(&self, name: &str) -> Option<Vec<u8>> {
         let stream = self.tls(name, &[]).await.ok()?;
         Some(stream.get_ref().1.peer_certificates().unwrap()[0].to_vec())

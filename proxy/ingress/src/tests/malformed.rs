@@ -1,5 +1,5 @@
-//! 200 malformed and odd requests on a raw socket. Each is refused with 400 and a closed connection, or
-//! reaches the pod as exactly one unambiguous request.
+//! 200 malformed and odd requests. Each is refused with 400 and a closed connection, or reaches the pod as
+//! exactly one unambiguous request.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,6 @@ pub(super) struct Connection {
     has_ended: bool,
 }
 
-/// Starts a pod that records requests and answers each head.
 pub(super) async fn recorder(record: Record) -> FakePod {
     FakePod::with(0, move |mut stream: TcpStream| {
         let record = record.clone();
@@ -49,7 +48,6 @@ pub(super) async fn recorder(record: Record) -> FakePod {
     .await
 }
 
-/// Returns the ingress's connections since the last call, once all have ended.
 pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connection> {
     // Accepted after all connections of the ingress.
     let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, pod.port)).await.unwrap();
@@ -67,7 +65,7 @@ pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connectio
     connections
 }
 
-/// Headers that change how a request is read, each with and without a body that would be a second request.
+/// Framing headers, each with and without a body that would be a second request.
 const FRAMING: [&str; 40] = [
     "Content-Length: 5\r\nContent-Length: 6",
     "Content-Length: 5\r\nContent-Length: 5",
@@ -244,8 +242,7 @@ fn is_well_formed(text: &str) -> bool {
     Scanner::default().feed(text.as_bytes()).is_ok()
 }
 
-/// Returns the number of requests that the pod saw on one connection. A refused body leaves a request without
-/// an end.
+/// Returns the number of requests on one connection. A refused body leaves one without an end.
 pub(super) fn whole_requests(text: &str, bytes: &[u8]) -> usize {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).unwrap_or_else(|(at, why)| panic!("{text:?}: at {at}: {why}"));

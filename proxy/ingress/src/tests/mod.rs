@@ -68,7 +68,6 @@ impl Ablation {
     }
 }
 
-/// Removes a safeguard from everything that this test starts next.
 fn ablate(ablation: Ablation) {
     ABLATION.set(Some(ablation));
 }

@@ -242,8 +242,7 @@ async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers
     assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
 }
 
-/// Like a proxy that was killed and restarted. Without another pod, requests do not wait for the next probe
-/// of the host.
+/// Like a proxy that was killed and restarted. Without another pod, requests do not wait for the next probe.
 #[tokio::test]
 async fn a_host_whose_proxy_is_back_is_used_at_once() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;

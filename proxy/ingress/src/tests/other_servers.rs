@@ -1,5 +1,4 @@
-//! Forwards malformed and odd requests to other servers: nginx, HAProxy with nginx behind it, and Python's.
-//! Each must see the forwarded bytes as a single request.
+//! Forwards malformed and odd requests to nginx, HAProxy and Python's server. Each must see a single request.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -15,7 +14,6 @@ use super::fixture::{Fixture, rule};
 use super::malformed::{Record, connections, corpus, recorder, whole_requests};
 use crate::IngressConfig;
 
-/// A server that answers each request with its method and target.
 struct Server {
     name: &'static str,
     port: u16,

@@ -1,5 +1,4 @@
-//! Clients that send a byte at a time, and bodies in chunks of one byte, do not disturb the requests of
-//! others.
+//! Clients that send a byte at a time, and chunks of one byte, do not disturb others.
 //!
 //! `INGRESS_SLOW_CLIENTS=10000` and `INGRESS_CHUNKS=1000000` select the long form, whose figures are printed.
 

@@ -56,8 +56,8 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
-/// Returns true if clients repeat a request after this error: the connection had ended before it was sent, or
-/// crossed with it, which HTTP/2 reports as not processed.
+/// Returns true if clients repeat a request after this error: the connection had ended before, or HTTP/2
+/// reports it as not processed.
 fn was_not_taken(error: &hyper::Error) -> bool {
     let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
     error.is_canceled() || error.is_closed() || crossed()
@@ -91,7 +91,6 @@ async fn send_without_pause(
     answered
 }
 
-/// Sends requests while `replace` is called twenty times. Returns the number of answers, and the failures.
 async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usize, Vec<String>) {
     let (stop, failures) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
     let clients: Vec<_> = (0..16)

@@ -10,12 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use super::fixture::{FakePod, Fixture, Pods, eventually, row};
 use crate::IngressConfig;
 
-/// Returns a port that was free a moment ago.
 async fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port()
 }
 
-/// Starts a pod that echoes everything once the client has closed its side.
 async fn reverse_pod() -> FakePod {
     FakePod::with(0, async |mut stream: TcpStream| {
         let mut bytes = Vec::new();

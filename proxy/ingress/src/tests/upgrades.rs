@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 use super::fixture::{FakePod, Fixture, Pods, row, rule_with};
 use crate::IngressConfig;
 
-/// Starts a pod that accepts any upgrade, and otherwise answers with the request's head.
 async fn agreeing_pod() -> FakePod {
     FakePod::with(0, async |mut stream: TcpStream| {
         loop {

@@ -53,7 +53,6 @@ impl Host {
         let _added: i64 = self.redis.cli(&fields).await;
     }
 
-    /// Returns the address of a name as seen by a pod, or the response code.
     async fn ask(&self, from: [u8; 4], name: &str) -> Result<Ipv4Addr, ResponseCode> {
         let mut question = Message::new(7, MessageType::Query, OpCode::Query);
         question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
