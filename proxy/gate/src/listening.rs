@@ -24,7 +24,7 @@ const HANDED_OVER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Delay before retrying an address that cannot be listened on.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The sockets of this process, and whether it still uses them. Clones share them.
+/// The sockets of this process, and its stop. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Listening {
     process: Arc<Process>,

@@ -1,6 +1,6 @@
 //! Changes the headers of requests and answers in transit. Pure.
 //!
-//! Hop-by-hop headers are removed, and those about the origin are replaced: pods trust them. Only trusted
+//! Hop-by-hop headers are removed, and headers about the origin are replaced: pods trust them. Only trusted
 //! proxies may add to them.
 
 use std::fmt::Write;
@@ -68,7 +68,7 @@ fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
     }
 }
 
-/// Removes the headers named by `Connection`, except those that define the request.
+/// Removes the headers named by `Connection`, except the ones that define the request.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     let names_none = |value: &HeaderValue| {
         let value = value.as_bytes();
@@ -114,7 +114,7 @@ pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<
 }
 
 /// Removes trailers with another meaning in the head, to which some servers move them: hop-by-hop headers,
-/// and those about the origin.
+/// and headers about the origin.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);

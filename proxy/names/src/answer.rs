@@ -1,7 +1,7 @@
 //! Decides the answer to a DNS question from known addresses and endpoints. Pure.
 //!
-//! An existing name without records of the type gets an empty answer, because musl takes "no such name" for
-//! AAAA as no such name at all.
+//! An existing name without records of the type gets an empty answer: musl takes "no such name" for AAAA as
+//! no such name at all.
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, PTR, SRV};

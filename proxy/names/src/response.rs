@@ -1,4 +1,4 @@
-//! Encodes responses within their size limits, and those without records.
+//! Encodes responses within their size limits, and refusals without records.
 
 use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::SOA;

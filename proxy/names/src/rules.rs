@@ -177,7 +177,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Sets the missing rules, and those with the addresses to close. Idempotent.
+    /// Sets the missing rules, and the rules with addresses to close. Idempotent.
     ///
     /// # Errors
     /// See [`RulesError`].
@@ -361,7 +361,7 @@ mod tests {
         let metadata: [AddressRange; 2] =
             ["169.254.0.0/16", "168.63.129.16"].map(|range| range.parse().expect("it is one"));
         let text = chains(&metadata, &closed, true);
-        // As `iptables -S` prints them, among those of others.
+        // In the format of `iptables -S`, among other programs' rules.
         let listed = text
             .replace("-d 10.0.0.1 -p tcp --dport", "-d 10.0.0.1/32 -p tcp -m tcp --dport")
             .replace("-d 168.63.129.16 -j", "-d 168.63.129.16/32 -j")

@@ -49,8 +49,8 @@ impl Names for Known {
     }
 }
 
-/// `web` with two slots of which 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with 300 ready
-/// slots.
+/// `web` with slots 0 and 1, of which slot 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with
+/// 300 ready slots.
 fn known(others: fn() -> NameLookup<()>) -> Known {
     let address = |number| PoolAddress::from_number(number).unwrap();
     let names =

@@ -113,7 +113,7 @@ async fn read(
     answered
 }
 
-/// Reads a service whose pods refuse, ahead of those whose endpoints may be unchanged.
+/// Reads a service whose pods refuse, ahead of services whose endpoints may be unchanged.
 async fn finish(
     shared: Arc<FollowerShared>,
     service: ServiceName,

@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
     }
 
-    /// Steps of the cluster, each with whether its message arrives and whether the host is asked.
+    /// Steps of the cluster, each with two flags: its message arrives, the host is asked.
     fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool, bool)>> {
         prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
     }

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use crate::read_limit::ReadLimit;
 use crate::shared::FollowerShared;
 
-/// After each page a reader pauses for this many times Redis's latency, so that few of many readers are
-/// answered at a time and delay heartbeats.
+/// After each page a reader pauses for this many times Redis's latency. So few of many readers are answered
+/// at a time, and heartbeats wait only for them.
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 

@@ -1,7 +1,7 @@
 //! Finds the service of a request or connection. Pure.
 //!
-//! An exact host precedes `*.host`, of which the longest wins, and any host comes last. For the same host the
-//! longest path wins.
+//! An exact host precedes `*.host`, and a longer `*.host` precedes a shorter one. Rules for any host come
+//! last. For the same host the longest path wins.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

@@ -32,7 +32,7 @@ const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 type KeptPeer = TlsStream<Socket>;
 
-/// Forwards requests, of which the first was admitted, until an end has closed, or the pod is stopped.
+/// Forwards requests until an end has closed, or the pod is stopped. The first request was already admitted.
 pub(super) async fn serve(
     gates: &Gates,
     target: &TunnelTarget,

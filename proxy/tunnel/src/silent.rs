@@ -18,7 +18,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(32);
 /// A host that answers for this long loses its earlier silences.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Silent hosts and those that were silent recently.
+/// Hosts that are silent, or were recently.
 #[derive(Debug, Default)]
 pub(super) struct SilentHosts {
     /// Number of silent hosts. It is mostly 0, and then no request takes the lock.

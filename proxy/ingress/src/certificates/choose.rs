@@ -1,7 +1,7 @@
-//! Chooses the certificate for a name, and detects those about to expire. Pure.
+//! Chooses the certificate for a name, and detects certificates about to expire. Pure.
 //!
-//! An exact name precedes `*.` and its parent. For the same name, valid certificates come first, then those
-//! with the latest expiry, then the first file name.
+//! An exact name precedes `*.` and its parent. For the same name, valid certificates come first, then the
+//! latest expiry, then the first file name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

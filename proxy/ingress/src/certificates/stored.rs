@@ -87,7 +87,7 @@ impl StoredCertificates {
         self.read().served.get(host).map(|served| served.stored.clone())
     }
 
-    /// Removes hosts that no rule names any more. Returns those whose certificate was served.
+    /// Removes hosts that no rule names. Returns the hosts whose certificate was served.
     pub fn retain(&self, hosts: &[String]) -> Vec<String> {
         let is_gone = |host: &String| hosts.binary_search(host).is_err();
         let mut known = self.write();

@@ -396,7 +396,7 @@ impl Pools {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an open connection, if there is one. Ends those to earlier container starts.
+    /// Returns an open connection, if there is one. Ends connections to earlier container starts.
     pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {

@@ -91,7 +91,8 @@ impl Failures {
     }
 }
 
-/// Returns the pods that get requests. At most half are set aside, those with the latest ends.
+/// Returns the pods that get requests, given the end of each one's exclusion. At most half stay excluded, the
+/// ones due back last.
 pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));
