@@ -1,11 +1,10 @@
-//! Ingress beside nginx and HAProxy, in one run on the same cores: requests per second, CPU per request and
+//! Compares ingress with nginx and HAProxy on the same cores: requests per second, CPU per request and
 //! latency.
 //!
-//! `make bench ARGS=ingress`. All pass requests to the same nginx, which answers with 1 KiB; `wrk` sends
-//! them. The last, `two hops`, reaches it through the tunnel, whose two ends are in one process. Each proxy
-//! has two threads or workers. The rounds take turns, so that what else the machine does harms all alike.
-//! Without nginx and wrk (`apt-get install nginx-light wrk`) nothing is measured, without haproxy the others
-//! are. `SECONDS` and `ROUNDS` change the defaults.
+//! `make bench ARGS=ingress`. All pass requests from `wrk` to the same nginx, which answers with 1 KiB. `two
+//! hops` reaches it through a tunnel within one process. Each proxy has two threads or workers. Rounds
+//! alternate, so that other load affects all alike. Needs nginx and wrk (`apt-get install nginx-light wrk`);
+//! HAProxy is optional. `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,7 +40,6 @@ use process::{local, number};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Set in the process that is the ingress.
 const IS_INGRESS: &str = "KUBELEET_BENCH_INGRESS";
 const POD_PORT: u16 = 18081;
 const NGINX_PORT: u16 = 18082;
@@ -87,7 +85,6 @@ fn serve() {
     });
 }
 
-/// Returns the way to a host with these gates.
 async fn tunnel(gates: &Arc<Gates>) -> TunnelDialer {
     let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -114,7 +111,6 @@ fn start_haproxy(directory: &Path) -> ChildGuard {
     process::start(Command::new("haproxy").arg("-db").arg("-f").arg(file), local(HAPROXY_PORT))
 }
 
-/// What `wrk` saw in one round.
 struct Round {
     requests: f64,
     per_second: f64,
@@ -147,7 +143,7 @@ fn wrk(port: u16, connections: u32, seconds: u64, server: &ChildGuard) -> Round 
     }
 }
 
-/// Measures. The defaults are the seconds of a round, and the number of rounds.
+/// `defaults`: the seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();

@@ -1,11 +1,10 @@
-//! The resolver of names beside unbound, in one run on the same cores: questions per second, those that were
-//! lost, CPU per question and latency.
+//! Compares the resolver with unbound on the same cores: questions per second, lost ones, CPU per question
+//! and latency.
 //!
-//! `make bench ARGS=names`. Both answer questions over UDP for the addresses of the same 100 services;
-//! `dnsperf` asks. The resolver is that of a proxy, with a Redis, and without the limit of questions per
-//! client; each server has two threads. The rounds take turns, so that what else the machine does harms both
-//! alike. Without dnsperf and unbound (`apt-get install dnsperf unbound`) nothing is measured. `SECONDS` and
-//! `ROUNDS` change the defaults.
+//! `make bench ARGS=names`. `dnsperf` asks both over UDP for the addresses of the same 100 services. The
+//! resolver has a Redis, but no limit for each client. Each server has two threads. Rounds alternate, so that
+//! other load affects both alike. Needs dnsperf and unbound (`apt-get install dnsperf unbound`). `SECONDS`
+//! and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +34,7 @@ use process::{local, number};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Set in the process that is the resolver, to the URL of Redis.
+/// Set in the resolver process, to the URL of Redis.
 const IS_RESOLVER: &str = "KUBELEET_BENCH_RESOLVER";
 const RESOLVER_PORT: u16 = 18086;
 const UNBOUND_PORT: u16 = 18087;
@@ -63,7 +62,6 @@ fn serve(redis: &str) {
     runtime.block_on(async { answer_without_limit(address, store).await.unwrap() });
 }
 
-/// Starts the resolver, whose Redis has the services.
 fn resolver(redis: &Redis) -> ChildGuard {
     for number in 0..SERVICES {
         let key = format!("service:service-{number}");
@@ -73,7 +71,6 @@ fn resolver(redis: &Redis) -> ChildGuard {
     process::start(&mut process::this_program_as(IS_RESOLVER, &redis.url()), local(RESOLVER_PORT))
 }
 
-/// Starts unbound, whose configuration has the services.
 fn unbound(directory: &Path) -> ChildGuard {
     let file = directory.join("unbound.conf");
     let directory = directory.display();
@@ -90,7 +87,6 @@ fn unbound(directory: &Path) -> ChildGuard {
     process::start(Command::new("unbound").arg("-d").arg("-c").arg(&file), local(UNBOUND_PORT))
 }
 
-/// What `dnsperf` saw in one round.
 struct Round {
     answers: f64,
     lost: f64,
@@ -100,7 +96,7 @@ struct Round {
     cpu_micros: f64,
 }
 
-/// Asks for `limit`, which is how often each name is asked for or for how many seconds.
+/// Runs dnsperf. `limit` is the number of rounds or of seconds, with its option.
 fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -> Round {
     let before = cpu(server);
     let output = Command::new("dnsperf")
@@ -129,7 +125,7 @@ fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -
     }
 }
 
-/// Measures. The defaults are the seconds of a round, and the number of rounds.
+/// `defaults`: the seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();
@@ -140,7 +136,7 @@ fn measure(defaults: (u64, u64)) {
     let (unbound, resolver) = (unbound(directory.path()), resolver(&redis));
     let servers = [("unbound", UNBOUND_PORT, &unbound), ("kubeleet", RESOLVER_PORT, &resolver)];
     for (_, port, server) in servers {
-        // From now on the resolver knows the addresses.
+        // Fills the resolver's cache.
         dnsperf(port, &questions, ["-n", "1"], server);
     }
     println!("\n           questions/s | lost | CPU µs/question | latency µs | longest ms");

@@ -1,11 +1,11 @@
-//! The proxy of a host: traffic from outside and from pods goes through it to the pods of its own host, each
-//! of which has a gate. This crate puts its parts together, each of which is a crate of its own.
+//! The proxy of a host, between clients or pods and the pods of its own host, each behind a gate. This crate
+//! assembles the parts, each in its own crate.
 //!
-//! - [`gate`] counts what is in flight to each pod of this host, closes before a pod is stopped, and has the
-//!   socket to the workers.
-//! - [`tunnel`] brings connections from and to the pods of other hosts.
+//! - [`gate`] counts requests to each pod of this host, closes before its stop, and has the socket to the
+//!   workers.
+//! - [`tunnel`] connects to and from the pods of other hosts.
 //! - [`routing`] follows routes and endpoints in Redis.
-//! - [`ingress`] takes requests and connections from outside.
+//! - [`ingress`] accepts requests and connections from outside.
 //! - [`names`] lets pods reach services by name.
 //! - [`acme`] orders certificates.
 //!
@@ -42,32 +42,31 @@ pub use routing;
 pub use routing::{endpoint_set, follow, route, snapshot};
 pub use tunnel;
 
-/// Why a proxy ended without a shutdown.
+/// Reason why a proxy ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// No socket is configured on which workers could reach it.
+    /// No socket for workers is configured.
     #[error("a proxy needs a socket to the workers of its host: KUBELEET_PROXY_SOCKET is off")]
     NoSocket,
-    /// The workers cannot reach it.
+    /// The socket for workers cannot be served.
     #[error(transparent)]
     Local(#[from] LocalError),
 }
 
-/// How long a socket of the process before is kept until something listens on it: routes and networks of pods
-/// are known a moment after the start.
+/// Lifetime of unclaimed inherited sockets: routes and pod networks are known a moment after the start.
 const INHERITED_KEPT: Duration = Duration::from_secs(60);
 
-/// Whether a process takes the place of one that runs.
+/// The way in which a proxy starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// It is the only one: another that runs is an error.
+    /// No other proxy may run.
     Alone,
-    /// It takes the sockets of one that runs, which ends what it has accepted.
+    /// Takes over the sockets of the running proxy, which finishes its connections.
     TakeOver,
 }
 
-/// Runs the proxy of this host for as long as the process listens, and until what it has accepted has ended.
-/// `ready` is called when workers can reach it.
+/// Runs the proxy until it stops listening and its connections have ended. Calls `ready` once workers can
+/// connect.
 ///
 /// # Errors
 /// If it cannot start.
@@ -88,7 +87,7 @@ pub async fn run(
     let local = local.telling(status.subscribe()).giving(listening.clone());
     tracing::info!("serving the workers of this host at {}", socket.display());
     ready();
-    // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
+    // The socket stays until the last request has ended: without it, workers stop their pods at once.
     let (has_ended, must_end) = (CancellationToken::new(), CancellationToken::new());
     let traffic = traffic(&config, &listening, gates, &local, status, has_ended.clone());
     let serve = async {
@@ -109,7 +108,6 @@ pub async fn run(
     Ok(())
 }
 
-/// Passes traffic on, until the last of it has ended.
 fn traffic(
     config: &Arc<Config>,
     listening: &Listening,
@@ -142,7 +140,7 @@ fn traffic(
         let forwarder = Forwarder::new(RESOLV_CONF.into());
         let interest = follower.interest();
         let resolver = Resolver::new(store, interest, snapshot.clone(), gates.clone(), forwarder);
-        // Its own view of how pods do: its connections last, and those of ingress do not.
+        // A separate view of pod health: its connections last, unlike those of ingress.
         let (shared, following) =
             ways(IngressConfig { wait: config.pod_wait, ..IngressConfig::default() }).share();
         let (resolver, gateways) = (Arc::new(resolver), local.gateways());
@@ -174,7 +172,7 @@ fn traffic(
                 () = following => {}
             }
         }));
-        // What that process has in flight is cut when this one ends.
+        // The former process cuts its connections when this one ends.
         let former = OptionFuture::from(former.map(|former| former.has_ended(&listening)));
         let all = async {
             tokio::join!(ingress, acme.run(listening.stopped()), tunnel, names, former);
@@ -184,7 +182,6 @@ fn traffic(
     }
 }
 
-/// Returns this host's end of the tunnel to the others; `None` if it has none.
 fn host_tunnel(
     config: &Arc<Config>,
     listening: &Listening,
@@ -212,7 +209,6 @@ fn host_tunnel(
     Some(HostTunnel { config, store, key, peers, peers_file, workers, nodes, listening })
 }
 
-/// Returns the settings of the ingress; `None` if it is off.
 fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let listen = config.ingress_listen?;
     let trusted = config.trusted_proxies.clone();
@@ -220,14 +216,14 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
         .ingress_tls_listen
         .map(|listen| HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
-    // Each has one to a pod as well, and the rest of the proxy needs files too.
+    // Each client connection has another one to a pod, and the rest of the proxy needs files too.
     let connections = usize::try_from(daemon::file_limit::raise() / 3).unwrap_or(usize::MAX);
     let connections_per_client = usize::try_from(config.client_connections).unwrap_or(usize::MAX);
     let limits = IngressConfig { connections, connections_per_client, ..IngressConfig::default() };
     Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..limits })
 }
 
-/// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.
+/// Describes the proxy's metrics with units and help texts.
 pub fn describe_metrics() {
     gate::describe_metrics();
     ingress::describe_metrics();

@@ -18,15 +18,13 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// The longest time of one request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
-/// More than any answer of such a server has.
 const MAX_ANSWER: usize = 1 << 20;
 const HTTPS_PORT: u16 = 443;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Speaks HTTPS with an ACME server, with a new connection for each of the few requests of an order.
+/// Sends HTTPS requests to an ACME server, each on a new connection.
 #[derive(Clone)]
 pub(super) struct Authority {
     tls: TlsConnector,
@@ -34,10 +32,10 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Reads the authorities that the server's own HTTPS is trusted by.
+    /// Reads the CA certificates that verify the server.
     ///
     /// # Errors
-    /// Why there are none. A sentence.
+    /// A sentence if there are none.
     pub(super) fn new(settings: &AcmeSettings) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         match &settings.ca_file {
@@ -70,7 +68,6 @@ impl Authority {
         Ok(Self { tls: Arc::new(config).into(), retry_after: Arc::default() })
     }
 
-    /// Returns how long the server has asked to wait, in the last answer that said so.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +93,7 @@ impl Authority {
         let mut exchange = std::pin::pin!(exchange);
         let answered = tokio::select! {
             answered = exchange.as_mut() => answered,
-            // The answer may have been read when the server ends the connection.
+            // The response may have arrived before the server closed the connection.
             _ended = connection.as_mut() => exchange.await,
         };
         let (parts, body) = answered?;
@@ -124,7 +121,6 @@ impl HttpClient for Authority {
     }
 }
 
-/// Reads `Retry-After`: seconds, or a date.
 fn asked_wait(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,11 +1,11 @@
-//! The hosts whose certificates are to be ordered.
+//! The hosts that need certificates.
 
 use std::sync::Arc;
 
 use routing::snapshot::RoutingSnapshot;
 use tokio::sync::watch;
 
-/// The hosts of rules with `tls: auto`, as they change.
+/// The hosts of rules with `tls: auto`.
 #[derive(Clone)]
 pub(crate) struct AutoHosts {
     snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
@@ -17,20 +17,19 @@ impl AutoHosts {
         Self { snapshot, known: Vec::new() }
     }
 
-    /// Returns them, sorted.
     pub(crate) fn hosts(&mut self) -> Vec<String> {
         self.known = self.snapshot.borrow_and_update().routes.auto_hosts().map(str::to_owned).collect();
         self.known.clone()
     }
 
-    /// Waits until they are others than [`AutoHosts::hosts`] has returned.
+    /// Waits until the hosts differ from the last result of [`AutoHosts::hosts`].
     ///
     /// # Cancel safety
     /// No change is missed.
     pub(crate) async fn changed(&mut self) {
         loop {
             if self.snapshot.changed().await.is_err() {
-                // Nothing keeps the snapshot any more: the proxy ends.
+                // The sender was dropped: the proxy ends.
                 std::future::pending::<()>().await;
             }
             if !self.snapshot.borrow_and_update().routes.auto_hosts().eq(&self.known) {

@@ -1,5 +1,4 @@
-//! Loads the certificates that were ordered, and keeps them in a file for a proxy that starts while Redis is
-//! away.
+//! Loads ordered certificates, and saves them in a file for a restart without Redis.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -18,24 +17,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::auto_hosts::AutoHosts;
 
-/// Between two looks at the certificates of all hosts when no message arrives.
+/// Interval of full checks without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A certificate is warned of when this part of its life is left: it should have been renewed at a third.
+/// Warns below this fraction of the lifetime. Certificates should be renewed at a third.
 const WARN_AT: u64 = 6;
 
-/// Loads certificates.
 pub(super) struct Follow {
     pub(super) store: Store,
     pub(super) stored: Arc<StoredCertificates>,
     pub(super) hosts: AutoHosts,
-    /// The directory that is ordered from.
     pub(super) directory: String,
     pub(super) file: PathBuf,
 }
 
 impl Follow {
-    /// Serves what the process before has saved.
     pub(super) fn read_file(&self) {
         let saved: Result<Vec<StoredCertificate>, String> = match std::fs::read(&self.file) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
@@ -43,7 +39,7 @@ impl Follow {
             Err(error) => Err(error.to_string()),
         };
         let problem = match saved {
-            // All of them, also behind one that is faulty.
+            // Serves the others even if one is faulty.
             Ok(saved) => {
                 let faults = saved.into_iter().filter_map(|saved| self.stored.serve(saved).err());
                 faults.reduce(|first, _| first)
@@ -56,7 +52,6 @@ impl Follow {
         }
     }
 
-    /// Follows until `shutdown`.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         tokio::select! {
             () = self.follow() => {}
@@ -68,8 +63,7 @@ impl Follow {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();
-        // The host that a message names. Others are read by the next check, so that many orders at once are
-        // not many times many reads.
+        // Unnamed hosts wait for the next check, so that many orders do not cause full reads.
         let mut named = None;
         let mut check_at = Instant::now();
         loop {
@@ -97,7 +91,6 @@ impl Follow {
         }
     }
 
-    /// Looks at some of the hosts that rules name.
     async fn look(
         &self,
         hosts: &[String],
@@ -120,7 +113,6 @@ impl Follow {
                         let (read_at, wait) = (Instant::now(), status.wait(&self.directory, now));
                         self.stored.set_standing(host, OrderStanding { status, read_at, wait });
                     }
-                    // Only this host is affected, and what is served of it stays.
                     Err(error) => logged.problem(host, &error.to_string()),
                 }
             }
@@ -132,8 +124,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Serves a certificate if it is another one. A missing one takes nothing away: a Redis that lost
-    /// everything is given it back.
+    /// Serves a certificate if it changed. A missing record removes nothing: the orderer restores it.
     async fn load(
         &self,
         host: &str,
@@ -195,7 +186,6 @@ impl Follow {
     }
 }
 
-/// As it is called in the metric, beside those from files.
 fn metric_name(host: &str) -> String {
     format!("certificate:{host}")
 }
@@ -205,11 +195,10 @@ fn seconds_left(end: u64) -> i64 {
     end.cast_signed().saturating_sub(now.cast_signed())
 }
 
-/// What was told of each host: each problem once, and what expires once a day.
+/// Logs each problem of a host once, and an expiring certificate once a day.
 #[derive(Default)]
 struct Logged {
     problems: HashMap<String, String>,
-    /// The id of a certificate that cannot be served.
     faulty: HashMap<String, String>,
     warned: HashMap<String, Instant>,
 }

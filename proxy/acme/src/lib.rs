@@ -1,8 +1,7 @@
 //! Certificates for rules with `tls: auto`, ordered by ACME with HTTP-01.
 //!
-//! One proxy at a time orders: the one that holds a lease (`orderer`). Every proxy loads what was
-//! ordered (`follow`). Ingress answers the authority, and serves the certificates. What they share is in
-//! Redis, in one record for each host.
+//! One proxy at a time orders: the holder of a lease (`orderer`). Every proxy loads ordered certificates
+//! (`follow`), and its ingress answers challenges. Redis has one record for each host.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `routing` and `ingress`.
 //!
@@ -32,16 +31,16 @@ use follow::Follow;
 use order::Ordering;
 use orderer::Orderer;
 
-/// What a proxy does for rules with `tls: auto`.
+/// Orders, loads and serves the certificates for rules with `tls: auto`.
 pub struct Acme {
     challenges: Arc<Challenges>,
     answering: BoxFuture<'static, ()>,
-    /// For a proxy with HTTPS and the key of secrets.
+    /// `None` without HTTPS or without the secret key.
     https: Option<(Follow, Orderer)>,
 }
 
 impl Acme {
-    /// Serves at first what the process before has saved beside its socket.
+    /// Creates it, and serves the certificates that the previous process saved beside its socket.
     pub fn new(
         config: &Config,
         store: &Store,
@@ -67,7 +66,7 @@ impl Acme {
         Self { challenges, answering: answering.boxed(), https }
     }
 
-    /// Has ingress answer authorities, and serve what was ordered.
+    /// Makes ingress answer challenges and serve ordered certificates.
     pub fn serve_by(&self, ingress: &mut IngressConfig) {
         ingress.challenges = Some(self.challenges.clone());
         if let (Some(https), Some((follow, _))) = (&mut ingress.https, &self.https) {

@@ -19,58 +19,46 @@ use tokio::time::{sleep, timeout};
 
 use super::authority::Authority;
 
-/// The longest time of an order.
 const ORDER_WITHIN: Duration = Duration::from_secs(5 * 60);
-/// How the server is asked whether it has decided.
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
-/// How often a request is sent again whose nonce the server did not take. The library tries three times
-/// itself.
+/// Attempts of a request whose nonce is rejected. The library itself tries three times.
 const NONCE_TRIES: u32 = 10;
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
-/// Why an order failed. A sentence without its full stop.
+/// Displays as a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
-    /// Nothing that is an authority's.
+    /// For instance an invalid setting.
     #[error("{0}")]
     Settings(String),
-    /// Redis.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The credentials of the account are encrypted otherwise.
     #[error(
         "the account with {server} cannot be read: {why}; HDEL acme_accounts {server} has a new one made"
     )]
     Account {
-        /// The URL of the directory.
+        /// URL of the ACME directory.
         server: String,
-        /// The reason.
+        /// The cause.
         why: String,
     },
-    /// The server, or the way to it.
     #[error("{}", words(.0))]
     Acme(#[from] Error),
-    /// The authority has looked, and found something else.
     #[error("the authority refuses it: {}", problem_words(.0))]
     Refused(Problem),
-    /// As above, without a reason.
     #[error("the authority refuses it and says no reason")]
     RefusedSilently,
-    /// It wants another kind of proof.
     #[error("the authority does not check by HTTP-01, and nothing else is known here")]
     NoChallenge,
-    /// Another process has begun an order for the host.
     #[error("another proxy has begun an order for it")]
     Superseded,
-    /// What came is no certificate for the host.
     #[error("the authority has sent no certificate that can be served: {0}")]
     Certificate(String),
-    /// It takes too long.
     #[error("it did not end within 5 min")]
     TooLong,
 }
@@ -98,7 +86,7 @@ fn problem_words(problem: &Problem) -> String {
     }
 }
 
-/// Repeats a request whose nonce was not taken: the server has done nothing then.
+/// Repeats a request rejected for a bad nonce, which had no effect.
 macro_rules! with_nonces {
     ($request:expr) => {{
         let mut tries = 1;
@@ -111,7 +99,6 @@ macro_rules! with_nonces {
     }};
 }
 
-/// What orders need.
 #[derive(Clone)]
 pub(super) struct Ordering {
     pub(super) store: Store,
@@ -120,11 +107,11 @@ pub(super) struct Ordering {
 }
 
 impl Ordering {
-    /// Orders a certificate for a host, and stores it, or why it failed. `attempt` tells this order apart
-    /// from all others, and `attempts` counts those since one succeeded.
+    /// Orders a certificate, and stores it or the failure. `attempt` is this order's id; `attempts` counts
+    /// orders since the last success.
     ///
     /// # Cancel safety
-    /// The next order begins anew; the authority knows then that the host was checked.
+    /// The next order starts from the beginning.
     pub(super) async fn order(&self, host: &str, attempt: &str, attempts: u32) {
         let authority = match Authority::new(&self.settings) {
             Ok(authority) => authority,
@@ -151,7 +138,7 @@ impl Ordering {
         let host = &certificate.host;
         tracing::info!("the certificate of {host} was ordered from {}", self.settings.directory);
         let mut backoff = Backoff::starting_at(Duration::from_millis(200));
-        // Not given up: authorities count what they issue.
+        // Retries forever, because authorities limit the number of certificates.
         while let Err(error) = self.store.put_certificate(certificate).await {
             if error.is_broken_key() {
                 tracing::error!(
@@ -180,7 +167,7 @@ impl Ordering {
         }
     }
 
-    /// Orders with the account of the cluster, or with a new one if the server does not know that.
+    /// Orders with the cluster's account, or with a new one if the server does not know it.
     async fn with_account(
         &self,
         authority: &Authority,
@@ -213,8 +200,8 @@ impl Ordering {
         Ok(Some(builder.from_credentials(credentials).await?))
     }
 
-    /// Makes an account. If another process does so at the same time, the one that is stored first is used
-    /// from then on; if this one dies before it is stored, the server has one that is not used.
+    /// Creates an account. Of two concurrent ones, the one stored first is used later. If this process dies
+    /// before storing it, an unused account stays on the server.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;
         let contact = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -242,7 +229,7 @@ impl Ordering {
         with_nonces!(self.prove(&mut order, host, attempt).await)?;
         match with_nonces!(order.poll_ready(&POLL).await) {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
-            // The order has failed; the challenge says why.
+            // The order failed; its challenge has the reason.
             Ok(_) => {
                 return Err(refusal(&mut order)
                     .await
@@ -258,13 +245,13 @@ impl Ordering {
         self.sealed(host, chain, &key)
     }
 
-    /// Has all proxies answer the authority, and asks it to look.
+    /// Publishes the challenge to all proxies, and asks the authority to check it.
     async fn prove(&self, order: &mut Order, host: &str, attempt: &str) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             match authorization.status {
-                // Of an earlier order.
+                // Validated by an earlier order.
                 AuthorizationStatus::Valid => continue,
                 AuthorizationStatus::Pending => {}
                 _ => return Err(OrderError::RefusedSilently),
@@ -278,13 +265,13 @@ impl Ordering {
             if !self.store.put_challenge(host, attempt, &answer).await? {
                 return Err(OrderError::Superseded);
             }
-            // A proxy that was asked before knows for so long that there is nothing to answer.
+            // Other proxies may cache for this long that there is no challenge.
             sleep(CACHED_FOR + CACHED_FOR / 2).await;
             match challenge.set_ready().await.map_err(OrderError::from) {
                 Err(error) if error.has_type(BAD_NONCE) || error.has_type(UNKNOWN_ACCOUNT) => {
                     return Err(error);
                 }
-                // It has looked already.
+                // The authority has already checked.
                 Err(OrderError::Acme(Error::Api(problem))) => return Err(OrderError::Refused(problem)),
                 other => other?,
             }
@@ -306,7 +293,6 @@ impl Ordering {
     }
 }
 
-/// Returns what the authority has found when it looked.
 async fn refusal(order: &mut Order) -> Option<Problem> {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {

@@ -1,8 +1,7 @@
-//! Decides which certificates are ordered, on the one proxy that holds the lease.
+//! Orders certificates on the proxy that holds the lease.
 //!
-//! The lease saves orders; nothing wrong is done without it: each order has an id, and what an order brings
-//! about after another one has begun for the host changes nothing, but for a certificate, which is stored if
-//! it lasts longer.
+//! The lease only avoids duplicate orders. Once another order began for the host, an older one can only store
+//! its certificate, and only if it expires later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,24 +17,20 @@ use tokio_util::sync::CancellationToken;
 use super::auto_hosts::AutoHosts;
 use super::order::Ordering;
 
-/// The lease of the proxy that orders.
 const LEASE: &str = "acme";
 const LEASE_TIME: Duration = Duration::from_secs(15);
-/// Between two looks at what is due; the lease is renewed by each.
+/// Interval of checks, each of which renews the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The most orders at the same time.
 const MOST_ORDERS: usize = 4;
 
-/// Orders certificates while it holds the lease.
 pub(super) struct Orderer {
     ordering: Ordering,
     holder: String,
     stored: Arc<StoredCertificates>,
     hosts: AutoHosts,
-    /// Orders that run, by their tasks.
     running: JoinSet<()>,
     hosts_of_tasks: HashMap<Id, String>,
-    /// Hosts whose record is unreadable, as it was logged.
+    /// Hosts whose unreadable record was logged.
     unreadable: HashSet<String>,
 }
 
@@ -57,7 +52,7 @@ impl Orderer {
         }
     }
 
-    /// Orders until `shutdown`. Orders that run then are ended, and made by another proxy.
+    /// Orders until `shutdown`, which cancels running orders. Another proxy repeats them.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         tokio::select! {
             () = self.order_all() => {}
@@ -106,7 +101,7 @@ impl Orderer {
             if is_running || !status.wait(directory, now).is_zero() {
                 continue;
             }
-            // A Redis that has lost everything is given back what this proxy serves.
+            // Redis may have lost the certificate that this proxy serves.
             if status.certificate.is_none() && self.put_back(host, now).await? {
                 continue;
             }
@@ -117,8 +112,7 @@ impl Orderer {
         Ok(())
     }
 
-    /// Puts a certificate back that this proxy serves and Redis does not have. Returns false if there is none
-    /// that is not to be renewed.
+    /// Writes the served certificate back to Redis. Returns false if there is none, or it is due for renewal.
     async fn put_back(&self, host: &str, now: u64) -> Result<bool, StoreError> {
         let Some(stored) = self.stored.stored(host) else { return Ok(false) };
         let status = stored.status();
@@ -135,7 +129,7 @@ impl Orderer {
         let begun = self.ordering.store.begin_certificate(host, LEASE, &self.holder, &attempt).await;
         let attempts = match begun {
             Ok(Some(attempts)) => attempts,
-            // Another proxy holds the lease by now.
+            // Another proxy holds the lease now.
             Ok(None) => return Ok(()),
             Err(error) if error.is_broken_key() => return Ok(()),
             Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! The processor time of processes that benches measure.
+//! CPU time of measured processes.
 
 use std::time::Duration;
 
@@ -15,6 +15,6 @@ pub fn cpu(server: &ChildGuard) -> Duration {
         let times = fields.get(11..13)?.iter().filter_map(|time| time.parse::<u64>().ok());
         (id == own || parent == own).then(|| times.sum::<u64>())
     });
-    // Linux counts in hundredths of a second here on all architectures that matter.
+    // Linux counts in hundredths of a second on all relevant architectures.
     Duration::from_millis(processes.sum::<u64>() * 10)
 }

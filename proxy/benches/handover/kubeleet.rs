@@ -1,4 +1,4 @@
-//! kubeleet's ingress in a process of its own, which is told of pods in the order in which workers tell it.
+//! kubeleet's ingress in its own process, which gets pod changes in the workers' order.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use crate::pod::{self, PodProcess};
 use crate::process::{self, local};
 use crate::{Order, Pods};
 
-/// Set, to the port of the ingress and that of the control connection, in the process that is the ingress.
+/// Set in the ingress process, to the ports of the ingress and of the control connection.
 pub const IS_INGRESS: &str = "KUBELEET_BENCH_HANDOVER_INGRESS";
 /// The default of a service's `drain`.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -49,7 +49,6 @@ impl IngressProcess {
         local(self.port)
     }
 
-    /// Replaces the oldest pod.
     pub fn replace(&mut self, pods: &mut Pods) {
         if self.order == Order::StartFirst {
             self.add(pods);
@@ -74,7 +73,6 @@ impl IngressProcess {
         self.tell_number(what, pod.number());
     }
 
-    /// Tells something of a pod and waits until it is done.
     fn tell_number(&mut self, what: &str, number: u32) {
         write_line(self.control.get_mut(), &format!("{what} {number}"));
         let mut answer = String::new();
@@ -83,19 +81,17 @@ impl IngressProcess {
     }
 }
 
-/// Writes in one piece: the second would wait until the first is acknowledged, which takes 40 ms.
+/// Writes in one piece: a second write would wait 40 ms for an acknowledgement.
 fn write_line(stream: &mut TcpStream, line: &str) {
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// What the ingress in this process knows.
 struct Known {
     gates: Arc<Gates>,
     endpoints: Vec<Endpoint>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
 }
 
-/// Serves until the bench ends.
 pub fn serve(ports: &str) {
     let (port, control) = ports.split_once(' ').unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

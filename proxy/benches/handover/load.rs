@@ -1,4 +1,4 @@
-//! A constant load: connections on each of which one request follows the other, and what became of them.
+//! A constant load of consecutive requests on several connections, and its outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,25 +17,21 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 32;
-/// The body of each POST, in bytes.
 const BODY: usize = 4096;
-/// A request without an answer for this long has failed.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// The pause after a failure, which takes less time than an answer: otherwise a failing proxy would get more
-/// requests.
+/// Pause after a failure. Failures are faster than answers, so a failing proxy would get more requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What became of requests.
+/// Outcomes of requests.
 #[derive(Default)]
 pub struct Outcomes {
-    /// The number of failures of each kind.
+    /// Number of failures of each kind.
     pub failures: BTreeMap<String, usize>,
-    /// GETs that were sent again on a new connection, because a kept one ended before the first byte of the
-    /// answer.
+    /// GETs sent again on a new connection, because a kept one ended before the first byte of the answer.
     pub resent: usize,
-    /// The time that each request took, failed or not, in ascending order.
+    /// Duration of each request, failed or not, in ascending order.
     pub times: Vec<Duration>,
-    /// The time for which there was load.
+    /// Duration of the load.
     pub elapsed: Duration,
 }
 
@@ -44,7 +40,7 @@ impl Outcomes {
         self.failures.values().sum()
     }
 
-    /// Returns the time within which this share of the requests ended.
+    /// Returns the duration within which this share of the requests ended.
     pub fn quantile(&self, share: f64) -> Duration {
         let last = self.times.len() - 1;
         self.times[(last as f64 * share).round() as usize]
@@ -59,7 +55,7 @@ impl Outcomes {
     }
 }
 
-/// A load that goes on until it is stopped.
+/// A load that runs until it is stopped.
 pub struct Load {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Outcomes>,
@@ -72,7 +68,7 @@ impl Load {
         Self { is_over, thread: std::thread::spawn(move || run(address, &ends)) }
     }
 
-    /// Lets each connection's last request end.
+    /// Stops after each connection's current request.
     pub fn stop(self) -> Outcomes {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -98,19 +94,16 @@ fn run(address: SocketAddr, is_over: &Arc<AtomicBool>) -> Outcomes {
     outcomes
 }
 
-/// A client with one connection at a time, which it keeps.
 struct LoadClient {
     address: SocketAddr,
     kept: Option<SendRequest<Full<Bytes>>>,
     outcomes: Outcomes,
 }
 
-/// Why a request has failed.
 enum RequestFailure {
     NoConnection,
-    /// The connection had ended before a byte of the request was written.
+    /// The connection ended before a byte of the request was written.
     NotSent,
-    /// The connection ended before the answer began.
     NoAnswer,
     CutAnswer,
     WrongAnswer,
@@ -151,9 +144,8 @@ impl LoadClient {
         self.outcomes
     }
 
-    /// Sends a request. As browsers do, sends a GET again if a kept connection ends instead of an answer: the
-    /// server may have closed it between two requests. What was not sent at all on a kept connection goes on
-    /// a new one.
+    /// Sends a request. Like browsers, repeats a GET if a kept connection ends instead of an answer. A
+    /// request that was not sent at all on a kept connection moves to a new one.
     async fn send(&mut self, method: &Method) -> Result<(), RequestFailure> {
         loop {
             let (mut connection, is_kept) = self.connection().await?;
@@ -171,7 +163,6 @@ impl LoadClient {
         }
     }
 
-    /// Returns a connection, and whether it is one that has served a request.
     async fn connection(&mut self) -> Result<(SendRequest<Full<Bytes>>, bool), RequestFailure> {
         if let Some(mut kept) = self.kept.take()
             && kept.ready().await.is_ok()

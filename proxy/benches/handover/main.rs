@@ -1,16 +1,14 @@
-//! Requests that fail while pods are replaced: kubeleet's ingress, and nginx and HAProxy with a reload for
-//! each new pod, in one run on the same machine.
+//! Counts failed requests while pods are replaced: kubeleet's ingress, and nginx and HAProxy, which reload
+//! for each new pod.
 //!
-//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed when it is to
-//! stop. 32 connections send requests without pause, of which a third are POSTs with a body. Pods are
-//! replaced one after the other:
+//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed to stop it. 32
+//! connections send requests without pause, a third of them POSTs with a body. Pods are replaced one by one:
 //!
-//! - kubeleet: the gate of the old pod is closed and has let go before the pod is killed.
-//! - nginx and HAProxy: the new list of pods is written and the reload command run, and the old pod is killed
-//!   as soon as that has returned, or a second later.
+//! - kubeleet: the old pod is drained before it is killed.
+//! - nginx and HAProxy: the old pod is killed right after the reload command has returned, or a second later.
 //!
-//! Without nginx or haproxy (`apt-get install nginx-light haproxy`) the others are measured. `HANDOVERS`
-//! changes the number of pods that are replaced.
+//! Missing programs are skipped (`apt-get install nginx-light haproxy`). `HANDOVERS` changes the number of
+//! replaced pods.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,25 +40,23 @@ use reloaded::{Program, ReloadedProxy};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The time with load and without a change before each hand-over, and after the last.
+/// Time under load before each hand-over, and after the last.
 const INTERVAL: Duration = Duration::from_millis(200);
 const CAREFUL: Duration = Duration::from_secs(1);
 
-/// The pods that run, the oldest first.
 type Pods = VecDeque<PodProcess>;
 
-/// What comes first when a pod is replaced: the start of the new one, or the stop of the old one.
+/// The first step of a replacement: start the new pod, or stop the old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     StartFirst,
     StopFirst,
 }
 
-/// How pods are replaced.
 #[derive(Debug, Clone, Copy)]
 enum Method {
     Gates(Order),
-    /// With the time from the end of the reload command until the old pod is killed.
+    /// With the time between the end of the reload command and the kill.
     Reloads(Program, Duration),
 }
 
@@ -75,7 +71,6 @@ impl fmt::Display for Method {
     }
 }
 
-/// A proxy that runs.
 enum Proxy {
     Kubeleet(IngressProcess),
     Reloaded(ReloadedProxy),
@@ -130,7 +125,6 @@ fn main() {
     compare("1 pod", 1, hand_overs, gates.iter().chain(&reloads));
 }
 
-/// Measures each of the methods and prints a table.
 fn compare<'a>(title: &str, pods: usize, hand_overs: usize, methods: impl Iterator<Item = &'a Method>) {
     println!("\n{title:<25} | hand-overs | requests | failed | resent | requests/s | p50 | p99 | longest");
     let mut failures = Vec::new();

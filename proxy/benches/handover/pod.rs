@@ -1,5 +1,5 @@
-//! A pod: a small HTTP/1.1 server in a process of its own. It is killed the moment it is to stop, as a
-//! program is that dies of SIGTERM at once.
+//! A small HTTP/1.1 server in its own process. It is killed to stop it, like a program that dies of SIGTERM
+//! at once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,9 +17,9 @@ use tokio::net::TcpListener;
 
 use crate::process;
 
-/// Set, to the address to listen on, in a process that is a pod.
+/// Set in a pod process, to the address to listen on.
 pub const IS_POD: &str = "KUBELEET_BENCH_POD";
-/// The port of all pods. Each has an address of its own, which no other ever gets.
+/// The port of all pods, each of which has an address that is never reused.
 pub const PORT: u16 = 18091;
 const ANSWERS_AFTER: Duration = Duration::from_millis(5);
 
@@ -52,13 +52,11 @@ impl PodProcess {
     }
 }
 
-/// Returns where a pod listens.
 pub fn address(number: u32) -> SocketAddr {
     let first = u32::from(Ipv4Addr::new(127, 1, 0, 0));
     (Ipv4Addr::from(first + number), PORT).into()
 }
 
-/// Serves until the process is killed.
 pub fn serve(address: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -71,7 +69,6 @@ pub fn serve(address: &str) {
     });
 }
 
-/// Answers with the length of the request's body.
 async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
     let length = request.into_body().collect().await?.to_bytes().len();
     tokio::time::sleep(ANSWERS_AFTER).await;

@@ -1,4 +1,4 @@
-//! nginx and HAProxy, whose list of pods is a file: with each change they are told to read it again.
+//! nginx and HAProxy, which reload a file with the list of pods after each change.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -31,10 +31,8 @@ impl fmt::Display for Program {
     }
 }
 
-/// One of them as a process.
 pub struct ReloadedProxy {
     program: Program,
-    /// The time from the end of the reload command until the old pod is killed.
     kills_after: Duration,
     directory: TempDir,
     port: u16,
@@ -43,13 +41,13 @@ pub struct ReloadedProxy {
 
 impl ReloadedProxy {
     pub fn start(program: Program, kills_after: Duration, pods: &Pods) -> Self {
-        // Not that of the one before, whose last worker may still be there.
+        // Not the previous port, where the last worker may still listen.
         let (directory, port) = (tempfile::tempdir().unwrap(), free_port());
         let file = write_config(program, &directory, port, pods);
         let mut command = Command::new(program.to_string());
         match program {
             Program::Nginx => command.arg("-c").arg(file),
-            // A master, which starts new workers with the new configuration, in the foreground.
+            // A master in the foreground, which starts new workers with the new configuration.
             Program::Haproxy => command.args(["-W", "-db", "-f"]).arg(file),
         };
         let process = process::start(&mut command, local(port));
@@ -60,7 +58,6 @@ impl ReloadedProxy {
         local(self.port)
     }
 
-    /// Replaces the oldest pod.
     pub fn replace(&mut self, pods: &mut Pods) {
         pods.push_back(PodProcess::start());
         let old = pods.pop_front().unwrap();

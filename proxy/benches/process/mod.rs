@@ -1,4 +1,4 @@
-//! What all benches of the proxy share: which of them is asked for, and the processes that they measure.
+//! Shared by all proxy benches: the selection of benches, and the measured processes.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use testkit::child_guard::ChildGuard;
 
-/// Returns whether the command line asks for a bench, or for none by name.
+/// Returns true if the command line names this bench, or none.
 pub fn is_asked_for(bench: &str) -> bool {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     args.is_empty() || args.iter().any(|arg| arg == bench)
 }
 
-/// Returns whether only a very short form is to run.
+/// Returns true for a very short run.
 pub fn is_smoke() -> bool {
     std::env::args().any(|arg| arg == "--smoke")
 }
 
-/// Returns the number that an environment variable has.
+/// Returns an environment variable as a number.
 pub fn number<N: FromStr>(variable: &str, default: N) -> N {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
@@ -27,7 +27,7 @@ pub fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Returns this program, to be started as another one: its `main` looks for the variable.
+/// Returns a command that runs this program in another role: its `main` checks the variable.
 pub fn this_program_as(variable: &str, value: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(variable, value);

@@ -1,4 +1,4 @@
-//! The proxy's metrics. Each is counted where the act happens.
+//! The proxy's metrics.
 
 use metrics::{Counter, Unit, counter, describe_counter};
 
@@ -7,7 +7,7 @@ const REFUSED: &str = "kubeleet_proxy_refused_total";
 const DRAINED: &str = "kubeleet_proxy_drained_total";
 const CUT: &str = "kubeleet_proxy_cut_total";
 
-/// Describes the metrics of the proxy of this process.
+/// Describes the gate's metrics.
 pub fn describe() {
     describe_counter!(LET_IN, Unit::Count, "Requests and connections that gates of this host let in");
     describe_counter!(
@@ -28,17 +28,16 @@ pub fn describe() {
     );
 }
 
-/// Returns the counter of what was let in. Taken once: a look-up for each request would be measurable.
+/// Callers keep the counter: a look-up for each request would be measurable.
 pub(crate) fn let_in() -> Counter {
     counter!(LET_IN)
 }
 
-/// Returns the counter of refusals for one reason; see [`describe`].
 pub(crate) fn refused(reason: &'static str) -> Counter {
     counter!(REFUSED, "reason" => reason)
 }
 
-/// Counts a pod that nothing is in flight to any more, and what had to be cut for that.
+/// Counts a drained pod and its cut requests.
 pub(crate) fn drained(cut: u64) {
     counter!(DRAINED).increment(1);
     counter!(CUT).increment(cut);

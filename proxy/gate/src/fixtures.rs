@@ -27,13 +27,13 @@ pub fn local_pod(name: &str) -> LocalPod {
     }
 }
 
-/// Returns what Redis holds of that pod, on node `worker1`.
+/// Returns the endpoint of that pod in Redis, on node `worker1`.
 pub fn endpoint(name: &str, state: EndpointState) -> Endpoint {
     let LocalPod { pod, assignment, replica, .. } = local_pod(name);
     Endpoint { pod, replica, node: NodeName::new("worker1").unwrap(), assignment, state }
 }
 
-/// Returns a process that has inherited the sockets of another.
+/// Returns a process that inherited another's sockets.
 pub fn follower_of(former: &Listening) -> Listening {
     let next = Listening::from(CancellationToken::new());
     for (name, socket) in former.held() {

@@ -1,7 +1,7 @@
-//! The gate of each pod of this host: what is let in is counted, and nothing is let in once the pod's stop
+//! The gate of each pod of this host. It counts admitted requests, and refuses new ones once the pod's stop
 //! began.
 //!
-//! A refusal is always safe to send elsewhere: the pod has seen nothing of it.
+//! A refused request can safely go to another pod: this one has seen nothing of it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,17 +27,16 @@ pub struct Gates {
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
-    /// An ablation: gates count, and let everything in.
+    /// An ablation: gates count, and admit everything.
     #[cfg(any(test, feature = "fixtures"))]
     lets_all_in: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct GatedPods {
-    /// By assignment, because while a pod moves between two workers of this host it is here twice.
+    /// By assignment: a pod that moves between two workers of this host appears twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
-    /// Whose address it is. An engine gives a stopped pod's address to the next one, and rows of both come in
-    /// any order: the one that runs has it.
+    /// An engine reuses a stopped pod's address, and rows arrive in any order: the running pod holds it.
     addresses: HashMap<IpAddr, AssignmentId>,
 }
 
@@ -51,8 +50,7 @@ impl GatedPods {
         before
     }
 
-    /// Notes that the pod has its address, unless it is closed and one has it that is open. A pod that has
-    /// ended has none any more.
+    /// Records the pod's address, unless an open pod holds it and this one is closed. An ended pod has none.
     fn take_address(&mut self, pod: &LocalPod) {
         if pod.ended {
             return self.forget_address(pod);
@@ -77,10 +75,10 @@ impl GatedPods {
     }
 }
 
-/// Why a request was not let in.
+/// Reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
-    /// No such pod is here, or it has another assignment.
+    /// The pod is not on this host, or has another assignment.
     #[error("the pod is not on this host")]
     Unknown,
     /// The pod is about to be stopped.
@@ -88,7 +86,7 @@ pub enum EnterError {
     Closed,
 }
 
-/// How a drain has ended.
+/// The result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
     /// Time since the gate was closed.
@@ -105,47 +103,45 @@ struct PodGate {
     is_ready: AtomicBool,
     has_ended: AtomicBool,
     in_flight: AtomicU64,
-    /// Notified when the last one that was let in has ended.
     idle: Notify,
-    /// How many drains wait for that, each of which cuts in time.
+    /// Number of running drains, each of which cuts in time.
     drains: AtomicU64,
     is_removed: AtomicBool,
-    /// Set, and then notified, to end what is in flight.
+    /// Set, and then notified, to end requests in flight.
     is_cut: AtomicBool,
     cut: Arc<Notify>,
 }
 
-/// The right to talk to a pod, for one request or connection. It counts as in flight until this is dropped.
+/// Permission to talk to a pod. The request or connection is in flight until this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<PodGate>,
 }
 
 impl Pass {
-    /// Returns the address of the pod.
+    /// Returns the pod's address.
     pub fn address(&self) -> IpAddr {
         self.gate.pod.address
     }
 
-    /// Returns the row of the pod, which names its assignment and its container's start.
+    /// Returns the pod's row, with its assignment and container start.
     pub fn pod(&self) -> &LocalPod {
         &self.gate.pod
     }
 
-    /// Returns whether the gate lets more in: a connection to the pod is worth keeping.
+    /// Returns true if the gate admits more, so that a connection is worth keeping.
     pub fn is_open(&self) -> bool {
         self.gate.is_open.load(Ordering::SeqCst)
     }
 
-    /// Completes when the request or connection has to end at once.
+    /// Completes when the request or connection must end at once.
     pub fn cut(&self) -> Cut {
         let notified = Box::pin(self.gate.cut.clone().notified_owned());
         Cut { gate: self.gate.clone(), notified }
     }
 }
 
-/// Completes when all that a gate has let in has to end at once. One serves for any number of requests, one
-/// after another.
+/// Completes when everything that a gate admitted must end at once. Reusable for several requests.
 #[derive(Debug)]
 pub struct Cut {
     gate: Arc<PodGate>,
@@ -153,12 +149,12 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Returns whether it is that of the gate that has let in.
+    /// Returns true if it belongs to the gate of `pass`.
     pub fn is_of(&self, pass: &Pass) -> bool {
         Arc::ptr_eq(&self.gate, &pass.gate)
     }
 
-    /// Returns whether it has come to that, for callers who look again before they wait.
+    /// Returns true if the cut has happened.
     pub fn has_come(&self) -> bool {
         self.gate.is_cut.load(Ordering::SeqCst)
     }
@@ -168,7 +164,7 @@ impl Future for Cut {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // Registers before it looks, so that no notification is missed.
+        // Registers before it checks, so that no notification is missed.
         if !self.has_come() && self.notified.as_mut().poll(cx).is_pending() && !self.has_come() {
             return Poll::Pending;
         }
@@ -182,7 +178,6 @@ impl Drop for Pass {
     }
 }
 
-/// Counts as a drain until it is dropped.
 struct Draining<'a>(&'a PodGate);
 
 impl<'a> Draining<'a> {
@@ -193,8 +188,7 @@ impl<'a> Draining<'a> {
 }
 
 impl Drop for Draining<'_> {
-    /// One that is given up, because the worker that asked has died, cuts what is left to a pod that is not
-    /// here any more.
+    /// If the worker died and the pod is gone, cuts its connections.
     fn drop(&mut self) {
         if self.0.drains.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_removed.load(Ordering::SeqCst) {
             self.0.cut();
@@ -220,7 +214,7 @@ impl PodGate {
         })
     }
 
-    /// Counts first and looks second: one that looked first could be let in after the count was read as zero.
+    /// Counts before it checks: a drain might otherwise read zero just before the request enters.
     fn enter(self: &Arc<Self>) -> Result<Pass, EnterError> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let pass = Pass { gate: self.clone() };
@@ -233,7 +227,6 @@ impl PodGate {
         }
     }
 
-    /// Ends what is in flight.
     fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
         self.cut.notify_waiters();
@@ -244,7 +237,7 @@ impl PodGate {
         (&own.assignment, own.start, own.address) == (&pod.assignment, pod.start, pod.address)
     }
 
-    /// Waits until nothing is in flight. Registers before it looks, so that no notification is missed.
+    /// Registers before it checks, so that no notification is missed.
     async fn wait_idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -272,7 +265,7 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// Lets a request or connection to the pod in.
+    /// Admits a request or connection to the pod.
     ///
     /// # Errors
     /// If the pod is not here under this assignment, or is about to be stopped.
@@ -283,7 +276,7 @@ impl Gates {
         })
     }
 
-    /// As [`enter`](Self::enter), for a pod that may be on another host: `None` if it is not here.
+    /// As [`enter`](Self::enter), but returns `None` if the pod is not on this host.
     pub fn enter_if_here(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Result<Pass, EnterError>> {
         let gate = self.find(pod, assignment)?;
         #[cfg(any(test, feature = "fixtures"))]
@@ -297,18 +290,17 @@ impl Gates {
         Some(entered)
     }
 
-    /// From now on gates count and do not look: what tests must notice.
+    /// Makes gates count without refusing, which tests must detect.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn let_all_in(&self) {
         self.lets_all_in.store(true, Ordering::Relaxed);
     }
 
-    /// Inserts or changes a pod. After a restart of its container what was in flight to the earlier one is
-    /// cut.
+    /// Inserts or changes a pod. After a restart of its container, cuts the requests to the old one.
     pub fn set(&self, pod: LocalPod) {
         let mut pods = self.write();
         match pods.gates.get(&pod.assignment) {
-            // A gate that was opened again after a cut would cut all that it lets in.
+            // A gate that was reopened after a cut would cut everything that it admits.
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.is_cut.load(Ordering::SeqCst)) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
                 gate.is_ready.store(pod.ready, Ordering::Relaxed);
@@ -323,8 +315,8 @@ impl Gates {
         }
     }
 
-    /// Removes a pod that is not here any more, and cuts what is in flight to it: a container that was killed
-    /// with its network leaves connections that never end. What a drain waits for has the time of that drain.
+    /// Removes a pod and cuts its connections, unless a drain will: a container killed with its network
+    /// leaves connections that never end.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -335,8 +327,7 @@ impl Gates {
         }
     }
 
-    /// Removes a pod about which nothing is known any more. What is in flight goes on, and then the closed
-    /// gate stays: if the pod is said to be here again, its drain waits for that.
+    /// Removes a pod of unknown state. Requests in flight go on, and keep the closed gate for a later drain.
     pub fn forget(&self, assignment: &AssignmentId) {
         let mut pods = self.write();
         let Some(gate) = pods.gates.get(assignment) else { return };
@@ -346,7 +337,7 @@ impl Gates {
         }
     }
 
-    /// Returns the row of a pod as it is now.
+    /// Returns the current row of a pod.
     pub fn row(&self, assignment: &AssignmentId) -> Option<LocalPod> {
         let pods = self.read();
         let gate = pods.gates.get(assignment)?;
@@ -355,14 +346,13 @@ impl Gates {
         Some(LocalPod { open, ready, ended, ..gate.pod.clone() })
     }
 
-    /// Returns the service of the pod that has an address; `None` if no pod of a service has it.
+    /// Returns the service of the pod at an address.
     pub fn service_at(&self, address: IpAddr) -> Option<ServiceName> {
         let pods = self.read();
         pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
-    /// Lets nothing in to the pod any more. Returns how many were let in before and have not ended; 0 if the
-    /// pod is not here.
+    /// Closes the pod's gate. Returns the number of requests in flight.
     pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
         self.find(pod, assignment).map_or(0, |gate| {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -370,12 +360,11 @@ impl Gates {
         })
     }
 
-    /// Waits until all that was let in to the closed pod has ended, and cuts after `within` what is left,
-    /// whose end it waits for as well. Returns `None` if the pod was opened again meanwhile; nothing was in
-    /// flight to a pod that is not here.
+    /// Waits until nothing is in flight to the closed pod. Cuts the rest after `within`, and waits for its
+    /// end too. Returns `None` if the pod was reopened.
     ///
     /// # Cancel safety
-    /// Cancelling it leaves the gate closed.
+    /// The gate stays closed.
     pub async fn drained(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> Option<Drained> {
         let closed_at = Instant::now();
         let mut cut = 0;
@@ -393,7 +382,7 @@ impl Gates {
         Some(Drained { after: closed_at.elapsed(), cut })
     }
 
-    /// Cuts what is in flight. Returns how much that is; `None`, and nothing is cut, if the gate is open.
+    /// Returns the number of cut requests; `None`, without a cut, if the gate is open.
     fn cut_if_closed(&self, gate: &PodGate) -> Option<u64> {
         // Gates are opened under this lock.
         let _pods = self.write();
@@ -461,7 +450,7 @@ mod tests {
             // Repeating it changes nothing.
             gates.set(stopped.clone());
             assert_eq!(service_at(&gates).as_deref(), Some("new"), "{rows:?}");
-            // It is given to the first one again.
+            // The first one gets the address again.
             gates.set(of_service("b", "new", false));
             gates.set(of_service("a", "old", true));
             assert_eq!(service_at(&gates).as_deref(), Some("old"), "{rows:?}");

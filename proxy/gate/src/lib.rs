@@ -1,10 +1,10 @@
-//! The gates of a host's pods: they count what is in flight to each pod, and close before it is stopped.
+//! The gates of a host's pods: they count requests in flight to each pod, and close before its stop.
 //!
-//! - [`Gates`] has the gates, and [`local`] is the socket on which the workers of this host say where their
-//!   pods are, and that one is to be stopped; [`workers`] has what they said.
-//! - [`listening`] has the sockets of the process; [`take_over`] gives them to the next one, whose gates are
-//!   kept in step with those of this one.
-//! - The rest is what all parts of the proxy share: sockets, timers, fair shares, files.
+//! - [`Gates`] holds the gates. The workers of this host report and stop their pods on the socket of
+//!   [`local`]; [`workers`] stores the reports.
+//! - [`listening`] holds the sockets of the process; [`take_over`] passes them to the next one, and keeps
+//!   both processes' gates in step.
+//! - The rest is shared by all parts of the proxy: sockets, timers, fair shares, files.
 //!
 //! Of this workspace it may import `daemon` and `model` only.
 //!

@@ -1,6 +1,6 @@
-//! What this process listens on, until when, and how long what is in flight then has to end.
+//! The sockets of this process, and the grace periods after it stops accepting.
 //!
-//! A process ends by a shutdown, or because the next one has taken its sockets: see [`crate::take_over`].
+//! It stops at a shutdown, or when the next process takes the sockets: see [`crate::take_over`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,18 +17,18 @@ use tokio_util::task::TaskTracker;
 
 use crate::socket;
 
-/// How long what is in flight may take to end after the proxy was asked to stop.
+/// Grace period for requests in flight after a shutdown.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// How long it may take after the next process has taken the sockets: connections to databases last.
+/// Grace period after a take-over, long because database connections last.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// The wait until an address that cannot be listened on is tried again.
+/// Delay before retrying an address that cannot be listened on.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The sockets of this process, and how long it uses them. Clones are of the same process.
+/// The sockets of this process, and its stop. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Listening {
     process: Arc<Process>,
-    /// Cancelled by a shutdown, and when the sockets were handed over.
+    /// Cancelled by a shutdown and by a take-over.
     stopped: CancellationToken,
 }
 
@@ -42,11 +42,11 @@ struct Process {
 #[derive(Debug, Default)]
 struct Sockets {
     open: HashMap<SocketName, OpenSocket>,
-    /// Those of the process before that were not asked for yet.
+    /// Sockets of the former process that are not claimed yet.
     inherited: HashMap<SocketName, OwnedFd>,
 }
 
-/// What a socket is for: the transport, and the address as it was asked for, so that port 0 finds it as well.
+/// The transport and the requested address of a socket, which may have port 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SocketName(String);
 
@@ -70,19 +70,17 @@ impl fmt::Display for SocketName {
     }
 }
 
-/// A socket for as long as something listens on it.
 #[derive(Debug, Clone)]
 enum OpenSocket {
     Tcp(Weak<TcpListener>),
     Udp(Weak<UdpSocket>),
 }
 
-/// A socket that is being handed over.
 #[derive(Debug)]
 pub(crate) enum HeldSocket {
     Tcp(Arc<TcpListener>),
     Udp(Arc<UdpSocket>),
-    /// Of the process before, and nothing has asked for it yet.
+    /// Inherited from the former process, and not claimed.
     Unclaimed(OwnedFd),
 }
 
@@ -106,7 +104,6 @@ impl AsFd for HeldSocket {
 }
 
 impl From<CancellationToken> for Listening {
-    /// A process that listens until `shutdown`, and has inherited nothing.
     fn from(shutdown: CancellationToken) -> Self {
         let stopped = shutdown.child_token();
         let process = Process { shutdown, stopped: stopped.clone(), sockets: Mutex::default() };
@@ -115,13 +112,13 @@ impl From<CancellationToken> for Listening {
 }
 
 impl Listening {
-    /// Returns the same for one thread, whose connections do not wait for those of other threads when they
-    /// ask whether it has stopped: each does with each request.
+    /// Returns a clone for one thread: with each request a thread checks for the stop, and a shared token
+    /// would contend.
     pub fn of_thread(&self) -> Self {
         Self { process: self.process.clone(), stopped: self.stopped.child_token() }
     }
 
-    /// Listens for connections at an address: on the socket of the process before, if it had one there.
+    /// Listens at an address, on the inherited socket if there is one.
     ///
     /// # Errors
     /// If the address cannot be listened on.
@@ -129,7 +126,7 @@ impl Listening {
         self.tcp_at(address, Presence::Required)
     }
 
-    /// As [`Listening::tcp`], also on an address that this host does not have yet.
+    /// As [`Listening::tcp`], also for an address that this host does not have yet.
     ///
     /// # Errors
     /// See [`Listening::tcp`].
@@ -150,7 +147,7 @@ impl Listening {
         Ok(listener)
     }
 
-    /// Opens a socket for datagrams at an address, in the same way.
+    /// Opens a UDP socket at an address in the same way.
     ///
     /// # Errors
     /// If the address cannot be used.
@@ -167,20 +164,17 @@ impl Listening {
         Ok(socket)
     }
 
-    /// Keeps a socket of the process before until it is asked for.
     pub(crate) fn inherit(&self, name: SocketName, socket: OwnedFd) {
         self.lock().inherited.insert(name, socket);
     }
 
-    /// Closes the sockets of the process before that nothing has asked for: their addresses are not
-    /// configured any more.
+    /// Closes the unclaimed inherited sockets: their addresses are no longer configured.
     pub fn drop_inherited(&self) {
         for (name, _) in self.lock().inherited.drain() {
             tracing::info!("the proxy before this one listened on {name}, and this one does not");
         }
     }
 
-    /// Returns all sockets that are listened on, and those that nothing has asked for yet.
     pub(crate) fn held(&self) -> Vec<(SocketName, HeldSocket)> {
         let mut sockets = self.lock();
         let held = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.hold()?));
@@ -193,35 +187,35 @@ impl Listening {
         held
     }
 
-    /// Returns what is cancelled when nothing more is to be accepted.
+    /// Returns a token that is cancelled when the process stops accepting.
     pub fn stopped(&self) -> CancellationToken {
         self.stopped.clone()
     }
 
-    /// Completes when nothing more is to be accepted.
+    /// Completes when the process stops accepting.
     pub async fn until_stopped(&self) {
         self.stopped.cancelled().await;
     }
 
-    /// Completes at a shutdown, and not when the sockets are handed over.
+    /// Completes at a shutdown, but not at a take-over.
     pub async fn until_shutdown(&self) {
         self.process.shutdown.cancelled().await;
     }
 
-    /// The next process listens from now on.
+    /// Stops accepting, because the next process listens now.
     pub fn hand_over(&self) {
-        // What this process keeps open and accepts nothing from would keep clients waiting.
+        // An open socket that is never accepted from would keep clients waiting.
         self.lock().inherited.clear();
         self.process.stopped.cancel();
     }
 
-    /// Returns whether the next process listens, and this one only ends what it has accepted.
+    /// Returns true after a take-over, when this process only finishes its connections.
     pub fn is_handed_over(&self) -> bool {
         self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
-    /// Waits until what was accepted has ended, and not longer than it may: 10 s after a shutdown, a day
-    /// after the sockets were handed over. Returns whether it has.
+    /// Waits for the connections, at most 10 s after a shutdown and a day after a take-over. Returns true if
+    /// all have ended.
     pub async fn have_ended(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {
@@ -245,7 +239,7 @@ impl Listening {
     }
 }
 
-/// Tries until it works. Says once why it does not, with `advice`, which is a sentence.
+/// Retries every 5 s until `listen` succeeds. Logs the first error with `advice`, which is a sentence.
 pub async fn until_it_works<T, F>(advice: &str, mut listen: impl FnMut() -> F) -> T
 where
     F: Future<Output = io::Result<T>>,

@@ -1,7 +1,6 @@
-//! The socket to the workers of this host: takes what they say about their pods, and tells them when a pod
-//! that is to be stopped has let go of its last request.
+//! The socket on which workers of this host report and stop their pods, and learn when these are drained.
 //!
-//! The protocol is in [`model::network::handover`]. Only the user of the proxy can open the socket (0600).
+//! [`model::network::handover`] defines the protocol. Only the proxy's user can open the socket (0600).
 
 mod connection;
 mod host;
@@ -29,60 +28,58 @@ use crate::pods_file;
 use crate::take_over::{self, Former, TakeOverError};
 use crate::workers::{ConnectionId, Workers};
 
-/// The most connections at a time: far more than a host has workers, with one of a supervisor each.
+/// Far more than a host's workers and their supervisors need.
 const MAX_CONNECTIONS: usize = 4_096;
-/// Between two looks for workers that do not come back.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
-/// The wait after a connection could not be accepted, as without free file descriptors.
+/// Delay after a failed `accept`, for instance without free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Why the socket cannot be served.
+/// The cause of a socket that cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// Another process serves it.
+    /// Another process serves the socket.
     #[error(
         "another proxy of this host serves {0}: one is enough for all workers; stop this one or the other, or take its \
          place with `kubeleet proxy --take-over`"
     )]
     InUse(PathBuf),
-    /// The process that serves it does not hand over.
+    /// The running process does not hand over.
     #[error("the proxy that serves {path} does not hand over: {source}; it serves on")]
     TakeOver {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         source: TakeOverError,
     },
-    /// It cannot be created.
+    /// The socket cannot be created.
     #[error("the socket {path} cannot be created: {source}; see KUBELEET_PROXY_SOCKET")]
     Socket {
-        /// Where it was to be.
+        /// Path of the socket.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// The bound socket. Workers can connect from now on, and are served by [`LocalServer::run`].
+/// The bound socket. Workers can connect now, and [`LocalServer::run`] serves them.
 pub struct LocalServer {
     listener: UnixListener,
     path: PathBuf,
     host: LocalHost,
-    /// The sockets that the next process may ask for.
     listening: Listening,
 }
 
-/// Why a socket is served no longer.
+/// Reason why a socket is no longer served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketEnd {
-    /// As long as it was to be.
+    /// The shutdown.
     UntilShutdown,
-    /// The next process took its place, and has ended: what this one has in flight must end at once.
+    /// The process that took over has ended, so this one must end its requests at once.
     UntilNextEnded,
 }
 
 impl LocalServer {
-    /// Binds the socket, and opens the gates that the proxy before this one has saved.
+    /// Binds the socket, and opens the gates that the previous proxy saved.
     ///
     /// # Errors
     /// If another process serves it, or it cannot be created.
@@ -95,8 +92,7 @@ impl LocalServer {
         Ok(server)
     }
 
-    /// Takes the place of the process that serves the socket, and its other sockets. If none does, this is
-    /// [`bind`](Self::bind).
+    /// Takes over the sockets of the running process. Without one, this is [`bind`](Self::bind).
     ///
     /// # Errors
     /// If that process does not hand over, or the socket cannot be created.
@@ -110,7 +106,7 @@ impl LocalServer {
             Ok(former) => former,
             Err(source) => return Err(LocalError::TakeOver { path, source }),
         };
-        // Before the workers look for it: they find this one as soon as the former process leaves them.
+        // Binds first: workers look for this socket as soon as the former process disconnects them.
         let server = Self::in_place(path, gates)?;
         match take_over::take(&mut former).await {
             Ok(rows) => {
@@ -135,23 +131,23 @@ impl LocalServer {
         Ok(Self { listener, path, host: LocalHost::new(gates), listening })
     }
 
-    /// Sends these sockets to the next process when it asks for them. Else it gets that of the workers only.
+    /// Offers these sockets for a take-over, in addition to the workers' socket.
     #[must_use]
     pub fn giving(self, listening: Listening) -> Self {
         Self { listening, ..self }
     }
 
-    /// Tells workers whether pods reach services by name. Else they are told nothing of it.
+    /// Tells workers whether pods reach services by name.
     pub fn telling(self, names: watch::Receiver<KnownNameReach>) -> Self {
         Self { host: LocalHost { names, ..self.host }, ..self }
     }
 
-    /// Returns the process whose place this one has taken.
+    /// Returns the process whose sockets this one took over.
     pub fn former(&self) -> Option<Former> {
         self.host.workers.former()
     }
 
-    /// Returns what the workers of this host have said.
+    /// Returns the reports of this host's workers.
     pub fn workers(&self) -> Arc<Workers> {
         self.host.workers.clone()
     }
@@ -161,18 +157,18 @@ impl LocalServer {
         &self.path
     }
 
-    /// Returns the nodes whose workers are connected, as they come and go.
+    /// Returns the nodes with a connected worker, as they change.
     pub fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.host.workers.speaking()
     }
 
-    /// Returns the addresses of this host in the networks of pods.
+    /// Returns the addresses of this host in pod networks.
     pub fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.host.workers.gateways()
     }
 
-    /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that
-    /// one, until `shutdown` or as long as it runs.
+    /// Serves workers until `shutdown` or a take-over, and then follows the next process until `shutdown` or
+    /// its end.
     pub async fn run(mut self, shutdown: CancellationToken) -> SocketEnd {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
@@ -208,7 +204,7 @@ impl LocalServer {
             }
         };
         if taken.is_none() {
-            // A worker that finds no socket does not wait for a drain: nothing is let in any more.
+            // Workers without a socket do not wait for a drain, and this process admits nothing any more.
             let _removed = std::fs::remove_file(&self.path);
         }
         connections.shutdown().await;
@@ -220,8 +216,7 @@ impl LocalServer {
         }
     }
 
-    /// Sends the sockets to the next process. Returns the connection to the next process once it has taken
-    /// them; `None` if it has not.
+    /// Sends the sockets to the next process. Returns its connection if it has taken them.
     async fn give(&mut self, mut next: Lines) -> Option<Lines> {
         tracing::info!("the next proxy process asks for the sockets");
         match take_over::give(&mut next, &self.listening).await {
@@ -233,7 +228,7 @@ impl LocalServer {
                 tracing::warn!(
                     "the next proxy process did not take the sockets: {error}; this one serves on"
                 );
-                // It may have put its own socket in the place of this one.
+                // The next process may have replaced the socket.
                 match bind_private(&self.path) {
                     Ok(listener) => self.listener = listener,
                     Err(error) => {
@@ -248,7 +243,7 @@ impl LocalServer {
         }
     }
 
-    /// Does at its gates what the next process does at its own.
+    /// Repeats the next process's gate changes at its own gates.
     async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> SocketEnd {
         if take_over::tell(&mut next, self.host.workers.rows()).await.is_err() {
             return SocketEnd::UntilNextEnded;
@@ -260,10 +255,10 @@ impl LocalServer {
     }
 }
 
-/// Asks whether a proxy answers on this socket.
+/// Checks that a proxy answers on this socket.
 ///
 /// # Errors
-/// If none does, as a sentence. Waits as long as the proxy takes.
+/// If none does, as a sentence. Has no timeout.
 pub async fn ping(socket: &Path) -> Result<(), String> {
     let stream = UnixStream::connect(socket).await;
     let stream = stream.map_err(|error| format!("no proxy listens on {}: {error}", socket.display()))?;
@@ -277,8 +272,7 @@ pub async fn ping(socket: &Path) -> Result<(), String> {
     }
 }
 
-/// Binds a socket that only this user can open, in place of one that no process serves any more. It is
-/// renamed when it is private, so that no other user can connect to it before.
+/// Binds a socket that only this user can open, in place of an unserved one. Renames it only when private.
 fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

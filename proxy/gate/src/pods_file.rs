@@ -1,6 +1,6 @@
-//! The file of this host's pods, so that a proxy that was restarted serves them before their workers speak.
+//! The file with this host's pods, so that a restarted proxy serves them before workers reconnect.
 //!
-//! It is in the runtime directory, which a reboot of the machine empties: after that no pod is where it was.
+//! It is in the runtime directory, which a reboot empties, because pods do not survive it.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,8 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::saved_file;
 use crate::workers::Workers;
 
-/// Between two writes, at least. A worker that finds the proxy restarted sends its table within about the
-/// same time.
+/// Minimum time between two writes. Workers reconnect to a restarted proxy within about the same time.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default, Serialize, Deserialize)]
@@ -31,28 +30,26 @@ struct NodePods {
     pods: Vec<LocalPod>,
 }
 
-/// All pods of this host, by node.
+/// The pods of this host, by node.
 pub type PodsOfNodes = Vec<(NodeName, Vec<LocalPod>)>;
 
-/// Returns the path of the file that belongs to a socket.
 pub(crate) fn path(socket: &Path) -> PathBuf {
     socket.with_extension("pods.json")
 }
 
-/// Reads the file. Without one, or if it is unreadable, nothing was saved: the workers say it again.
+/// Reads the file. If it is missing or unreadable, returns nothing: workers will report their pods.
 pub(crate) fn read(path: &Path) -> PodsOfNodes {
     let loss = "pods are served when their workers have said where they are";
     let file: SavedPodsFile = saved_file::read_saved(path, |text| serde_json::from_slice(text), loss);
     file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
 }
 
-/// Writes the file whenever the tables have changed, until `shutdown`, and then once more.
 pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown: CancellationToken) {
     keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
 }
 
-/// Calls `write` whenever the tables have changed, until `shutdown`, and then once more. It learns whether it
-/// could the last time, and returns whether it could.
+/// Calls `write` after each change until `shutdown`, and then once more, with its last result: true on
+/// success.
 pub(crate) async fn keep<F: Future<Output = bool>>(
     workers: Arc<Workers>,
     write: impl Fn(PodsOfNodes, bool) -> F,
@@ -78,7 +75,7 @@ pub(crate) async fn keep<F: Future<Output = bool>>(
     workers.note_saved(None);
 }
 
-/// Writes the file on another thread. Returns whether it could; says so when that changes.
+/// Returns true on success. Logs only the first failure in a row.
 async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
     let target = path.clone();
@@ -96,7 +93,7 @@ async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     written.is_ok()
 }
 
-/// Replaces the file atomically. No fsync: a crash of the machine ends the pods as well.
+/// Replaces the file atomically. Needs no fsync: a crash of the machine ends the pods too.
 fn write(path: &Path, content: &SavedPodsFile) -> std::io::Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file = std::fs::File::options();

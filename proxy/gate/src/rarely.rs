@@ -1,4 +1,4 @@
-//! Warnings of what may happen with each connection are told once in a while.
+//! Rate limits for warnings that may occur with each connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest time between two of them.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// When something was told last.
+/// Limits a warning to one every 10 s.
 #[derive(Debug, Default)]
 pub struct Rarely {
     told: Mutex<Option<Instant>>,
 }
 
 impl Rarely {
-    /// Returns whether it is to be told now.
+    /// Returns true if the warning may be logged now.
     pub fn is_due(&self) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = told.is_none_or(|at| at.elapsed() >= INTERVAL);
@@ -29,7 +28,7 @@ impl Rarely {
     }
 }
 
-/// As [`Rarely`], for each subject and reason on its own.
+/// As [`Rarely`], for each key.
 #[derive(Debug)]
 pub struct RarelyEach<K> {
     logged: Mutex<HashMap<K, LoggedLine>>,
@@ -41,7 +40,7 @@ struct LoggedLine {
     left_out: LeftOut,
 }
 
-/// How many were left out since the last one. Its `Display` fits after a sentence.
+/// Number of suppressed lines since the last one. Its `Display` fits after a sentence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut(u64);
 
@@ -58,7 +57,7 @@ impl<K> Default for RarelyEach<K> {
 }
 
 impl<K: Eq + Hash> RarelyEach<K> {
-    /// Returns how many were left out before, if this one is to be logged now.
+    /// Returns the number of suppressed lines if this one may be logged now.
     pub fn due(&self, key: K) -> Option<LeftOut> {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = logged.get_mut(&key) {
@@ -69,7 +68,7 @@ impl<K: Eq + Hash> RarelyEach<K> {
             last.at = Instant::now();
             return Some(std::mem::take(&mut last.left_out));
         }
-        // What was not logged for long is forgotten.
+        // Forgets keys that were not logged for long.
         logged.retain(|_, last| last.at.elapsed() < INTERVAL * 10);
         logged.insert(key, LoggedLine { at: Instant::now(), left_out: LeftOut::default() });
         Some(LeftOut::default())

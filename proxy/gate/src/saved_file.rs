@@ -1,4 +1,4 @@
-//! Files in which a proxy keeps what it knows, so that one that is restarted without Redis has it.
+//! Files with state for a restart without Redis.
 
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// Reads what the process before has saved; nothing if there is no such file. `loss` says what follows if it
-/// is unreadable, as `nothing is routed until Redis answers`.
+/// Reads a saved file; the default if there is none. `loss` is logged if it is unreadable, such as `nothing
+/// is routed until Redis answers`.
 pub fn read_saved<T: Default>(
     path: &Path,
     parse: impl FnOnce(&[u8]) -> serde_json::Result<T>,
@@ -25,8 +25,7 @@ pub fn read_saved<T: Default>(
     })
 }
 
-/// Saves `text()` whenever it has changed since `saved`, for ever. `loss` says what a restarted proxy is
-/// without if it cannot be written, as `will not know the routes`.
+/// Saves `text()` after changes, forever. `loss` is logged if that fails, such as `will not know the routes`.
 pub async fn keep(
     path: PathBuf,
     interval: Duration,
@@ -56,10 +55,10 @@ pub async fn keep(
     }
 }
 
-/// Writes the file: either all of it is there afterwards, or what was there before.
+/// Replaces the file atomically.
 ///
 /// # Errors
-/// As of the file system.
+/// The file system's errors.
 pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("new");
     let mut file =

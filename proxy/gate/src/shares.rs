@@ -1,13 +1,12 @@
-//! Counts what each client has at the same time, so that none takes what the others need.
+//! Limits each client's concurrent use, so that one client cannot starve the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A number of places for all clients.
+/// A limited number of places for all clients.
 #[derive(Debug)]
 pub struct Shares {
-    /// The most in all.
     most: usize,
     counts: Mutex<Counts>,
 }
@@ -18,35 +17,35 @@ struct Counts {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// A place of a client, until this is dropped.
+/// A client's place, until this is dropped.
 #[derive(Debug)]
 pub struct TakenPlace {
     shares: Arc<Shares>,
     client: IpAddr,
 }
 
-/// Why a client gets no place.
+/// Reason for a refused place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPlace {
-    /// All are taken.
+    /// All places are taken.
     All,
-    /// The client has as many as it may have.
+    /// The client has its maximum.
     OfClient,
 }
 
 impl Shares {
-    /// Returns this number of places.
+    /// Creates `most` places.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, counts: Mutex::default() })
     }
 
-    /// Takes a place for a client that may have `most_of_client`.
+    /// Takes a place for a client, up to `most_of_client`.
     pub fn take(self: &Arc<Self>, client: IpAddr, most_of_client: usize) -> Result<TakenPlace, NoPlace> {
         self.take_if(client, |own, free| free > 0 && own < most_of_client)
     }
 
-    /// Takes a place for a client that may have `most_of_client`, and no more than are left free. So one that
-    /// wants all gets half of them, `n` get 1/(n+1) each, and some are always left for another one.
+    /// Takes a place for a client with fewer than `most_of_client` and than are free. One greedy client gets
+    /// half of all, `n` get 1/(n+1) each, so others always find some.
     pub fn take_fairly(
         self: &Arc<Self>,
         client: IpAddr,
@@ -71,7 +70,7 @@ impl Shares {
         Ok(TakenPlace { shares: self.clone(), client })
     }
 
-    /// Returns how many places a client has.
+    /// Returns the number of a client's places.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn count_of(&self, client: IpAddr) -> usize {
         self.lock().by_client.get(&client).copied().unwrap_or_default()
@@ -123,7 +122,7 @@ mod tests {
             let shares = Shares::new(1024);
             let mut taken = Vec::new();
             let mut counts = vec![0_usize; usize::from(greedy)];
-            // Each takes what it gets, in turns.
+            // All clients take places in turn.
             for number in (0..greedy).cycle().take(usize::from(greedy) * 1024) {
                 if let Ok(place) = shares.take_fairly(client(number), usize::MAX) {
                     taken.push(place);
@@ -136,7 +135,7 @@ mod tests {
                 (0..10).map(|_| shares.take_fairly(client(99), usize::MAX).unwrap()).collect();
             drop((quiet, taken));
         }
-        // A limit of its own holds as well.
+        // The client's own limit holds too.
         let shares = Shares::new(100);
         let _one = shares.take_fairly(client(1), 1).unwrap();
         assert_eq!(shares.take_fairly(client(1), 1).unwrap_err(), NoPlace::OfClient);

@@ -1,5 +1,5 @@
-//! A TCP connection on which one piece is sent by `send`. The libraries of HTTP and TLS write all with
-//! `writev`, which takes 0.13 µs longer.
+//! A TCP connection that sends a single buffer by `send`. HTTP and TLS libraries use `writev` for everything,
+//! which takes 0.13 µs longer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,40 +12,40 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// After this silence the other end of a connection is asked whether it is there.
+/// Idle time before TCP keepalive probes.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 const ASKED: u32 = 6;
 
-/// Ends a connection whose other end has gone without a word: its host has lost its power, or something
-/// between has forgotten it. Set on what listens, it holds for what is accepted there.
+/// Enables TCP keepalive, which ends connections to hosts that lost power or whose middlebox forgot them.
+/// Accepted connections inherit it from a listener.
 ///
 /// # Errors
-/// If the system does not know it.
+/// If the system does not support it.
 pub(crate) fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(SILENT_FOR).with_interval(ASKED_EVERY).with_retries(ASKED);
     SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
-/// Connects to an address; the connection ends if the other end goes without a word.
+/// Connects to an address, with TCP keepalive.
 ///
 /// # Errors
-/// Those of connecting.
+/// The errors of connecting.
 pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     keep_alive(&stream)?;
     Ok(stream)
 }
 
-/// The connection, without the delay that waits for more to send.
+/// A connection with `TCP_NODELAY`.
 #[derive(Debug)]
 pub struct Socket(TcpStream);
 
 impl Socket {
-    /// Takes a connection.
+    /// Wraps a connection.
     ///
     /// # Errors
-    /// If the system does not switch the delay off.
+    /// If `TCP_NODELAY` cannot be set.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self(stream))
@@ -92,9 +92,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A connection to a server that may close it before it has read all that is sent. What is written after that
-/// is dropped without an error: the server's answer may have come before, and is read next. If it has not,
-/// reading fails.
+/// A connection to a server that may close it before reading everything. Later writes are dropped without an
+/// error, because the answer may have arrived before and is read next. If not, reading fails.
 #[derive(Debug)]
 pub struct HeardSocket {
     socket: Socket,

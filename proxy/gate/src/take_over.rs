@@ -1,5 +1,4 @@
-//! A new proxy process takes the place of the one that runs, and no connection is lost: it gets the sockets,
-//! and what was accepted before ends in the former process, a day later at the latest.
+//! A new proxy process takes the sockets of the running one, which finishes its connections within a day.
 //!
 //! ```text
 //! next     TakeOver ──>
@@ -12,9 +11,9 @@
 //!              <── Drained, for each close                       former, until all has ended
 //! ```
 //!
-//! A gate is let go of when both processes have nothing in flight to its pod. If the former process ends, so
-//! has all that it had accepted. If the next one ends, another may start at any time that knows nothing of
-//! the former: so it ends at once, as all of a proxy does that is killed.
+//! A drain ends when neither process has anything in flight to the pod. If the former process ends, so do its
+//! connections. If the next one ends, the former ends at once, as another process may start that does not
+//! know of it.
 
 mod former;
 mod sockets;
@@ -33,50 +32,42 @@ pub use self::former::Former;
 pub(crate) use self::former::FormerDrain;
 use crate::listening::{Listening, SocketName};
 
-/// How long one of the two waits for the other.
 const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why the next process could not take the place of the one that runs.
+/// The cause of a failed take-over.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
     /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// What came is no line.
+    /// A malformed line.
     #[error("{0}")]
     Lines(#[from] LinesCodecError),
-    /// A line without a meaning.
+    /// An unknown message.
     #[error("what it says is not understood: {0}")]
     Unknown(#[from] serde_json::Error),
-    /// It ended.
+    /// The other process ended the connection.
     #[error("it ended the connection")]
     Ended,
-    /// It did not answer.
+    /// The other process did not answer.
     #[error("it did not answer within {} s; a version that cannot hand over has to be restarted", OTHER_PROCESS_WITHIN.as_secs())]
     Silent,
 }
 
-/// From the former process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum FromFormer {
-    /// One of its sockets, which comes with the line.
     Socket { name: String },
-    /// That were all sockets.
     AllSockets,
-    /// Pods of a node, whose gates are as their rows say. A node can have several of these.
+    /// Pods of a node, with the state of their gates. May be split into several messages.
     Pods { node: NodeName, pods: Vec<LocalPod> },
-    /// That were all pods: nothing is accepted any more.
+    /// The end of the pods: nothing is accepted any more.
     AllPods,
 }
 
-/// The pods of each node.
 pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
 
-/// Gets the sockets of the process that runs. It serves on until it is told that they are taken.
-///
-/// # Errors
-/// If it does not hand them over.
+/// Gets the sockets of the running process, which serves on until [`take`].
 pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lines, TakeOverError> {
     within(async {
         sockets::send(&stream, &format!("{}\n", to_line(&FromWorker::TakeOver)), None).await?;
@@ -95,11 +86,7 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
     Ok(lines(stream))
 }
 
-/// Tells the process that runs that its sockets are taken. Returns the pods that it knows: it lets nothing in
-/// any more but for what it has accepted.
-///
-/// # Errors
-/// If it does not answer.
+/// Tells the running process that its sockets are taken. It then stops accepting. Returns its pods.
 pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     within(async {
         lines.send(to_line(&FromWorker::Taken)).await?;
@@ -116,10 +103,10 @@ pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     .await
 }
 
-/// Sends the sockets of this process to the next one, and waits until it has taken them.
+/// Sends this process's sockets to the next one, and waits until it has taken them.
 ///
 /// # Errors
-/// If it does not take them: this process serves on.
+/// If it does not take them. This process then serves on.
 pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(), TakeOverError> {
     within(async {
         for (name, socket) in listening.held() {
@@ -136,7 +123,7 @@ pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(),
     .await
 }
 
-/// Tells the next process where the pods are, and that this one accepts nothing any more.
+/// Sends the pods to the next process. This process accepts nothing any more.
 ///
 /// # Errors
 /// If the next process has ended.
@@ -239,7 +226,7 @@ mod tests {
         let third = follower_of(&second);
         second.hand_over();
         assert_eq!(third.tcp(any).unwrap().local_addr().unwrap(), address);
-        // The second one keeps nothing: with the third one's listener the port has gone.
+        // The second process keeps no listener, so the port closes with the third one's.
         assert!(TcpStream::connect(address).await.is_err());
     }
 

@@ -1,4 +1,4 @@
-//! A timer for deadlines that mostly change before they are reached.
+//! A timer for deadlines that mostly move before they expire.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,17 +6,16 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-/// Moved only when it has to be earlier, or has run out, so that a deadline for each request costs no more
-/// than a look.
+/// Resets the tokio timer only for an earlier deadline or after it fired, so that moving deadlines are cheap.
 pub struct Timer(Pin<Box<Sleep>>);
 
 impl Timer {
-    /// A timer that runs out at the deadline first.
+    /// Creates a timer for a first deadline.
     pub fn new(deadline: Instant) -> Self {
         Self(Box::pin(tokio::time::sleep_until(deadline)))
     }
 
-    /// Completes at the deadline, which may be another one each time.
+    /// Completes at the deadline, which may differ each time.
     ///
     /// # Cancel safety
     /// It can be called again with any deadline.
@@ -24,7 +23,7 @@ impl Timer {
         poll_fn(|cx| self.poll_until(deadline, cx)).await;
     }
 
-    /// Returns whether the deadline of its beginning has come.
+    /// Ready once the timer's current deadline has passed.
     pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.as_mut().poll(cx)
     }

@@ -1,8 +1,6 @@
-//! What the workers of this host have said about their pods: one table for each node, and a
-//! [gate](crate::gates) for each of its pods.
+//! The reports of this host's workers: a table of pods for each node, each pod with a [gate](crate::gates).
 //!
-//! What an earlier session of a worker said stands until a later one has sent its whole table, also while no
-//! worker is connected: it is only restarting, and its pods run on.
+//! A table stays while its worker restarts, because its pods run on, until the next session's complete table.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,19 +15,17 @@ use tokio::time::Instant;
 use crate::gates::Gates;
 use crate::take_over::{Former, FormerDrain};
 
-/// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis
-/// may be away, without which a restarted worker has no session and says nothing.
+/// Time for which a disconnected worker's pods are trusted. Longer than an outage of Redis, without which a
+/// restarted worker has no session.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
 
-/// Far more than a host has networks of pods: one for each cluster.
+/// Maximum number of gateways; a host has one for each cluster.
 const MAX_GATEWAYS: usize = 64;
 
-/// One connection of a worker. A later one has a larger number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
-/// The worker of a message is not the one that speaks for its node: it said no hello, or another has said it
-/// since.
+/// The connection sent no hello, or a later one did for the same node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another connection speaks for this node since, or none has said hello")]
 pub(crate) struct NotSpeaker;
@@ -37,27 +33,23 @@ pub(crate) struct NotSpeaker;
 /// The tables of all nodes of this host.
 pub struct Workers {
     gates: Arc<Gates>,
-    /// The process before this one, if it ends what it has accepted: its gates do as these.
+    /// The former process, while it finishes its connections. Its gates follow these.
     former: OnceLock<Former>,
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
-    /// Grows with each change that is to be saved.
     version: watch::Sender<u64>,
-    /// The version that a restarted proxy would find; `None` if nothing is saved.
+    /// The saved version; `None` if nothing is saved.
     saved: watch::Sender<Option<u64>>,
-    /// The nodes whose workers are connected.
     speaking: watch::Sender<BTreeSet<NodeName>>,
-    /// The addresses of this host in the networks of pods. They stay while the worker is away, as its pods
-    /// do.
+    /// Addresses of this host in pod networks. They stay while the worker is away, like its pods.
     gateways: watch::Sender<BTreeSet<Gateway>>,
 }
 
 #[derive(Default)]
 struct NodeTable {
     speaker: Option<Speaker>,
-    /// Since when no worker is connected.
     silent_since: Option<Instant>,
     pods: HashSet<AssignmentId>,
-    /// The beginning of a list of all pods whose end has not come yet.
+    /// Received parts of an incomplete list of pods.
     begun: Vec<LocalPod>,
 }
 
@@ -67,7 +59,7 @@ struct Speaker {
 }
 
 impl Workers {
-    /// No worker has said anything yet.
+    /// Returns empty tables.
     pub fn new(gates: Arc<Gates>) -> Self {
         Self {
             gates,
@@ -80,18 +72,16 @@ impl Workers {
         }
     }
 
-    /// Returns a receiver that is notified when something has changed that is to be saved.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Says that all was saved as it was at this version, or could not be; `None` if nothing is saved any
-    /// more.
+    /// Records the version that was saved, or could not be; `None` if nothing is saved any more.
     pub(crate) fn note_saved(&self, version: Option<u64>) {
         self.saved.send_replace(version);
     }
 
-    /// Completes when all that has changed so far is saved, if anything is saved here.
+    /// Completes when all changes so far are saved, or nothing is saved here.
     pub(crate) fn until_saved(&self) -> impl Future<Output = ()> + use<> {
         let (version, mut saved) = (*self.version.borrow(), self.saved.subscribe());
         async move {
@@ -100,17 +90,15 @@ impl Workers {
         }
     }
 
-    /// Returns the nodes whose workers are connected, as they come and go.
     pub(crate) fn speaking(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.speaking.subscribe()
     }
 
-    /// Returns the addresses of this host in the networks of pods, as they come.
+    /// Returns the addresses of this host in pod networks, as they are added.
     pub fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.gateways.subscribe()
     }
 
-    /// Pods are in the network in which this host is `gateway`.
     pub(crate) fn add_gateway(&self, gateway: Gateway) {
         self.gateways.send_if_modified(|gateways| {
             let is_full = gateways.len() >= MAX_GATEWAYS && !gateways.contains(&gateway);
@@ -125,17 +113,14 @@ impl Workers {
         });
     }
 
-    /// From now on the gates of the process before do as these.
     pub(crate) fn keep_in_step(&self, former: Former) {
         let _only_once = self.former.set(former);
     }
 
-    /// Returns the process before, if it ends what it has accepted.
     pub(crate) fn former(&self) -> Option<Former> {
         self.former.get().cloned()
     }
 
-    /// Opens or closes the gate of a pod, which is new or has changed.
     pub(crate) fn set_gate(&self, pod: LocalPod) {
         if let Some(former) = self.former.get() {
             former.set(pod.clone());
@@ -143,7 +128,6 @@ impl Workers {
         self.gates.set(pod);
     }
 
-    /// Removes the gate of a pod that is not here any more, and cuts what is in flight to it.
     pub(crate) fn remove_gate(&self, assignment: &AssignmentId) {
         if let (Some(former), Some(row)) = (self.former.get(), self.gates.row(assignment)) {
             former.remove(row.pod, row.assignment);
@@ -151,7 +135,7 @@ impl Workers {
         self.gates.remove(assignment);
     }
 
-    /// Inserts what an earlier proxy has saved. Counts as said by a worker that is not connected any more.
+    /// Inserts the pods that an earlier proxy saved, as those of disconnected workers.
     pub fn restore(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
         let mut nodes = self.lock();
         for (node, pods) in saved {
@@ -164,7 +148,6 @@ impl Workers {
         }
     }
 
-    /// Returns all rows as they are now, to be saved.
     pub(crate) fn rows(&self) -> Vec<(NodeName, Vec<LocalPod>)> {
         let nodes = self.lock();
         let rows = |table: &NodeTable| table.pods.iter().filter_map(|pod| self.gates.row(pod)).collect();
@@ -181,7 +164,7 @@ impl Workers {
         self.lock().keys().cloned().collect()
     }
 
-    /// Returns the pods of these services that let traffic in, as endpoints of theirs.
+    /// Returns the open pods of these services as endpoints.
     pub fn serving(&self, services: &BTreeSet<ServiceName>) -> Vec<(ServiceName, Endpoint)> {
         let endpoint = |(node, row): (NodeName, LocalPod)| {
             let service = row.service.filter(|service| row.open && services.contains(service))?;
@@ -194,12 +177,11 @@ impl Workers {
         rows.filter_map(endpoint).collect()
     }
 
-    /// A worker has connected: from now on it speaks for its node.
+    /// Registers a worker's connection as its node's speaker.
     pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
         let mut nodes = self.lock();
         let table = nodes.entry(node.clone()).or_default();
-        // Of two that connect at the same time the later one speaks, in whatever order their messages are
-        // read.
+        // The later of two connections speaks, whatever the order in which their messages are read.
         if table.speaker.as_ref().is_some_and(|speaker| speaker.connection > connection) {
             return;
         }
@@ -210,7 +192,7 @@ impl Workers {
         self.speaking.send_if_modified(|nodes| nodes.insert(node.clone()));
     }
 
-    /// A worker's connection has ended. Its pods stay for a while: it may be back.
+    /// Ends a worker's connection. Its pods stay for a while.
     pub(crate) fn disconnected(&self, connection: ConnectionId, node: &NodeName) {
         let mut nodes = self.lock();
         let Ok(table) = speaking(&mut nodes, connection, node) else { return };
@@ -221,7 +203,6 @@ impl Workers {
         self.speaking.send_if_modified(|nodes| nodes.remove(node));
     }
 
-    /// Replaces all pods of a node, once the list is complete.
     pub(crate) fn replace(
         &self,
         connection: ConnectionId,
@@ -248,7 +229,6 @@ impl Workers {
         Ok(())
     }
 
-    /// Inserts or changes one pod.
     pub(crate) fn set(
         &self,
         connection: ConnectionId,
@@ -263,7 +243,6 @@ impl Workers {
         Ok(())
     }
 
-    /// Removes one pod.
     pub(crate) fn remove(
         &self,
         connection: ConnectionId,
@@ -279,9 +258,8 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes the gate of a pod for any connection, also one that does not speak for its node: a request that
-    /// is refused by mistake can go to another pod, one that is let in by mistake is lost. Returns how many
-    /// are in flight, and the drain of the former process, if there is one, which has `within`.
+    /// Closes a pod's gate, for any connection: a wrongly refused request can go to another pod, but a
+    /// wrongly admitted one is lost. Returns the number in flight, and the former process's drain.
     pub(crate) fn close(
         &self,
         pod: &PodId,
@@ -294,7 +272,6 @@ impl Workers {
         (in_flight, before)
     }
 
-    /// Forgets the pods of workers that have been silent for [`ROWS_KEPT`].
     pub(crate) fn expire(&self, now: Instant) {
         let mut nodes = self.lock();
         let is_expired = |table: &NodeTable| {
@@ -370,7 +347,6 @@ mod tests {
             self.workers.replace(ConnectionId(connection), &node(name), pods, false)
         }
 
-        /// Returns which of the pods `a` … `e` are let in to.
         fn open(&self) -> String {
             let is_open = |name: &&str| {
                 let LocalPod { pod, assignment, .. } = local_pod(name);
@@ -429,7 +405,7 @@ mod tests {
         assert_eq!(host.replace(1, "n", &["a"]), Err(NotSpeaker));
         assert_eq!(host.workers.set(ConnectionId(1), &node("n"), local_pod("a")), Err(NotSpeaker));
         host.replace(2, "n", &["b"]).unwrap();
-        // A hello that is read late, and the end of a connection that another has replaced.
+        // A late hello, and the end of a connection that was already replaced.
         host.hello(1, "n");
         host.workers.disconnected(ConnectionId(1), &node("n"));
         host.workers.set(ConnectionId(2), &node("n"), local_pod("c")).unwrap();

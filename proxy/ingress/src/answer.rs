@@ -1,4 +1,4 @@
-//! Bodies of answers, and the answers that the proxy gives itself.
+//! Bodies of answers, and the proxy's own answers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,19 +13,16 @@ use crate::client::deadlines::ClientWait;
 use crate::client::guarded::ActiveRequest;
 use crate::pod::from_pod::{BodyError, FromPod};
 
-/// The body of an answer to a client.
 pub(super) struct AnswerBody {
     body: AnswerKind,
-    /// What is to be sent before the next part.
     rest: Bytes,
-    /// `None` for a client that does not speak HTTP/2.
+    /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
-    /// Ends when the answer has.
+    /// Dropped with the answer.
     _active_request: Option<ActiveRequest>,
 }
 
-/// The largest part of an answer that an HTTP/2 client is given at a time: it has to take it in within the
-/// time that a client may do nothing.
+/// An HTTP/2 client must read each part within the idle timeout.
 const LARGEST_PART: usize = 16 * 1024;
 
 enum AnswerKind {
@@ -50,7 +47,6 @@ impl AnswerBody {
         Self { body, rest: Bytes::new(), wait: None, _active_request: None }
     }
 
-    /// The body of the answer to a request. `wait` is that of a client that speaks HTTP/2.
     pub(super) fn of_request(
         self,
         active_request: Option<ActiveRequest>,
@@ -66,7 +62,7 @@ impl AnswerBody {
         }
     }
 
-    /// As [`poll_body`](Self::poll_body), in parts that an HTTP/2 client has to take in one after the other.
+    /// As [`poll_body`](Self::poll_body), in parts that an HTTP/2 client must read one after the other.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.rest.is_empty() {
             match ready!(self.poll_body(cx)) {
@@ -118,11 +114,9 @@ impl Body for AnswerBody {
     }
 }
 
-/// A request that the proxy answers itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnAnswer {
     pub(super) status: StatusCode,
-    /// A stable word for programs.
     slug: &'static str,
     title: &'static str,
     pub(super) detail: String,
@@ -155,7 +149,7 @@ impl OwnAnswer {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-requests", "Too many requests", detail)
     }
 
-    /// A route wants HTTPS, and this node does not serve the host by it.
+    /// For a route that requires HTTPS, which this node does not serve for the host.
     pub(super) fn no_https(host: &str, advice: &str) -> Self {
         let detail =
             format!("Host {host:?} is served by HTTPS only, and this node has no HTTPS for it. {advice}");
@@ -166,7 +160,7 @@ impl OwnAnswer {
         Self { status, slug, title, detail }
     }
 
-    /// Returns the answer: problem details for programs that take JSON, else text.
+    /// Returns the response: problem details if the client accepts JSON, otherwise text.
     pub(super) fn response(&self, accepts_json: bool) -> Response<AnswerBody> {
         let text = if accepts_json { self.json() } else { format!("{}: {}\n", self.title, self.detail) };
         let mut response = Response::new(AnswerBody::text(text));
@@ -187,7 +181,6 @@ impl OwnAnswer {
     }
 }
 
-/// Returns whether the client prefers JSON to text.
 pub(super) fn accepts_json(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.contains("json") && !accept.contains("text/html")

@@ -1,5 +1,5 @@
-//! Which pods may reach a service by name: the proxy of the pod that connects decides, for it alone knows
-//! whose address that is.
+//! Restricts access to services by name, on the caller's host: only its proxy can attribute the caller's
+//! address to a pod.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::shared::IngressShared;
 
-/// How long a pod that has just been started may be unknown to this proxy, and the wait between two looks.
+/// Time for which a just started pod may be unknown here, and the interval of checks.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
 impl IngressShared {
-    /// Returns whether the pod at this address may reach a service by name.
+    /// Returns true if the pod at this address may reach a service by name.
     pub async fn may_reach(&self, client: IpAddr, service: &ServiceName) -> bool {
         let table = self.table.borrow().clone();
         if !table.routes.has_callers(service) {

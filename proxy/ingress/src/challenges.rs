@@ -1,8 +1,7 @@
-//! What the authority is answered that checks a host: read from Redis, where the proxy that orders has put
-//! it.
+//! Answers ACME challenges from Redis, where the ordering proxy stored them.
 //!
-//! Anybody can ask. So each host is read at most once in [`CACHED_FOR`], in one round trip for all, whatever
-//! they ask for.
+//! Anyone can ask, so each host is read at most once in [`CACHED_FOR`], in one round trip for all waiting
+//! requests.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,11 +11,10 @@ use store::{Challenge, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-/// How long the answer for a host is known. The proxy that orders waits as long before it asks to be checked.
+/// Lifetime of a cached answer. The ordering proxy waits as long before it requests the check.
 pub const CACHED_FOR: Duration = Duration::from_millis(250);
-/// Requests that wait at the same time; others are treated as if there were nothing to answer.
+/// Maximum number of waiting requests; further ones are treated as without a challenge.
 const MOST_WAITING: usize = 1024;
-/// How long a request waits for Redis.
 const READ_WITHIN: Duration = Duration::from_secs(3);
 
 struct Question {
@@ -24,7 +22,7 @@ struct Question {
     answer: oneshot::Sender<Option<Challenge>>,
 }
 
-/// Answers the authority. Can be used from any thread.
+/// Answers challenges. Usable from any thread.
 #[derive(Debug)]
 pub struct Challenges {
     questions: mpsc::Sender<Question>,
@@ -43,7 +41,7 @@ impl Challenges {
         (Arc::new(Self { questions }), answer_all(store, received))
     }
 
-    /// Returns the answer to the authority; `None` if this token is not expected for the host.
+    /// Returns the key authorization; `None` if this token is not expected for the host.
     pub async fn authorization(&self, host: &str, token: &str) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.questions.try_send(Question { host: host.to_owned(), answer }).ok()?;

@@ -1,7 +1,7 @@
-//! Changes the headers of requests and answers on their way through the proxy. Pure.
+//! Changes the headers of requests and answers in transit. Pure.
 //!
-//! What belongs to one connection is removed, and what says where a request came from is made anew: pods
-//! trust it, so it must not be a client's invention. Only trusted proxies before this one may say more.
+//! Hop-by-hop headers are removed, and headers about the origin are replaced: pods trust them. Only trusted
+//! proxies may add to them.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -11,13 +11,12 @@ use uuid::Uuid;
 
 use crate::client::framing::upgrade_protocols;
 
-/// The id of a request, for logs of several programs.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Where the requests of a connection for one host came from. Made once for all of them.
+/// The origin of a connection's requests for one host, built once for all of them.
 #[derive(Debug)]
 pub(crate) struct ClientOrigin {
     is_trusted: bool,
@@ -29,8 +28,8 @@ pub(crate) struct ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// `address` is that of the client, or of the proxy before this one; what a trusted proxy says of the
-    /// request's way is kept. `scheme` is `http` or `https`, `host` the host that the request is for.
+    /// `address` is that of the client or of a proxy in front of this one, whose headers are kept if it is
+    /// trusted. `host` is the requested one.
     pub(crate) fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
@@ -43,14 +42,13 @@ impl ClientOrigin {
         }
     }
 
-    /// Returns the host that the requests are for.
+    /// Returns the requested host.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 }
 
-/// Removes what belongs to one connection. `TE: trailers` is kept if `is_http2`: gRPC
-/// servers ask for it.
+/// Removes hop-by-hop headers. Keeps `TE: trailers` if `is_http2`, as gRPC servers require it.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
     // Most have none.
     if !headers.keys().any(is_hop_by_hop) {
@@ -70,8 +68,7 @@ fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
     }
 }
 
-/// A client may name any header as its connection's own, but not take away those that say what the request
-/// is.
+/// Removes the headers named by `Connection`, except the ones that define the request.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     let names_none = |value: &HeaderValue| {
         let value = value.as_bytes();
@@ -91,7 +88,7 @@ fn remove_named_by_connection(headers: &mut HeaderMap) {
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
-    // Not a list that is searched, which takes four times as long.
+    // A search in a list takes four times as long.
     let text = name.as_str();
     text.starts_with("proxy-")
         || matches!(
@@ -105,8 +102,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
 }
 
-/// Returns the protocols that a request asks to change to and may: WebSocket, and `others`, which are in
-/// lower case. `None` if there are none.
+/// Returns the requested upgrade protocols among WebSocket and `others`, which are in lower case.
 pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
     let is_allowed = |name: &&[u8]| {
         let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
@@ -117,8 +113,8 @@ pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<
     HeaderValue::from_bytes(&names.join(&b", "[..])).ok().filter(|value| !value.is_empty())
 }
 
-/// Removes from the trailers of a request what would have another meaning in its head, where some servers put
-/// them: what belongs to one connection, and what says where the request came from.
+/// Removes trailers with another meaning in the head, to which some servers move them: hop-by-hop headers,
+/// and headers about the origin.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
@@ -126,10 +122,10 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     });
 }
 
-/// Sets the headers that say where the request came from, and its id if it has none that is trusted.
+/// Sets the headers about the origin, and a request id unless there is a trusted one.
 pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
-    // Not one by one: each time all that are there would have to move.
+    // Reserves once: each growth would move all headers.
     headers.reserve(5);
     append(headers, FORWARDED_FOR, origin.address.as_ref());
     append(headers, header::FORWARDED, origin.forwarded.as_ref());
@@ -148,8 +144,8 @@ pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id:
     }
 }
 
-/// Returns whether the header would tell the pod something of the request's origin that this sender may not
-/// say. Some servers take `_` for `-`: such names are never trusted.
+/// Returns true if this sender may not set the header. Some servers treat `_` as `-`: such names are never
+/// trusted.
 fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     let says = |text: &str| {
         text.starts_with("x-forwarded-")
@@ -162,7 +158,7 @@ fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
 
 fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
     let mut text = String::with_capacity(64);
-    // An IPv6 address and a host with a port have to be quoted.
+    // An IPv6 address and a host with a port must be quoted.
     let _ = match address {
         IpAddr::V4(address) => write!(text, "for={address}"),
         IpAddr::V6(address) => write!(text, "for=\"[{address}]\""),
@@ -176,7 +172,6 @@ fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
     text
 }
 
-/// Adds an element to a list, in one line.
 fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValue>) {
     let Some(element) = element else { return };
     match headers.entry(name) {
@@ -193,15 +188,13 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Returns whether the first proxy before this one says that its client used HTTPS. Only a trusted proxy is
-/// to be believed.
+/// Returns true if the first proxy reports HTTPS. Only a trusted one may be believed.
 pub(crate) fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
-/// Joins the cookies of an HTTP/2 request, which may come in several lines, into the one line that HTTP/1.1
-/// allows.
+/// Joins the cookie lines of an HTTP/2 request, because HTTP/1.1 allows only one.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() < 2 {

@@ -1,4 +1,4 @@
-//! HTTPS: the handshake with a client, and what becomes of plain HTTP where a route wants HTTPS.
+//! HTTPS: the handshake with a client, and the redirect from plain HTTP.
 
 use std::fmt::Write;
 use std::io;
@@ -22,15 +22,12 @@ use super::certificates::Certificates;
 use crate::certificates::stored::StoredCertificates;
 use crate::challenges::Challenges;
 
-/// The name of HTTP/2 in ALPN.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// What the path begins with at which an authority checks a host by HTTP-01.
 pub(super) const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-/// The port that a URL with `https` has if it names none.
 const DEFAULT_PORT: u16 = 443;
 
-/// Where HTTPS is taken, and with which certificates.
+/// Settings of HTTPS.
 #[derive(Debug, Clone)]
 pub struct HttpsConfig {
     /// Address for HTTPS.
@@ -39,23 +36,21 @@ pub struct HttpsConfig {
     pub certificates: Option<PathBuf>,
     /// The ordered certificates; `None` if this proxy cannot read them.
     pub stored: Option<Arc<StoredCertificates>>,
-    /// How often the directory is read again.
+    /// Interval of reading the directory.
     pub look_every: Duration,
 }
 
 impl HttpsConfig {
-    /// Reads the directory every 10 s.
+    /// Returns settings that read the directory every 10 s.
     pub fn new(listen: SocketAddr) -> Self {
         Self { listen, certificates: None, stored: None, look_every: Duration::from_secs(10) }
     }
 }
 
-/// What all connections by HTTPS share.
 pub(super) struct Https {
     pub(super) config: HttpsConfig,
     pub(super) certificates: Arc<Certificates>,
     acceptor: TlsAcceptor,
-    /// The port that was bound, once it is.
     port: OnceLock<u16>,
 }
 
@@ -66,15 +61,14 @@ impl Https {
         Self { config, certificates, acceptor, port: OnceLock::new() }
     }
 
-    /// Notes where clients find HTTPS.
     pub(super) fn listens_on(&self, address: SocketAddr) {
         let _ = self.port.set(address.port());
     }
 
-    /// Makes TLS of a client's connection. Also returns whether HTTP/2 is spoken.
+    /// Performs a client's TLS handshake. Also returns true if HTTP/2 was negotiated.
     ///
     /// # Errors
-    /// If the client ends it, breaks the protocol, or names a host for which there is no certificate.
+    /// If the client ends it, violates the protocol, or names a host without a certificate.
     pub(super) async fn handshake(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
         let stream = self.acceptor.accept(stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
@@ -97,8 +91,7 @@ fn server_config(certificates: Arc<Certificates>) -> ServerConfig {
     config
 }
 
-/// Returns the answer to a request by plain HTTP for what is served by HTTPS only: 308 to the same URL by
-/// HTTPS.
+/// Redirects a plain HTTP request to the same URL by HTTPS (308).
 ///
 /// # Errors
 /// If this node does not serve the host by HTTPS.
@@ -121,7 +114,6 @@ pub(super) fn redirect(
     Ok(response)
 }
 
-/// Says what a node lacks that has no certificate for a host. A sentence.
 fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
     let text = match (tls, https) {
         (Tls::Files, Some(Https { config: HttpsConfig { certificates: Some(_), .. }, .. })) => {
@@ -137,7 +129,7 @@ fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
     text.to_owned()
 }
 
-/// Returns the answer to an authority that checks a host; `None` if this is not what it asks.
+/// Answers an authority's check of a host; `None` if the request is not one.
 pub(super) async fn challenge(
     challenges: Option<&Challenges>,
     routes: &RouteTable,

@@ -1,10 +1,10 @@
-//! Ingress: takes requests and connections from outside and passes each to a ready pod of the service that
-//! its route names, through the gate of that pod.
+//! Ingress: forwards requests and connections from outside to a ready pod of their route's service, through
+//! the pod's gate.
 //!
-//! - `client` has the connections of clients, and `pod` those to pods. Of these `framing`, `pick` and
-//!   `retry_policy` decide what happens to a request, and do nothing, as `headers` does.
-//! - [`certificates`] has the certificates of HTTPS, from files and from Redis, and `challenges` the answers
-//!   to authorities that check a host.
+//! - `client` handles the connections of clients, and `pod` those to pods. `framing`, `pick`, `retry_policy`
+//!   and `headers` are pure.
+//! - [`certificates`] has the HTTPS certificates, from files and from Redis, and `challenges` answers ACME
+//!   checks.
 //!
 //! Of this workspace it may import `model`, `store`, `gate`, `tunnel` and `routing`. Its tests have pods on
 //! this host and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
@@ -63,7 +63,7 @@ use shared::Warnings;
 pub use tcp::pass_on;
 use threads::{Accepted, ThreadContext, Threads};
 
-/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+/// Delay after a failed `accept`, mostly for lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// The ingress of a host.
@@ -73,18 +73,17 @@ pub struct Ingress {
     pub snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     /// The gates of this host's pods.
     pub gates: Arc<Gates>,
-    /// Reaches pods of other hosts; `None` if only this host's are reached.
+    /// Connects to pods of other hosts; `None` if only this host's pods are reached.
     pub tunnel: Option<Arc<TunnelDialer>>,
-    /// Is told when what is known of a service has led to no pod; `None` if there is nothing to ask.
+    /// Gets reports of services whose known endpoints led to no pod; `None` to report nothing.
     pub doubts: Option<Doubts>,
-    /// Where it listens, and its limits.
+    /// The addresses and limits.
     pub config: IngressConfig,
 }
 
 impl Ingress {
-    /// Listens on the configured addresses and serves for as long as this process listens; then what is in
-    /// flight may end. While an address is in use it is tried again every 5 s: the pods of this host can be
-    /// stopped safely meanwhile.
+    /// Serves the configured addresses while this process listens, then waits for the requests in flight.
+    /// Retries an address in use every 5 s: meanwhile the pods of this host can be stopped safely.
     pub async fn run(self, listening: impl Into<Listening>) {
         let listening = listening.into();
         let http = listen(listening.clone(), self.config.listen, ClientScheme::Http);
@@ -104,7 +103,7 @@ impl Ingress {
         serve_until_stopped(shared, http, https, following, listening).await;
     }
 
-    /// Returns the ways to pods, and the future that keeps them up to date.
+    /// Returns the shared state, and the future that keeps it up to date.
     pub fn share(self) -> (Arc<IngressShared>, impl Future<Output = ()>) {
         let (sender, table) = watch::channel(Arc::new(RoutingTable::default()));
         let shared = Arc::new(IngressShared {
@@ -136,7 +135,7 @@ async fn listen(listening: Listening, address: SocketAddr, scheme: ClientScheme)
         })
     })
     .await;
-    // A free port is told here only.
+    // The number of a free port is known only here.
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!("ingress listens on {}://{address}", scheme.as_str());
     listener
@@ -150,7 +149,7 @@ async fn serve_until_stopped(
     listening: Listening,
 ) {
     if let Some(https) = &shared.https {
-        // Before a client can ask for one, also one that is to be redirected.
+        // Before the first handshake or redirect needs a certificate.
         https.certificates.look().await;
     }
     let connections = TaskTracker::new();
@@ -169,13 +168,12 @@ async fn serve_until_stopped(
     let mut following = pin!(following.fuse());
     tokio::select! {
         () = end_old_connections(&served.shared) => {}
-        // These end only when nothing keeps the snapshot any more.
-        // HTTPS before HTTP, which redirects to its port.
+        // These end only with the snapshot's sender. HTTPS comes before HTTP, which redirects to its port.
         () = async { tokio::join!(following.as_mut(), tcp, entrance.https(https), entrance.http(http)); } => return,
         () = listening.until_stopped() => {}
     }
     drop(entrance);
-    // The pods of connections that go on still come and go.
+    // Pods still change while connections finish.
     let have_ended = tokio::select! {
         have_ended = listening.have_ended(&connections) => have_ended,
         never = async { following.await; std::future::pending().await } => never,
@@ -188,7 +186,6 @@ async fn serve_until_stopped(
     }
 }
 
-/// Ends connections to pods that no request has used for a while, for ever.
 async fn end_old_connections(shared: &IngressShared) {
     loop {
         tokio::time::sleep(connection::IDLE_LOOK).await;
@@ -197,7 +194,6 @@ async fn end_old_connections(shared: &IngressShared) {
     }
 }
 
-/// Where clients come in by HTTP and HTTPS.
 struct Entrance<'a> {
     shared: &'a IngressShared,
     threads: Threads,

@@ -17,7 +17,6 @@ const FAILED_HANDSHAKES: &str = "kubeleet_ingress_failed_handshakes_total";
 const CERTIFICATE_EXPIRES: &str = "kubeleet_ingress_certificate_expires_seconds";
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counters of one service.
 pub(super) struct ServiceMetrics {
     answers: [Counter; 5],
     pub(super) seconds: Histogram,
@@ -38,7 +37,6 @@ impl ServiceMetrics {
         }
     }
 
-    /// Counts an answer.
     pub(super) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
         self.answers[class.min(CLASSES.len() - 1)].increment(1);
@@ -74,22 +72,19 @@ pub fn describe() {
     );
 }
 
-/// Counts a request without a route.
 pub(super) fn unrouted() {
     counter!(UNROUTED).increment(1);
 }
 
-/// Counts a connection that is closed because there are too many.
 pub(super) fn refused_connection() {
     counter!(REFUSED).increment(1);
 }
 
-/// Counts a TLS handshake that failed.
 pub(super) fn failed_handshake() {
     counter!(FAILED_HANDSHAKES).increment(1);
 }
 
-/// Notes when the certificate of a file expires.
+/// Sets the remaining lifetime of a certificate.
 pub fn certificate_expires(file: &str, seconds_left: f64) {
     gauge!(CERTIFICATE_EXPIRES, "file" => file.to_owned()).set(seconds_left);
 }

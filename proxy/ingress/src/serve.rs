@@ -39,14 +39,10 @@ use crate::pod::exchange::{OutgoingRequest, exchange, set_target};
 use crate::pod::from_pod::FromPod;
 use crate::shared::IngressShared;
 
-/// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The longest head of a request.
 const MOST_HEAD_BYTES: usize = 64 * 1024;
-/// Requests at a time on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 100;
 
-/// What the client of a port speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientScheme {
     Http,
@@ -62,25 +58,23 @@ impl ClientScheme {
     }
 }
 
-/// A client's connection.
 struct ClientConnection {
     shared: Arc<IngressShared>,
     address: IpAddr,
     scheme: ClientScheme,
     is_trusted: bool,
     state: Arc<ConnectionState>,
-    /// What pods are told of the client, for the host of the last request.
+    /// The origin headers for the last request's host.
     origin: Mutex<Arc<ClientOrigin>>,
-    /// Whether the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
+    /// True if the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
     is_last: Arc<AtomicBool>,
-    /// What goes on: also what this connection is upgraded to.
     connections: TaskTracker,
-    /// Counts the connection, also after it was upgraded.
+    /// Counts the connection, even after an upgrade.
     place: Arc<TakenPlace>,
 }
 
 impl ClientConnection {
-    /// Returns what pods are told of the client. Mostly all requests of a connection are for one host.
+    /// Returns the origin headers for pods. Usually all requests of a connection have the same host.
     fn origin(&self, host: &str) -> Arc<ClientOrigin> {
         let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
         if origin.host() != host {
@@ -90,7 +84,6 @@ impl ClientConnection {
     }
 }
 
-/// Serves a connection until it has ended.
 pub(super) async fn connection(
     shared: Arc<IngressShared>,
     stream: TcpStream,
@@ -143,7 +136,7 @@ pub(super) async fn connection(
     }
 }
 
-/// Makes TLS of the connection if the port is that of HTTPS. Also returns whether the client speaks HTTP/2.
+/// Performs the TLS handshake on the HTTPS port. Also returns true if the client speaks HTTP/2.
 async fn open(
     shared: &IngressShared,
     stream: TcpStream,
@@ -162,7 +155,7 @@ async fn open(
     }
 }
 
-/// Returns whether the client speaks HTTP/2, without taking its first bytes.
+/// Returns true if the client speaks HTTP/2, without consuming its first bytes.
 async fn is_http2(stream: &TcpStream) -> bool {
     let mut bytes = [0; HTTP2_PREFACE.len()];
     loop {
@@ -170,8 +163,7 @@ async fn is_http2(stream: &TcpStream) -> bool {
         let peeked = stream.try_io(Interest::READABLE, || {
             let (length, _) = rustix::net::recv(stream, &mut bytes, RecvFlags::PEEK)?;
             let is_part = (1..bytes.len()).contains(&length) && HTTP2_PREFACE.starts_with(&bytes[..length]);
-            // The socket is ready again when more has come. Looking again and again would cost a slow client
-            // nothing, and the proxy much.
+            // Waits until more has arrived. Busy polling would let a slow client cost the proxy much.
             if is_part && !ready.is_read_closed() {
                 Err(io::ErrorKind::WouldBlock.into())
             } else {
@@ -192,8 +184,8 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
     let is_last = client.is_last.clone();
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
-    // The guard has the timeouts. A client that has gone is noticed by the end of what it sends, as most
-    // servers do: else the pod would work on in vain until it writes its answer.
+    // `Guarded` has the timeouts. A half-closed connection counts as a gone client, as in most servers:
+    // otherwise the pod would work in vain until it answers.
     builder.half_close(false).header_read_timeout(None);
     builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
@@ -202,7 +194,7 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
         served = connection.as_mut() => return served,
         () = listening.until_stopped() => {}
     }
-    // A request may be on its way: if there is time the connection ends with its answer.
+    // A request may be on its way. If there is time, the connection ends with its answer.
     is_last.store(true, Ordering::Relaxed);
     tokio::select! {
         biased;
@@ -218,7 +210,7 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     let mut builder = http2::Builder::new(RequestExecutor { within: idle });
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     builder.max_header_list_size(MOST_HEAD_BYTES as u32);
-    // A client that has gone without a word keeps no request.
+    // Requests of a client that disappeared are dropped.
     builder.keep_alive_interval(idle * 2 / 5).keep_alive_timeout(idle / 2);
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
@@ -229,9 +221,8 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     connection.await
 }
 
-/// Answers a request. It is boxed because each `async` function would copy it into the memory of the
-/// connection, which is not in the processor's cache when there are many; the memory of a box is, because the
-/// last request has used it.
+/// Answers a request. It is boxed because each `async` function would copy it into the connection's memory,
+/// which is not in the CPU cache; a box reuses the memory of the last request.
 async fn answer(
     client: Arc<ClientConnection>,
     request: Box<Request<Incoming>>,
@@ -264,7 +255,7 @@ async fn answer(
     Ok(response.map(|body| body.of_request(active_request, wait)))
 }
 
-/// Says in the answer that an HTTP/1.1 connection ends with it, if it does.
+/// Adds `Connection: close` to the last answer of an HTTP/1.1 connection.
 fn end_connection_after(client: &ClientConnection, response: &mut Response<AnswerBody>) {
     client.state.note_answer(response.status());
     let is_last = client.is_last.load(Ordering::Relaxed) || client.state.has_unread_body();
@@ -273,7 +264,7 @@ fn end_connection_after(client: &ClientConnection, response: &mut Response<Answe
     }
 }
 
-/// As the scanner sees it: the bytes that follow wait for the answer.
+/// Must agree with the scanner, which withholds the next bytes until the answer.
 fn wants_upgrade(request: &Request<Incoming>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().get_all(header::UPGRADE).iter().any(|value| {
@@ -346,12 +337,12 @@ fn status<B>(answer: &Result<Response<B>, OwnAnswer>) -> StatusCode {
     answer.as_ref().map_or_else(|problem| problem.status, Response::status)
 }
 
-/// Returns whether a request came by HTTPS: to this proxy, or to a trusted one before it.
+/// Returns true if the request came by HTTPS, to this proxy or a trusted one in front of it.
 fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
     client.scheme == ClientScheme::Https || (client.is_trusted && headers::says_https(headers))
 }
 
-/// Returns the host of a request. Two that differ are refused.
+/// Returns the host of a request. Refuses two different ones.
 fn host<B>(request: &Request<B>) -> Result<String, OwnAnswer> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let named = match (hosts.next(), hosts.next()) {
@@ -368,7 +359,7 @@ fn host<B>(request: &Request<B>) -> Result<String, OwnAnswer> {
         }
         (authority, host) => {
             let host = authority.or(host).unwrap_or_default();
-            // A user's name before the host would be taken for a part of it.
+            // A user name would be taken for a part of the host.
             if host.contains('@') {
                 Err(OwnAnswer::bad_request("The Host has a user name."))
             } else {
@@ -378,7 +369,6 @@ fn host<B>(request: &Request<B>) -> Result<String, OwnAnswer> {
     }
 }
 
-/// Makes the head of a client's request that of the request to a pod.
 fn prepare(
     client: &ClientConnection,
     head: &mut http::request::Parts,
@@ -387,7 +377,7 @@ fn prepare(
     upgrade: Option<HeaderValue>,
 ) {
     headers::remove_hop_by_hop(&mut head.headers, route.protocol == HttpProtocol::H2c);
-    // The proxy's own server asks for the body when a pod takes it.
+    // The proxy's own server sends `100 Continue` when a pod reads the body.
     head.headers.remove(header::EXPECT);
     if head.version == Version::HTTP_2 {
         headers::join_cookies(&mut head.headers);
@@ -400,7 +390,6 @@ fn prepare(
     set_target(head, route.protocol, host);
 }
 
-/// Makes the answer of a pod that to the client.
 fn deliver(
     client: &ClientConnection,
     mut response: Response<FromPod>,
@@ -408,7 +397,7 @@ fn deliver(
 ) -> Result<Response<AnswerBody>, OwnAnswer> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
-    // What the pod speaks is between the proxy and the pod.
+    // The pod's HTTP version is irrelevant to the client.
     *response.version_mut() = Version::HTTP_11;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response.map(AnswerBody::from_pod));
@@ -453,7 +442,7 @@ impl AccessLog {
             client: client.address,
             method: request.method().clone(),
             host: host(request).unwrap_or_default(),
-            // Without the query, which may hold secrets.
+            // Omits the query, which may contain secrets.
             path: request.uri().path().to_owned(),
             begun,
         })
@@ -481,8 +470,7 @@ mod tests {
 
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// Returns what is found out of a client's pieces, and how often the task was woken meanwhile. The client
-    /// ends what it sends after the last piece.
+    /// Returns the result, and the number of wake-ups. The client closes its side after the last piece.
     async fn look(pieces: &[&[u8]]) -> (bool, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -500,7 +488,7 @@ mod tests {
             polls += 1;
             looking.as_mut().poll(cx)
         });
-        // In a task of its own, which is not polled when the client is.
+        // In its own task, which is not polled with the client.
         let mut tasks = futures_util::stream::FuturesUnordered::new();
         tasks.push(looking);
         let (found, ()) = tokio::join!(futures_util::StreamExt::next(&mut tasks), send);

@@ -1,4 +1,4 @@
-//! What all connections of ingress share.
+//! The state shared by all connections of ingress.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use crate::measure;
 use crate::pod::retry_policy::NoAnswer;
 use crate::pod::routing_table::{NoPod, RoutingTable};
 
-/// What all connections share.
+/// The state shared by all connections of ingress.
 pub struct IngressShared {
     pub(crate) config: IngressConfig,
-    /// The connections of clients that have not ended.
     pub(crate) clients: Clients,
     pub(crate) https: Option<Https>,
     pub(crate) gates: Arc<Gates>,
@@ -33,7 +32,7 @@ pub struct IngressShared {
     pub(crate) ablation: Option<crate::tests::Ablation>,
 }
 
-/// What is logged of single requests and connections: a client may send thousands in a second.
+/// Rate limits for warnings about single requests and connections: a client may send thousands in a second.
 #[derive(Default)]
 pub(crate) struct Warnings {
     pub(crate) failed: RarelyEach<(PodId, NoAnswer)>,
@@ -42,7 +41,7 @@ pub(crate) struct Warnings {
 }
 
 impl IngressShared {
-    /// Counts a connection of a client. `None` if it is to be refused.
+    /// Counts a connection of a client. `None` if it must be refused.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<TakenPlace> {
         let place = self.clients.enter(address, self.config.most_connections(address));
         if place.is_none() {

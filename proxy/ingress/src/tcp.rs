@@ -1,4 +1,4 @@
-//! TCP ingress: a port of this host for each rule, as rules come and go.
+//! TCP ingress: opens and closes a port of this host for each rule.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,10 +20,10 @@ use crate::pod::routing_table::{InFlight, NoPod, Pod};
 use crate::pod::search::{RequestTarget, Search};
 use crate::shared::IngressShared;
 
-/// The wait until a port that was in use is tried again, and after a failed `accept`.
+/// Delay before retrying a port in use, and after a failed `accept`.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Opens and closes ports until nothing keeps the table any more.
+/// Opens and closes ports until the table's sender is dropped.
 pub(super) async fn run(shared: Arc<IngressShared>, connections: TaskTracker, process: Listening) {
     let mut table = shared.table.clone();
     let mut open: HashMap<u16, CancellationToken> = HashMap::new();
@@ -65,7 +65,6 @@ pub(super) async fn run(shared: Arc<IngressShared>, connections: TaskTracker, pr
     }
 }
 
-/// Opens a port. Returns whether that worked.
 fn listen(
     shared: &Arc<IngressShared>,
     port: u16,
@@ -117,7 +116,6 @@ async fn accept_all(
     }
 }
 
-/// Passes a connection to a pod of the service that the port's rule names.
 async fn connection(shared: Arc<IngressShared>, port: u16, client: TcpStream, address: IpAddr) {
     let table = shared.table.borrow().clone();
     let Some(route) = table.routes.tcp().get(&port) else { return };
@@ -128,15 +126,14 @@ async fn connection(shared: Arc<IngressShared>, port: u16, client: TcpStream, ad
         }
         tracing::debug!(target: "access", client = %address, port, service = %route.service, "Connection");
     };
-    // Nothing more is said to a client whose connection was not taken.
+    // The client's connection is closed without a message.
     let _ = pass_on(&shared, client, target, count).await;
 }
 
-/// Passes a connection to a pod; `taken` is called when one has taken it. Returns when the connection has
-/// ended.
+/// Forwards a connection to a pod until it ends. Calls `taken` once a pod has accepted.
 ///
 /// # Errors
-/// The client's connection, if no pod took it.
+/// The client's connection, if no pod accepted.
 pub async fn pass_on(
     shared: &IngressShared,
     mut client: TcpStream,
@@ -149,18 +146,17 @@ pub async fn pass_on(
     taken();
     let mut cut = pass.as_ref().map(Pass::cut);
     let _ = client.set_nodelay(true);
-    // What each side ends is ended on the other, while the opposite direction goes on.
+    // The end of one direction is forwarded, while the other one goes on.
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
         () = pod_path::until_cut(cut.as_mut()) => {}
     }
-    // The connection ends before the gate learns that it has.
+    // The connection ends before the gate learns of it.
     drop(stream);
     drop((in_flight, pass));
     Ok(())
 }
 
-/// A connection to a pod, and what counts it.
 struct TcpToPod {
     stream: Either<TcpStream, Box<TunnelStream>>,
     /// `None` if the gate is on another host.
@@ -168,7 +164,6 @@ struct TcpToPod {
     in_flight: InFlight,
 }
 
-/// Connects to a pod that lets in. Waits for one.
 async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<TcpToPod> {
     let RequestTarget { service, port, .. } = target;
     let mut search = Search::new(shared, target);

@@ -1,7 +1,7 @@
-//! The threads that serve HTTP: one for each core, each with an event loop of its own.
+//! The threads that serve HTTP: one for each core, each with its own event loop.
 //!
-//! A client's connection stays on its thread, and so do the connections to pods that its requests use. On an
-//! event loop that all cores share, a request took 31.5 µs of processor and not 28: threads woke each other.
+//! A client's connection stays on its thread, like its requests' connections to pods. On a shared event loop
+//! a request took 31.5 µs of CPU instead of 28: threads woke each other.
 
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -19,20 +19,17 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::serve::{self, ClientScheme};
 use crate::shared::IngressShared;
 
-/// A client that was accepted.
 pub(super) struct Accepted {
-    /// Its connection, which belongs to no event loop yet.
+    /// Its connection, not yet registered with an event loop.
     pub(super) stream: TcpStream,
     pub(super) address: IpAddr,
-    /// That of the port which it has connected to.
     pub(super) scheme: ClientScheme,
     /// Counts the connection until it has ended.
     pub(super) place: TakenPlace,
-    /// Counts it as one that goes on, also before its thread has it.
+    /// Counts it as ongoing before its thread does.
     pub(super) goes_on: TaskTrackerToken,
 }
 
-/// What every thread has.
 #[derive(Clone)]
 pub(super) struct ThreadContext {
     pub(super) shared: Arc<IngressShared>,
@@ -40,26 +37,23 @@ pub(super) struct ThreadContext {
     pub(super) listening: Listening,
 }
 
-/// The threads. When this is dropped each ends with its last connection, or when no connection may go on.
+/// When dropped, each thread ends with its last connection, or when its grace period is over.
 pub(super) struct Threads {
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
     next: AtomicUsize,
 }
 
 impl Threads {
-    /// Starts as many threads as the configuration says.
-    ///
     /// # Errors
-    /// If the system gives no more threads or file descriptors.
+    /// If the system refuses more threads or file descriptors.
     pub(super) fn start(served: &ThreadContext) -> io::Result<Self> {
         let threads = (0..served.shared.config.threads.max(1)).map(|_| start_one(served.clone()));
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: AtomicUsize::new(0) })
     }
 
-    /// Passes a client on to the next thread.
     pub(super) fn serve(&self, client: Accepted) {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
-        // A thread that has panicked drops the client, who sees a closed connection.
+        // A panicked thread drops the client, which sees a closed connection.
         let _ = self.threads[next].send(client);
     }
 }

@@ -1,5 +1,4 @@
-//! Where the frames of a WebSocket begin and end on their way to the client, so that one that is cut ends
-//! with a close frame.
+//! Tracks WebSocket frames to the client, so that a cut connection ends with a close frame.
 
 use std::io;
 use std::pin::Pin;
@@ -11,12 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
 const CLOSE: u8 = 8;
 
-/// Follows the frames to a client. Pure.
 #[derive(Debug, Default)]
 struct SentFrames {
-    /// What has come of the head of the frame, of which the length is known with its second byte.
+    /// Received bytes of the frame header, which determine the payload's length.
     head: Vec<u8>,
-    /// What is missing of the frame's payload.
     missing: u64,
     has_closed: bool,
 }
@@ -40,7 +37,6 @@ impl SentFrames {
         }
     }
 
-    /// Returns the length of the payload if the head is complete.
     fn payload_length(&self) -> Option<u64> {
         let second = *self.head.get(1)?;
         let extended = match second & 0x7f {
@@ -56,23 +52,22 @@ impl SentFrames {
         Some(if extended == 0 { u64::from(second & 0x7f) } else { number })
     }
 
-    /// Returns whether a close frame may follow, and none has been sent.
+    /// Returns true between two frames if no close frame was sent.
     fn can_close(&self) -> bool {
         !self.has_closed && self.missing == 0 && self.head.is_empty()
     }
 }
 
-/// The connection of a client, which ends with a close frame unless the pod has sent one.
+/// A client's connection that ends with a close frame unless the pod has sent one.
 pub(super) struct WebSocketClient<S> {
     stream: S,
-    /// `None` if it is no WebSocket.
+    /// `None` for other protocols.
     frames: Option<SentFrames>,
     goodbye: &'static [u8],
     is_ending: bool,
 }
 
 impl<S> WebSocketClient<S> {
-    /// A connection that was upgraded, to WebSocket or another protocol.
     pub(super) fn new(stream: S, is_websocket: bool) -> Self {
         Self { stream, frames: is_websocket.then(SentFrames::default), goodbye: &[], is_ending: false }
     }

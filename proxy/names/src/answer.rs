@@ -1,7 +1,7 @@
-//! What a question is answered, from what is known of addresses and endpoints. Pure.
+//! Decides the answer to a DNS question from known addresses and endpoints. Pure.
 //!
-//! A name that exists has no other records than those it is for: any other question about it has an empty
-//! answer, because musl takes "no such name" for AAAA as "no such name" at all.
+//! An existing name without records of the type gets an empty answer: musl takes "no such name" for AAAA as
+//! no such name at all.
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, PTR, SRV};
@@ -17,34 +17,33 @@ use super::question::{NameSubject, subject};
 pub use super::response::QuestionTransport;
 use super::response::{encode, refusal, soa, unreadable, with_records};
 
-/// How long programs may keep the address of a service or slot, in seconds: it never changes while they live.
+/// TTL of a service's or slot's address in seconds. The address is fixed while they exist.
 const ADDRESS_TTL: u32 = 30;
-/// How long they may keep which pods are ready.
+/// TTL of the addresses of ready pods in seconds.
 const READY_TTL: u32 = 5;
-/// The most addresses of an answer. Over UDP a client that cannot read as many is asked to come over TCP.
+/// A UDP client that cannot read them all is told to use TCP.
 const MAX_ADDRESSES: usize = 1_000;
-/// The most pods of an answer to a question for SRV. Few clients read as many; over UDP they are asked to
-/// come over TCP.
+/// Few clients read as many over UDP; the others are told to use TCP.
 const MAX_PORTS: usize = 256;
 
-/// What is known of the names of the cluster.
+/// The known names of the cluster.
 pub trait Names {
-    /// Returns the service that an alias leads to in an app.
+    /// Returns the service of an app's alias.
     fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName>;
     /// Returns the address of a service or slot.
     fn address(&self, name: &AddressName) -> NameLookup<PoolAddress>;
-    /// Returns the name that has an address.
+    /// Returns the name of an address.
     fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName>;
-    /// Returns the slots of a service whose pods are ready.
+    /// Returns the slots of a service with a ready pod.
     fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>>;
 }
 
-/// What is known of one thing.
+/// The result of a look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameLookup<T> {
-    /// This.
+    /// The value.
     Found(T),
-    /// It does not exist.
+    /// The key does not exist.
     Missing,
     /// Redis was not asked yet.
     NotAsked,
@@ -52,52 +51,51 @@ pub enum NameLookup<T> {
     Unavailable,
 }
 
-/// The client that asks a question, and how the question came.
+/// The client of a question.
 #[derive(Debug, Clone)]
 pub struct Questioner<'a> {
-    /// The app of the pod that asks: its aliases and the short names of its services come first.
+    /// App of the asking pod, whose aliases and short names take precedence.
     pub app: Option<&'a AppName>,
-    /// How the question came.
+    /// Transport of the question.
     pub transport: QuestionTransport,
-    /// Decides the order of pods. The same for a question that is decided again.
+    /// Seed of the order of pods, constant over several decisions about one question.
     pub random: u64,
 }
 
-/// What to do with a question.
+/// The next step for a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionDecision {
     /// Send this message.
     Answer(Vec<u8>),
-    /// Ask Redis for these, and then decide again.
+    /// Ask Redis for these, then decide again.
     Ask(Vec<Needed>),
-    /// Ask the upstream resolver, with the question as it is.
+    /// Pass the question on to the upstream resolver.
     Forward,
-    /// Do nothing: it is no question.
+    /// Do nothing: the message is not a question.
     Ignore,
 }
 
-/// What has to be known before a question can be answered.
+/// Missing information for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needed {
     /// The address of a service or slot.
     Address(AddressName),
-    /// What has an address.
+    /// The holder of an address.
     Holder(PoolAddress),
     /// The endpoints of a service.
     Endpoints(ServiceName),
 }
 
-/// Why there is no answer from what is known.
 enum NotKnown {
     Ask(Vec<Needed>),
     Forward,
     Unavailable,
 }
 
-/// The records that a question asks for, which may be none; `None` if there is no such name.
+/// The matching records, possibly none; `None` if there is no such name.
 type FoundRecords = Option<Vec<Record>>;
 
-/// Decides what to do with a message that came from `client`.
+/// Decides what to do with a message from `client`.
 pub fn decide(request: &[u8], client: &Questioner<'_>, names: &impl Names) -> QuestionDecision {
     let send = |message: Option<Vec<u8>>| message.map_or(QuestionDecision::Ignore, QuestionDecision::Answer);
     let Ok(request) = Message::from_vec(request) else { return send(unreadable(request)) };
@@ -123,7 +121,7 @@ pub fn decide(request: &[u8], client: &Questioner<'_>, names: &impl Names) -> Qu
     }
 }
 
-/// Returns the answer to a question that cannot be answered now; `None` if it is no question.
+/// Returns a SERVFAIL response; `None` if the message is not a question.
 pub(super) fn failure(request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
     let request = Message::from_vec(request).ok()?;
     encode(&request, transport, refusal(&request, ResponseCode::ServFail))
@@ -133,7 +131,7 @@ fn find(question: &Query, client: &Questioner<'_>, names: &impl Names) -> Result
     let (name, kind) = (question.name(), question.query_type());
     let service_of = |label| existing(label, client, names);
     match subject(name) {
-        // An alias may be a name with dots, as `db.internal`.
+        // An alias may contain dots, such as `db.internal`.
         NameSubject::Elsewhere => {
             let Some(service) = alias(&name.to_ascii(), client, names) else { return Err(NotKnown::Forward) };
             let address = address_of(service, names)?;
@@ -170,8 +168,7 @@ fn find(question: &Query, client: &Questioner<'_>, names: &impl Names) -> Result
     }
 }
 
-/// Returns the service that a label means, and its address. Within an app an alias comes first, then a short
-/// name.
+/// Returns the service of a label and its address. Within an app, aliases come first, then short names.
 fn existing(
     label: ServiceName,
     client: &Questioner<'_>,
@@ -221,7 +218,7 @@ fn pointer(name: &Name, kind: RecordType, holder: &AddressName) -> Vec<Record> {
     target.map(record).into_iter().collect()
 }
 
-/// Returns `count` of the ready slots of a service, in an order of their own for each question.
+/// Returns up to `count` ready slots of a service, in random order.
 fn ready_slots(
     service: &ServiceName,
     client: &Questioner<'_>,
@@ -258,7 +255,7 @@ fn ready_addresses(
     if !needed.is_empty() {
         return Err(NotKnown::Ask(needed));
     }
-    // Some pods are better than none, but none is no answer while there may be some.
+    // An incomplete list of pods is usable, but an empty one would be wrong while there may be some.
     if records.is_empty() && !is_complete { Err(NotKnown::Unavailable) } else { Ok(records) }
 }
 

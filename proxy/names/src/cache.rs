@@ -1,4 +1,4 @@
-//! What Redis has answered, for a while. Pure.
+//! Caches answers from Redis. Pure.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,15 +8,13 @@ use tokio::time::Instant;
 
 use super::answer::NameLookup;
 
-/// How long Redis is not asked again after it gave no answer.
+/// Delay before Redis is asked again after a failure.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
-/// For how long what was found is used while it is asked for again. An address that was given back is not
-/// given again for an hour.
+/// Time for which an expired value is used during its refresh. A returned address is not reused for an hour.
 const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
-/// Entries above this number are forgotten when they say that there is nothing: a pod may ask for any name.
+/// Maximum number of entries; above it, negative ones are dropped, because pods may ask for any name.
 const MAX_MISSING: usize = 20_000;
 
-/// What is known of keys, and until when it counts as known.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     entries: HashMap<K, CacheEntry<V>>,
@@ -37,18 +35,16 @@ enum CachedValue<V> {
     Unavailable,
 }
 
-/// Redis gave no answer that can be used.
+/// Redis gave no usable answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unanswered;
 
 impl<K: Hash + Eq, V: Clone> Cache<K, V> {
-    /// Returns an empty cache. What is found is asked for again after `found_kept`, what is not after
-    /// `missing_kept`.
+    /// Returns an empty cache. Values expire after `found_kept`, negative answers after `missing_kept`.
     pub(super) fn new(found_kept: Duration, missing_kept: Duration) -> Self {
         Self { entries: HashMap::new(), found_kept, missing_kept }
     }
 
-    /// Returns what is known of a key.
     pub(super) fn get(&self, key: &K, now: Instant) -> NameLookup<V> {
         let Some(CacheEntry { known, until }) = self.entries.get(key) else { return NameLookup::NotAsked };
         match known {
@@ -59,8 +55,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Returns whether what was found of a key is to be asked for again, meanwhile it is used. Only the first
-    /// caller in a while is told so.
+    /// Returns true if the key's value should be refreshed, at most once in a while.
     pub(super) fn is_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(CacheEntry { known: CachedValue::Found(_), until }) if now >= *until => {
@@ -71,12 +66,12 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Takes in what a process before this one had found. It is used, and asked for again at once.
+    /// Inserts a value that the previous process saved. It is used, and refreshed at once.
     pub(super) fn restore(&mut self, key: K, value: V, now: Instant) {
         self.entries.insert(key, CacheEntry { known: CachedValue::Found(value), until: now });
     }
 
-    /// Iterates over what was found, however long ago.
+    /// Iterates over all values, expired ones too.
     pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().filter_map(|(key, entry)| match &entry.known {
             CachedValue::Found(value) => Some((key, value)),
@@ -84,7 +79,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         })
     }
 
-    /// Takes in an answer. Without one, what was known before stays.
+    /// Inserts an answer. After a failure, the old value stays.
     pub(super) fn set(&mut self, key: K, answer: Result<Option<V>, Unanswered>, now: Instant) {
         let (known, kept) = match answer {
             Ok(Some(value)) => (CachedValue::Found(value), self.found_kept),

@@ -1,5 +1,5 @@
-//! Where pods must not connect to on other hosts: the cluster's Redis and Sentinels, its APIs, and its
-//! proxies; and ranges of addresses that the operator closes. Of their own host they reach no port at all.
+//! Addresses on other hosts that pods must not reach: the cluster's Redis, Sentinels, APIs and proxies, and
+//! ranges of the operator. On their own host, pods reach no port at all.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -14,35 +14,32 @@ use tunnel::PORT as TUNNEL_PORT;
 /// Addresses and ports that are refused to pods.
 pub type ClosedAddresses = BTreeSet<SocketAddrV4>;
 
-/// What is to be refused to pods.
+/// Addresses to close to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToClose {
-    /// As far as it is known.
+    /// The known addresses.
     pub closed: ClosedAddresses,
-    /// All ports of these.
+    /// Ranges with all their ports.
     pub ranges: Vec<AddressRange>,
-    /// The servers of Redis and the Sentinels whose addresses cannot be found now. What is refused stays
-    /// refused then.
+    /// Redis servers and Sentinels that cannot be resolved now. Closed addresses stay closed meanwhile.
     pub unknown: Vec<String>,
 }
 
 impl ToClose {
-    /// Returns what is to be refused when `now` is, of which `own` was refused by this program. What it has
-    /// not refused itself is another program's, for one of several clusters on this host, and stays.
+    /// Returns the addresses to close. Of those closed `now`, this program closed its `own`; others belong to
+    /// other clusters' proxies and stay.
     pub(super) fn beside(&self, now: &ClosedAddresses, own: &ClosedAddresses) -> ClosedAddresses {
         let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
         now.iter().filter(is_kept).chain(&self.closed).copied().collect()
     }
 }
 
-/// Where an API listens unless it is told otherwise.
 const API_PORT: u16 = 7070;
-/// Where the Redis of a Sentinel's host listens, most likely.
+/// Likely port of Redis on a Sentinel's host.
 const REDIS_PORT: u16 = 6379;
-/// How long it may take to find the address of a name.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns what is to be refused.
+/// Returns the addresses to close.
 pub async fn to_close(
     redis: &RedisUrl,
     ranges: &[AddressRange],
@@ -72,7 +69,7 @@ fn of_addresses(
     of_servers.chain(of_proxies).filter_map(reachable).collect()
 }
 
-/// Returns an address if packets of a pod could leave its host for it.
+/// Returns the address if a pod's packets to it could leave the host.
 fn reachable(address: SocketAddr) -> Option<SocketAddrV4> {
     let is_of_no_host =
         |ip: Ipv4Addr| ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast();
@@ -139,7 +136,7 @@ mod tests {
                 .beside(&closed(now), &closed(own))
         };
         assert_eq!(beside(&[1, 2], true, &[], &[]), closed(&[1, 2]));
-        // 9 is another program's, 1 was closed by this one.
+        // Another program closed 9; this one closed 1.
         assert_eq!(beside(&[2], true, &[1, 9], &[1]), closed(&[2, 9]));
         assert_eq!(beside(&[2], false, &[1, 9], &[1]), closed(&[1, 2, 9]));
         assert_eq!(beside(&[2], true, &[2], &[2]), closed(&[2]));

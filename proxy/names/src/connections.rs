@@ -1,9 +1,8 @@
-//! Takes the connections of pods to the addresses of services and slots, and passes each to a pod.
+//! Accepts connections of pods to service and slot addresses, and forwards each to a pod.
 //!
-//! The host's rules redirect them here, and the kernel tells where they were to go. A connection to any port
-//! of a service leads to the same port of one of its ready pods; one to a slot leads to the slot's pod, ready
-//! or not. Where only some services may reach another one, the proxy of the pod that connects refuses the
-//! rest.
+//! The host's rules redirect them here, and the kernel knows the destination. A connection to a service goes
+//! to the same port of a ready pod, one to a slot to its pod, ready or not. The proxy on the caller's host
+//! enforces allowed callers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -22,15 +21,10 @@ use super::resolver::Resolver;
 
 /// The port to which the host's rules redirect connections to services.
 pub(crate) const PORT: u16 = 7054;
-/// The most connections of one pod.
 const MAX_PER_POD: usize = 4_096;
-/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+/// Delay after a failed `accept`, mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Binds the port.
-///
-/// # Errors
-/// If it is in use, or the address is not of this host.
 pub(super) fn bind(
     address: Ipv4Addr,
     presence: Presence,
@@ -39,7 +33,7 @@ pub(super) fn bind(
     listening.tcp_at((address, PORT).into(), presence)
 }
 
-/// Accepts connections, for ever. Those that were accepted go on without it.
+/// Accepts connections forever. Accepted ones continue after a cancellation.
 pub(super) async fn accept_all(
     listener: Arc<TcpListener>,
     resolver: Arc<Resolver>,
@@ -70,10 +64,10 @@ pub(super) async fn accept_all(
     }
 }
 
-/// Passes a connection on.
+/// Forwards a connection to a pod.
 ///
 /// # Errors
-/// The connection, if nothing took it.
+/// The connection, if it cannot be forwarded.
 async fn serve(
     stream: TcpStream,
     client: IpAddr,
@@ -81,7 +75,7 @@ async fn serve(
     shared: &IngressShared,
 ) -> Result<(), TcpStream> {
     let original = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
-    // A connection that no rule has redirected was to go to this very port.
+    // A connection that no rule redirected was made to this port itself.
     let Some(original) = original else { return Err(stream) };
     let Some(address) = PoolAddress::from_ip(*original.ip()) else { return Err(stream) };
     let Some(name) = resolver.holder(address, client).await else {
@@ -99,7 +93,7 @@ async fn serve(
     .await
 }
 
-/// Ends a connection as a host does that does not listen: its client is not to wait.
+/// Resets a connection, like a host that does not listen, so that its client does not wait.
 pub(super) fn reset(stream: TcpStream) {
     // Without it the client sees an end instead of an error.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));

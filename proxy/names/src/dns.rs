@@ -1,4 +1,4 @@
-//! Listens for the questions of pods, over UDP and over TCP.
+//! Listens for DNS questions of pods over UDP and TCP.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,26 +21,18 @@ use super::resolver::Resolver;
 
 /// The port to which the host's rules redirect port 53 of the resolver's address.
 pub(crate) const PORT: u16 = 7053;
-/// The longest question over UDP that is read. No client sends more.
 const MAX_DATAGRAM: usize = 4096;
-/// The most questions of one pod over UDP in a second; more are dropped.
+/// Maximum number of UDP questions of one pod in a second; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
-/// The longest silence of a connection.
 const IDLE: Duration = Duration::from_secs(10);
-/// The wait after a failed receive or accept.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Both ports of the resolver on one address.
 pub(super) struct DnsListener {
     udp: Arc<UdpSocket>,
     tcp: Arc<TcpListener>,
 }
 
 impl DnsListener {
-    /// Binds both.
-    ///
-    /// # Errors
-    /// If one is in use, or the address is not of this host.
     pub(super) fn bind(
         address: SocketAddr,
         presence: Presence,
@@ -49,15 +41,13 @@ impl DnsListener {
         Ok(Self { udp: listening.udp_at(address, presence)?, tcp: listening.tcp_at(address, presence)? })
     }
 
-    /// Answers questions, for ever.
     pub(super) async fn run(self, resolver: Arc<Resolver>) {
         let limit = MAX_PER_SECOND;
         tokio::join!(answer_datagrams(self.udp, resolver.clone(), limit), accept_all(self.tcp, resolver));
     }
 }
 
-/// Answers questions at an address, as the resolver of a host does, but as many of one client as it sends:
-/// for benches.
+/// Answers questions at an address like a host's resolver, but without a limit for each client: for benches.
 ///
 /// # Errors
 /// If the address cannot be listened on.
@@ -73,7 +63,6 @@ pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io:
     Ok(())
 }
 
-/// Answers at most `limit` questions of one client in a second.
 async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit: u32) {
     let mut rates = Rates::new(Instant::now(), limit);
     let mut tasks = JoinSet::new();
@@ -93,13 +82,13 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
         }
         let question = &datagram[..length];
         if let Some(answer) = resolver.answer_at_once(question, client.ip(), QuestionTransport::Udp) {
-            // An answer that is lost is asked for again.
+            // Clients repeat a question if its answer is lost.
             let _ = socket.send_to(&answer, client).await;
             continue;
         }
         let Ok(place) = resolver.shares.waiting_questions.take_fairly(client.ip(), usize::MAX) else {
             resolver.shares.note_refused(client.ip(), "questions that wait for an answer");
-            // An error, so that the program asks elsewhere or gives up, and does not wait.
+            // An error, so that the program asks elsewhere or gives up instead of waiting.
             if let Some(refusal) = failure(question, QuestionTransport::Udp) {
                 let _ = socket.send_to(&refusal, client).await;
             }
@@ -115,7 +104,6 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
     }
 }
 
-/// Counts the questions of each client in this second.
 struct Rates {
     since: Instant,
     limit: u32,
@@ -127,7 +115,6 @@ impl Rates {
         Self { since: now, limit, counts: HashMap::new() }
     }
 
-    /// Counts a question. Returns whether it is one of those that are allowed.
     fn allow(&mut self, client: IpAddr, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             *self = Self::new(now, self.limit);
@@ -188,11 +175,9 @@ mod tests {
 
     use super::*;
 
-    /// Two pods, as addresses of this host.
     const LOUD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
     const QUIET: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-    /// The resolver of a host whose own resolver never answers, and which has no Redis.
     struct SilentHost {
         resolver: Arc<Resolver>,
         udp: SocketAddr,
@@ -248,7 +233,7 @@ mod tests {
         assert!(rates.allow(loud, start + Duration::from_secs(1)));
     }
 
-    /// A crawler asks for names of domains that are gone.
+    /// Like a crawler that asks for names of abandoned domains.
     #[tokio::test]
     async fn a_pod_whose_questions_all_wait_is_refused_more_and_another_one_is_not() {
         let host = SilentHost::new().await;

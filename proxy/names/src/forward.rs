@@ -1,4 +1,4 @@
-//! Passes questions about other names on to the resolvers of this host.
+//! Forwards questions about other names to this host's upstream resolvers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,21 +13,19 @@ use tokio::time::{Instant, timeout};
 
 use super::answer::QuestionTransport;
 
-/// Where this host's own resolvers are written down.
+/// Path of this host's resolver configuration.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// The file is read again after this.
 const REREAD_AFTER: Duration = Duration::from_secs(5);
-/// How long one resolver has for its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// How long all of them have: programs ask again after 5 s.
+/// Timeout of all resolvers together: programs ask again after 5 s.
 const ALL_WITHIN: Duration = Duration::from_millis(4_500);
-/// As many as programs read from the file.
+/// Maximum number of resolvers, as for other programs that read the file.
 const MAX_UPSTREAMS: usize = 3;
 const PORT: u16 = 53;
-/// The size of a header, in bytes; the id is its first two.
+/// Size of a header in bytes, whose first two are the id.
 const HEADER: usize = 12;
 
-/// Asks the resolvers of this host.
+/// Asks this host's upstream resolvers.
 pub struct Forwarder {
     file: PathBuf,
     port: u16,
@@ -35,23 +33,23 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Returns one that asks the resolvers in a file of the form of `/etc/resolv.conf`.
+    /// Reads the resolvers from a file in the format of `/etc/resolv.conf`.
     pub fn new(file: PathBuf) -> Self {
         Self { file, port: PORT, upstreams: Mutex::default() }
     }
 
-    /// As [`new`](Self::new), for resolvers that listen on another port.
+    /// As [`new`](Self::new), for resolvers on another port.
     #[cfg(test)]
     pub(super) fn on_port(file: PathBuf, port: u16) -> Self {
         Self { port, ..Self::new(file) }
     }
 
-    /// Returns the answer to a question; `None` if no resolver gives one.
+    /// Returns the answer to a question; `None` if no resolver answers.
     pub(super) async fn forward(&self, request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
         let question = question(request)?;
         let upstreams = self.upstreams();
         let all = async {
-            // Twice: a datagram can be lost.
+            // Asks each twice: a datagram can be lost.
             for upstream in upstreams.iter().chain(&upstreams) {
                 let upstream = SocketAddr::new(*upstream, self.port);
                 let answer = async {
@@ -85,14 +83,13 @@ impl Forwarder {
     }
 }
 
-/// Returns the resolvers in the text of a `resolv.conf`, without our own: it would ask itself.
+/// Returns the resolvers in a `resolv.conf`, except our own, which would ask itself.
 fn nameservers(text: &str) -> Vec<IpAddr> {
     let own = IpAddr::V4(PoolAddress::RESOLVER.ip());
     let address = |line: &str| line.trim().strip_prefix("nameserver")?.trim().parse().ok();
     text.lines().filter_map(address).filter(|address| *address != own).take(MAX_UPSTREAMS).collect()
 }
 
-/// Returns the bytes of the only question of a message.
 fn question(message: &[u8]) -> Option<&[u8]> {
     let is_one = message.get(4..6) == Some(&[0, 1]);
     let mut at = HEADER;
@@ -100,7 +97,7 @@ fn question(message: &[u8]) -> Option<&[u8]> {
         match *message.get(at)? {
             0 => break,
             label @ 1..=63 => at += 1 + usize::from(label),
-            // A pointer has nothing to point to.
+            // A pointer would have no earlier name to refer to.
             _ => return None,
         }
     }
@@ -111,7 +108,7 @@ fn question(message: &[u8]) -> Option<&[u8]> {
 async fn over_udp(upstream: SocketAddr, request: &[u8], asked: &[u8]) -> io::Result<Vec<u8>> {
     let any: IpAddr =
         if upstream.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // A port and an id that cannot be guessed.
+    // A random port and id prevent spoofed answers.
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(upstream).await?;
     let id: [u8; 2] = rand::random();
@@ -136,14 +133,12 @@ async fn over_tcp(upstream: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
     read_message(&mut stream).await
 }
 
-/// Reads a message with its length before it, as on all connections.
 pub(super) async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut message = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut message).await?;
     Ok(message)
 }
 
-/// Writes a message with its length before it.
 pub(super) async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let framed = [&length.to_be_bytes()[..], message].concat();
@@ -155,7 +150,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// A question for `example.com`, type A, with this id.
     fn asked(id: [u8; 2]) -> Vec<u8> {
         let name = b"\x07example\x03com\0";
         [&id[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name, &[0, 1, 0, 1]].concat()

@@ -1,4 +1,4 @@
-//! Keeps names working on this host: the rules, and a listener in each network of pods.
+//! Keeps names working on this host: the iptables rules, and a listener in each pod network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,40 +25,38 @@ use super::rules::{Rules, RulesError};
 use super::{connections, dns, names_file, probe};
 use model::network::address_range::AddressRange;
 
-/// Between two looks at the rules while they lead here, and while they do not.
+/// Interval of checks while the rules work, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Names on this host.
+/// The parts of name resolution on this host.
 pub struct HostNames {
-    /// Answers questions.
+    /// The resolver of questions.
     pub resolver: Arc<Resolver>,
-    /// The ways to pods.
+    /// Connections to pods.
     pub shared: Arc<IngressShared>,
-    /// The addresses of this host in the networks of pods, as workers name them.
+    /// Addresses of this host in pod networks, as workers report them.
     pub gateways: watch::Receiver<BTreeSet<Gateway>>,
-    /// For the workers.
+    /// The state reported to workers.
     pub status: watch::Sender<KnownNameReach>,
-    /// Redis, which is closed to pods.
+    /// The Redis servers, which are closed to pods.
     pub redis: RedisUrl,
-    /// The other proxies of the cluster, which are closed to pods as well; `None` without a tunnel.
+    /// The cluster's other proxies, also closed to pods; `None` without a tunnel.
     pub peers: Option<Arc<Peers>>,
-    /// Further addresses that are closed to pods.
+    /// Further ranges that are closed to pods.
     pub closed_ranges: Vec<AddressRange>,
-    /// The file of what is known.
+    /// The file with known names.
     pub file: PathBuf,
     /// The sockets of this process.
     pub listening: Listening,
-    /// Those of pods to services.
+    /// Connections of pods to services.
     pub connections: TaskTracker,
 }
 
-/// The listeners, by address. When this is dropped they end.
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// Serves for as long as this process listens. Connections end with a shutdown; those that are there when
-    /// the sockets are handed over may end by themselves.
+    /// Serves while this process listens. A shutdown ends connections; after a take-over they may finish.
     pub async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
         self.resolver.restore(names_file::read(&self.file));
@@ -75,9 +73,9 @@ impl HostNames {
         let mut refused = None;
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
-            // For people on the host, and for the probe. One of several proxies on a host has it.
+            // For people on the host, and for the probe. Only one of several proxies gets it.
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
-            // Without the right to set rules: root may have set them, which is found out without any right.
+            // Without permission to set rules, the probe finds out whether root has set them.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
                 let to_close =
@@ -98,12 +96,12 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                // If the engine waits for a container to give the host its address, that is no reason to keep
-                // containers from the network. In all other cases the engine is on another host.
+                // An on-demand gateway's address appears only with the first container. In all other cases a
+                // missing address means that the engine is on another host.
                 let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
                 match self.listen(&mut listeners, gateway.address, presence) {
                     Ok(()) => drop(gateways.insert(gateway.address)),
-                    // New containers are not to ask where nothing answers.
+                    // New containers must not use a gateway without a listener.
                     Err(error) => problem = Some(not_listening(gateway.address, &error)),
                 }
             }
@@ -116,7 +114,6 @@ impl HostNames {
         }
     }
 
-    /// Listens on an address, unless it does already.
     fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr, presence: Presence) -> io::Result<()> {
         if listeners.contains_key(&address) {
             return Ok(());

@@ -1,15 +1,13 @@
-//! Names of services in the pods of this host: a resolver, and the listener to which connections to their
-//! addresses are redirected.
+//! Names of services in the pods of this host: a resolver, and a listener for redirected connections.
 //!
-//! - `question` says what a domain name asks for.
-//! - [`answer`] decides the answer from what is known, and `response` is the message that says it. All of it
-//!   is pure.
-//! - `cache` is what is known from Redis, and `resolver` asks for what is not; `forward` passes other names
+//! - `question` parses domain names.
+//! - [`answer`] decides the answer from known names, and `response` encodes it. Both are pure.
+//! - `cache` stores answers from Redis, and `resolver` asks for missing ones; `forward` passes other names
 //!   on.
-//! - `names_file` is the file of what was known, for the next process.
-//! - `dns` listens for questions, `connections` for connections.
-//! - [`rules`] are the rules of the host that lead to both and that keep pods from what is not theirs,
-//!   [`closed`] is what that is on other hosts, and `host` keeps all of it going.
+//! - `names_file` saves known names for the next process.
+//! - `dns` accepts questions, and `connections` accepts connections.
+//! - [`rules`] redirects to both and restricts pods, [`closed`] lists the addresses closed to pods on other
+//!   hosts, and `host` runs all of it.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel`, `routing` and `ingress`.
 //!

@@ -1,4 +1,4 @@
-//! The file with the addresses that a proxy knew, so that one that is restarted without Redis resolves them.
+//! The file with known addresses, for a restart without Redis.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::resolver::Resolver;
 
-/// What changes within this time is saved at once.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// As in Redis: the fields of `addresses`, with a name.
 #[derive(Default, Serialize, Deserialize)]
 struct SavedNamesFile {
     addresses: BTreeMap<String, u32>,
 }
 
-/// Reads the file. What is no address of a name is left out; without a file nothing is known.
+/// Reads the file. Skips invalid entries; a missing file counts as empty.
 pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
     let parse = |text: &[u8]| serde_json::from_slice(text);
     let SavedNamesFile { addresses } =
@@ -29,7 +27,6 @@ pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
     known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
 }
 
-/// Saves what the resolver knows whenever it has changed, for ever.
 pub(super) async fn keep(resolver: Arc<Resolver>, path: PathBuf) {
     let text = || text(&resolver.known_addresses());
     saved_file::keep(path, SAVE_INTERVAL, text(), text, "will know no names").await;

@@ -1,4 +1,4 @@
-//! Asks the resolver as a program of this host does: an answer comes only if the host's rules lead to one.
+//! Asks the resolver like a program of this host: an answer comes only if the host's rules lead to one.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,32 +11,31 @@ use model::network::address::PoolAddress;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-/// What is in the way of an answer if [`has_route`] is false, and what to do.
+/// The problem if [`has_route`] returns false, and its solution.
 pub const NO_ROUTE: &str = "this host has no route to 198.18.0.0/15, so its rules see no packet to there: add a default \
                             route, or run `ip route add 198.18.0.0/15 dev lo`";
 
-/// How long an answer may take, and how often it is asked for.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const TRIES: usize = 3;
 
-/// Returns whether a resolver answers at its address, where only rules of this host lead to.
+/// Returns true if a resolver answers at its address, which works only by rules of this host.
 pub async fn resolver_answers() -> bool {
     let Ok(domain) = Name::from_ascii(format!("{DOMAIN}.")) else { return false };
-    // Any other resolver at this address would not know of the domain.
+    // Any other resolver at this address would not know the domain.
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
 }
 
-/// Returns whether this host has a route to the addresses of services. Without one its own programs, as this
-/// probe, send no packet that a rule could redirect.
+/// Returns true if this host has a route to service addresses. Without one, its own programs send no packet
+/// that a rule could redirect.
 pub async fn has_route() -> bool {
-    // Connecting a UDP socket sends nothing; it looks for a route.
+    // Connecting a UDP socket sends nothing, but looks up a route.
     let look = async {
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?.connect((PoolAddress::RESOLVER.ip(), 53)).await
     };
     !matches!(look.await, Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
 }
 
-/// Returns the address of a service or slot, as a pod of no app is told it; `None` if it is told none.
+/// Returns the address of a service or slot, as a pod without an app gets it.
 pub async fn address_of(name: &str) -> Option<Ipv4Addr> {
     let name =
         Name::from_ascii(format!("{}.{DOMAIN}.", name.trim_end_matches(&format!(".{DOMAIN}")))).ok()?;

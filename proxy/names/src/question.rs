@@ -1,4 +1,4 @@
-//! What a domain name asks for. Pure.
+//! Parses domain names into services, slots, ports and addresses. Pure.
 
 use std::net::Ipv4Addr;
 
@@ -6,8 +6,7 @@ use hickory_proto::rr::Name;
 use model::ids::ServiceName;
 use model::network::address::{DOMAIN, PoolAddress};
 
-/// What a domain name is the name of. A service is named as in the question: within an app by its short name
-/// perhaps.
+/// The subject of a domain name. Services are named as in the question, perhaps by an app's short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameSubject {
     /// `kubeleet`.
@@ -20,23 +19,22 @@ pub(super) enum NameSubject {
     ReadySlots(ServiceName),
     /// `_8080._tcp.web.kubeleet`.
     Port(ServiceName, u16),
-    /// `7.0.18.198.in-addr.arpa`; `None` for an address of the pool that no service can have.
+    /// `7.0.18.198.in-addr.arpa`; `None` for a reserved address of the pool.
     Address(Option<PoolAddress>),
-    /// A name of one label, or in the domain, that nothing can have.
+    /// A name of one label, or in the domain, that cannot exist.
     Nothing,
-    /// Any other name with a dot: the upstream resolver knows.
+    /// Any other name with a dot, for the upstream resolver.
     Elsewhere,
 }
 
-/// Returns what a domain name is the name of.
 pub(super) fn subject(name: &Name) -> NameSubject {
     let labels: Option<Vec<String>> =
         name.iter().map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect();
-    // A label that is not UTF-8 is in no name of ours, but the upstream resolver may know it.
+    // A label that is not UTF-8 is never ours, but the upstream resolver may know it.
     let Some(labels) = labels else { return NameSubject::Elsewhere };
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     match labels[..] {
-        // The root: its name servers are a question for the upstream resolver.
+        // The root: a question for the upstream resolver.
         [] => NameSubject::Elsewhere,
         [DOMAIN] => NameSubject::Domain,
         [service] => in_domain(&[service]),
@@ -63,8 +61,7 @@ fn in_domain(labels: &[&str]) -> NameSubject {
     subject.unwrap_or(NameSubject::Nothing)
 }
 
-/// Returns the service that a label names. Compose files have names with underscores, and their programs ask
-/// for these; the service has hyphens instead.
+/// Programs from Compose files ask for names with underscores; their services have hyphens instead.
 fn service_name(label: &str) -> Option<ServiceName> {
     ServiceName::new(label.replace('_', "-")).ok()
 }
@@ -77,7 +74,7 @@ fn reverse(parts: [&str; 4]) -> NameSubject {
     }
 }
 
-/// Reads a number in its one spelling: `00` and `+0` are other names.
+/// Parses a number in canonical form: `00` and `+0` are other names.
 fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }

@@ -1,4 +1,4 @@
-//! Answers questions: decides from what is known, and asks Redis or the upstream resolver for what is not.
+//! Answers questions from known names, and asks Redis or the upstream resolver for missing ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,27 +26,22 @@ use super::answer::{
 use super::cache::{Cache, Unanswered};
 use super::forward::Forwarder;
 
-/// Addresses and apps are asked for again after this.
 const FOUND_KEPT: Duration = Duration::from_secs(60);
-/// A service that does not exist may be created at any moment.
+/// Lifetime of negative answers: a service may be created at any moment.
 const MISSING_KEPT: Duration = Duration::from_secs(1);
-/// How long an answer of Redis may take: a program asks again after 5 s.
+/// Timeout of Redis: a program asks again after 5 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long the first answer about a service's endpoints may take.
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
-/// The most questions to Redis in this time, of which one pod has half. A question that would be one more
-/// waits a while.
+/// Maximum number of questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait.
 const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
 const ASK_RETRY: Duration = Duration::from_millis(20);
 const ASK_WITHIN: Duration = Duration::from_secs(3);
-/// The most questions over UDP that wait for Redis or for another resolver.
 const WAITING_QUESTIONS: usize = 1024;
-/// The most connections at a time for questions, and to services.
 const DNS_CONNECTIONS: usize = 256;
 const CONNECTIONS: usize = 16_384;
-/// How often an answer is decided: each of an alias, an app's short name, a name, a slot and the endpoints
-/// may have to be asked for, and then the addresses of all slots together.
+/// Maximum number of decisions about one question: one each for an alias, a short name, a name, a slot and
+/// the endpoints, and one for the addresses of all slots.
 const MAX_ROUNDS: usize = 6;
 
 /// The resolver of this host.
@@ -60,9 +55,9 @@ pub struct Resolver {
     pub(super) shares: NameShares,
 }
 
-/// The limits that the pods of this host share, each fairly.
+/// Limits that the pods of this host share fairly.
 pub(super) struct NameShares {
-    /// Questions to Redis: each counts for a while.
+    /// Questions to Redis; each counts for a while.
     asks: Arc<Shares>,
     pub(super) waiting_questions: Arc<Shares>,
     pub(super) dns_connections: Arc<Shares>,
@@ -81,7 +76,6 @@ impl NameShares {
         }
     }
 
-    /// Takes in that a pod has its share of `what`, and gets no more.
     pub(super) fn note_refused(&self, client: IpAddr, what: &str) {
         if self.warned.is_due() {
             tracing::warn!(
@@ -92,25 +86,21 @@ impl NameShares {
     }
 }
 
-/// A pod asks more than its share: its question is not answered now.
+/// The pod exceeded its share, so its question is not answered now.
 #[derive(Debug)]
 struct AskedTooMuch;
 
-/// What Redis has answered.
 struct Answers {
     addresses: Cache<AddressName, PoolAddress>,
     holders: Cache<PoolAddress, AddressName>,
     apps: Cache<ServiceName, AppName>,
 }
 
-/// What is known at one moment.
 struct KnownNames<'a> {
     answers: &'a Answers,
     snapshot: &'a RoutingSnapshot,
-    /// Services whose endpoints were asked for in vain.
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
-    /// Names whose address was used.
     used: RefCell<Vec<AddressName>>,
 }
 
@@ -137,14 +127,14 @@ impl Names for KnownNames<'_> {
             return if is_unanswered { NameLookup::Unavailable } else { NameLookup::NotAsked };
         };
         let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
-        // While the pod of a slot is being replaced two may be ready.
+        // Two pods of a slot may be ready while one is being replaced.
         let slots: BTreeSet<u32> = ready.map(|endpoint| endpoint.replica).collect();
         NameLookup::Found(slots.into_iter().collect())
     }
 }
 
 impl Resolver {
-    /// Returns a resolver that knows no name yet.
+    /// Returns a resolver without known names.
     pub fn new(
         store: Store,
         interest: Interest,
@@ -161,7 +151,6 @@ impl Resolver {
         Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
     }
 
-    /// Takes in what a process before this one knew.
     pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
         let (mut answers, now) = (self.answers(), Instant::now());
         for (name, address) in known {
@@ -171,13 +160,11 @@ impl Resolver {
         }
     }
 
-    /// Returns all names whose address is known.
     pub(super) fn known_addresses(&self) -> Vec<(AddressName, PoolAddress)> {
         let answers = self.answers();
         answers.addresses.found().map(|(name, address)| (name.clone(), *address)).collect()
     }
 
-    /// Returns the answer to a message from `client`; `None` if none is to be sent.
     pub(super) async fn answer(
         self: &Arc<Self>,
         request: &[u8],
@@ -207,7 +194,7 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Returns the answer if all that it takes is known already.
+    /// Returns the answer if it needs no further questions.
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],
@@ -249,8 +236,7 @@ impl Resolver {
         decision
     }
 
-    /// Returns the service or slot that has an address, for a connection of `client`; `None` if none has it,
-    /// or it cannot be found out.
+    /// Returns the holder of an address, for a connection of `client`; `None` if none is found.
     pub(super) async fn holder(
         self: &Arc<Self>,
         address: PoolAddress,
@@ -274,7 +260,6 @@ impl Resolver {
         }
     }
 
-    /// From now on the endpoints of the service are followed.
     pub(super) fn want(&self, service: &ServiceName) {
         self.interest.want(service);
     }
@@ -291,7 +276,6 @@ impl Resolver {
         })
     }
 
-    /// Waits until a pod may ask Redis once.
     async fn wait_for_share(&self, client: IpAddr) -> Result<(), AskedTooMuch> {
         let end = Instant::now() + ASK_WITHIN;
         loop {
@@ -334,7 +318,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// Nothing is known of the name if the pod asks too much: another one may ask.
+    /// If the pod exceeds its share, caches nothing: another pod may ask.
     async fn ask_address(&self, name: AddressName, client: IpAddr) -> Result<(), AskedTooMuch> {
         self.wait_for_share(client).await?;
         let answer = match self.within(self.store.address(&name)).await {
@@ -363,7 +347,6 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns whether the endpoints of the service became known.
     async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
         self.want(service);
         let mut snapshot = self.snapshot.clone();
@@ -371,7 +354,6 @@ impl Resolver {
         timeout(ENDPOINTS_WITHIN, known).await.is_ok_and(|known| known.is_ok())
     }
 
-    /// Waits for an answer of Redis, though not for long.
     async fn within<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Unanswered> {
         match timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(answer)) => Ok(answer),

@@ -1,30 +1,28 @@
-//! The messages that questions are answered with: their header, their size, and what says that there is
-//! nothing.
+//! Encodes responses within their size limits, and refusals without records.
 
 use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use model::network::address::DOMAIN;
 
-/// What the header of a message takes, in bytes.
 const HEADER_BYTES: usize = 12;
-/// The size that every client can read over UDP.
+/// UDP size in bytes that every client can read.
 const MIN_UDP_BYTES: u16 = 512;
-/// What an address takes in an answer: its name is a pointer to the question.
+/// Size of an address record in bytes, whose name is a pointer to the question.
 const ADDRESS_BYTES: usize = 16;
-/// How long programs may keep that a name does not exist, or has no such record, in seconds.
+/// TTL of negative answers in seconds.
 const NEGATIVE_TTL: u32 = 2;
 
-/// How a question came.
+/// The transport of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuestionTransport {
-    /// In a datagram: the answer has to fit into one that the client can read.
+    /// A datagram: the response must fit the client's buffer.
     Udp,
-    /// On a connection.
+    /// A connection.
     Tcp,
 }
 
-/// Returns the answer to a message that cannot be read; `None` if it is no question.
+/// Returns the response to an unreadable message; `None` if it is a response itself.
 pub(super) fn unreadable(request: &[u8]) -> Option<Vec<u8>> {
     let &[high, low, flags, ..] = request.get(..HEADER_BYTES)? else { return None };
     let is_response = flags & 0x80 != 0;
@@ -33,14 +31,13 @@ pub(super) fn unreadable(request: &[u8]) -> Option<Vec<u8>> {
     if is_response { None } else { message.to_vec().ok() }
 }
 
-/// Returns a response without records.
 pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     let metadata = &request.metadata;
     let mut response = Message::response(metadata.id, metadata.op_code);
     response.metadata = Metadata::response_from_request(metadata);
     response.metadata.recursion_available = true;
     response.metadata.response_code = code;
-    // Of several questions none is repeated: that answer has to fit as well.
+    // With several questions none is repeated, so that the response stays small.
     if let [question] = &request.queries[..] {
         response.add_query(question.clone());
     }
@@ -52,7 +49,7 @@ pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     response
 }
 
-/// Returns the response with these records; `None` if there is no such name.
+/// Returns the response with these records, or NXDOMAIN for `None`.
 pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Message {
     let code = if found.is_some() { ResponseCode::NoError } else { ResponseCode::NXDomain };
     let mut response = refusal(request, code);
@@ -65,7 +62,7 @@ pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Mes
     response
 }
 
-/// Returns the record that says how long "no" may be kept. It belongs to the zone of the name.
+/// Returns the SOA record of the name's zone, which limits the caching of negative answers.
 pub(super) fn soa(name: &Name) -> Record {
     let zone = match name.iter().next_back() {
         Some(last) if last.eq_ignore_ascii_case(DOMAIN.as_bytes()) => name.trim_to(1),
@@ -79,8 +76,7 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// Encodes a response. One that is too long for the client is cut, and says so: the client asks again over
-/// TCP. `None` if not even its header can be encoded.
+/// Encodes a response. Truncates it if it is too long, so that the client asks again over TCP.
 pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
@@ -90,8 +86,8 @@ pub(super) fn encode(request: &Message, transport: QuestionTransport, response: 
     encoded.or_else(|| cut(&response, limit.into()).to_vec().ok())
 }
 
-/// Returns the part of a response that fits into `limit` bytes: as many addresses as possible, for the
-/// resolver of old musl takes what it gets and does not ask again.
+/// Truncates a response to `limit` bytes. Keeps as many addresses as possible, because old musl uses them
+/// without asking again.
 fn cut(response: &Message, limit: usize) -> Message {
     let mut cut = response.clone().truncate();
     let used = cut.to_vec().map_or(limit, |bytes| bytes.len());

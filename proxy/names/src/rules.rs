@@ -1,8 +1,7 @@
-//! The rules of this host that lead from pods to the proxy, set by `iptables` as the engine sets its own.
+//! The host's `iptables` rules that lead from pods to the proxy.
 //!
-//! Networks of pods are told by the beginning of their interface's name, and ports are fixed. So root sets
-//! them once, and the proxy needs no right to. Only what is closed to pods on other hosts follows from the
-//! cluster.
+//! Pod networks have a fixed interface prefix, and ports are fixed, so root can set these rules once for an
+//! unprivileged proxy. Only the addresses closed on other hosts depend on the cluster.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,41 +15,40 @@ use tokio::process::Command;
 use super::closed::{ClosedAddresses, ToClose};
 use super::{connections, dns};
 
-/// The chain of rules of others for what is forwarded, where a Docker engine has made it.
+/// Docker's chain for other programs' rules about forwarded packets.
 const DOCKER_USER: &str = "DOCKER-USER";
-/// The kernel's own: of a host without that engine, as one with Podman alone.
+/// The kernel's chain, on hosts without Docker, such as those with Podman alone.
 const FORWARD: &str = "FORWARD";
-/// The table whose rules the kernel asks after all others. Podman puts rules first in the table `filter`
-/// that accept all that pods send. What they accept comes here, where rules can drop and not reject.
+/// The table evaluated last. Podman's first rules in `filter` accept everything from pods, but those packets
+/// still pass this table, where rules can drop and not reject.
 const LAST_TABLE: &str = "security";
-/// Whether the rules see what pods of one network send to each other. Docker turns it on for the option
-/// `enable_icc`, which Podman does not know.
+/// The switch that applies rules to packets between pods of one network. Docker sets it for its option
+/// `enable_icc`, which Podman lacks.
 const BRIDGED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
-/// With what the names of the interfaces of pods' networks begin.
 const INTERFACES: &str = "kl-";
 /// Seconds to wait for another program that changes rules.
 const LOCK_WAIT: &str = "5";
 
-/// Why the rules are not set.
+/// The cause of a failure to set rules.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// There is no such program.
+    /// `iptables` is not installed.
     #[error("`iptables` is not installed: install the package iptables")]
     NotInstalled,
-    /// It is not allowed.
+    /// The proxy lacks the privileges.
     #[error("setting rules takes the right of root (CAP_NET_ADMIN and CAP_NET_RAW)")]
     NotAllowed,
-    /// Anything else.
+    /// Another error.
     #[error("{command}: {detail}")]
     Failed {
         /// The command.
         command: String,
-        /// What it said.
+        /// The command's error output.
         detail: String,
     },
 }
 
-/// A rule that leads to one of our chains. It stands first in its chain.
+/// A rule that jumps to one of our chains. It is the first in its chain.
 struct Jump {
     table: &'static str,
     chain: &'static str,
@@ -58,15 +56,12 @@ struct Jump {
     target: &'static str,
 }
 
-/// Where rules about what is forwarded can stand on this host.
 #[derive(Debug, Clone, Copy)]
 struct Forwarding {
-    /// The chain in the table `filter`.
     chain: &'static str,
     has_last_table: bool,
 }
 
-/// Our chains and their rules, which replace whatever was in them.
 fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: bool) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let resolver = model::network::address::PoolAddress::RESOLVER.ip();
@@ -110,7 +105,7 @@ fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: boo
          {in_filter}"
     );
     if has_last_table {
-        // Pods do not reach each other by their addresses.
+        // Pods must not reach each other by their addresses.
         let refused = [&[format!("-o {INTERFACES}+")], &refused[..]].concat();
         chains += &format!(
             "*{LAST_TABLE}\n:KUBELEET-TO-PODS - [0:0]\n:KUBELEET-FROM-PODS - [0:0]\n{}",
@@ -120,7 +115,6 @@ fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: boo
     chains
 }
 
-/// The rules that lead to our chains.
 fn jumps(forwarding: Forwarding) -> Vec<Jump> {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let jump = |table, chain, condition: String, target| Jump { table, chain, condition, target };
@@ -129,7 +123,7 @@ fn jumps(forwarding: Forwarding) -> Vec<Jump> {
         jump("nat", "PREROUTING", format!("-i {INTERFACES}+ {pool}"), "KUBELEET"),
         // For people on the host.
         jump("nat", "OUTPUT", pool.to_owned(), "KUBELEET"),
-        // Neighbours do not reach the proxy's ports by the host's address in a network of pods.
+        // Neighbours must not reach the proxy's ports through the host's address in a pod network.
         jump("filter", "INPUT", format!("! -i {INTERFACES}+ -p udp --dport {questions}"), "KUBELEET-PORTS"),
         jump(
             "filter",
@@ -156,7 +150,7 @@ impl Jump {
     }
 }
 
-/// Returns the rules that are missing, as `iptables` is to be told them.
+/// Returns the missing rules as arguments of `iptables`.
 ///
 /// # Errors
 /// See [`RulesError`].
@@ -175,18 +169,15 @@ async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
     missing
 }
 
-/// The rules of this host, as one program sets them. Others may as well, for other clusters.
+/// The rules of this host as this program sets them. Proxies of other clusters may set theirs.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// What this program has closed.
     own: ClosedAddresses,
-    /// Whether it has said why pods are not kept apart.
     has_warned: bool,
 }
 
 impl Rules {
-    /// Sets the rules, unless they are there, with those that close something to pods. Repeating it changes
-    /// nothing.
+    /// Sets the missing rules, and the rules with addresses to close. Idempotent.
     ///
     /// # Errors
     /// See [`RulesError`].
@@ -214,7 +205,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Has the rules see what pods of one network send to each other, and says once why they do not.
+    /// Applies rules to packets between pods of one network. Warns once if that is impossible.
     async fn keep_pods_apart(&mut self, forwarding: Forwarding) {
         let why = match see_bridged().await {
             _ if !forwarding.has_last_table && forwarding.chain == FORWARD => {
@@ -233,10 +224,10 @@ impl Rules {
     }
 }
 
-/// Has rules asked about what passes a bridge, as Docker does.
+/// Applies rules to bridged packets, as Docker does.
 async fn see_bridged() -> io::Result<()> {
     if !Path::new(BRIDGED).exists() {
-        // If it fails, reading the file says that there is none.
+        // If it fails, reading the file fails too.
         let _ = run("modprobe", &["br_netfilter"], "").await;
     }
     if std::fs::read_to_string(BRIDGED)?.trim() != "1" {
@@ -246,7 +237,6 @@ async fn see_bridged() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns what is closed to pods by rules that are set.
 fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
     let address = |rule: &[Option<&str>; 3]| match rule {
         [Some(host), Some("tcp"), Some(port)] => format!("{host}:{port}").parse().ok(),
@@ -258,8 +248,8 @@ fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
 /// The rules of our chains, see [`conditions`].
 type Conditions<'a> = BTreeMap<&'a str, Vec<[Option<&'a str>; 3]>>;
 
-/// Returns the rules of our chains in order, each with what does not depend on how `iptables` writes a rule:
-/// its destination, its protocol and its port.
+/// Returns the rules of our chains in order, each with the parts that do not depend on the format of
+/// `iptables`: destination, protocol and port.
 fn conditions(text: &str) -> Conditions<'_> {
     let mut conditions = Conditions::new();
     for line in text.lines() {
@@ -284,10 +274,10 @@ fn conditions(text: &str) -> Conditions<'_> {
 /// See [`RulesError`].
 pub async fn remove() -> Result<(), RulesError> {
     let has_last_table = forwarding().await?.has_last_table;
-    // A Docker engine may have come since they were set.
+    // Docker may have been installed since they were set.
     let all = [FORWARD, DOCKER_USER].map(|chain| jumps(Forwarding { chain, has_last_table }));
     for jump in all.into_iter().flatten() {
-        // As often as it is there.
+        // Repeats, as a rule may exist several times.
         while run("iptables", &jump.arguments("-D"), "").await.is_ok() {}
     }
     let chains = [
@@ -307,22 +297,21 @@ pub async fn remove() -> Result<(), RulesError> {
     Ok(())
 }
 
-/// Returns whether this host has a network of pods, of any cluster: then the rules are in use.
+/// Returns true if this host has a pod network of any cluster, which needs the rules.
 pub fn are_in_use() -> bool {
     let interfaces = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     interfaces.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(INTERFACES))
 }
 
-/// Returns where rules about what is forwarded stand: before those of a Docker engine, after those of Podman.
+/// Returns the place of rules about forwarded packets: before Docker's, after Podman's.
 async fn forwarding() -> Result<Forwarding, RulesError> {
-    // The first call of all: it finds out whether there is the program, and the right.
+    // The first call of all, which also checks for the program and the privileges.
     run("iptables", &["-w", LOCK_WAIT, "-S", "INPUT"], "").await?;
     let has_docker_user = run("iptables", &["-w", LOCK_WAIT, "-S", DOCKER_USER], "").await.is_ok();
     let has_last_table = run("iptables", &["-w", LOCK_WAIT, "-t", LAST_TABLE, "-S"], "").await.is_ok();
     Ok(Forwarding { chain: if has_docker_user { DOCKER_USER } else { FORWARD }, has_last_table })
 }
 
-/// Runs a program, and returns what it prints.
 async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, RulesError> {
     let failed = |detail: String| {
         let command = [&[program], arguments].concat().join(" ");
@@ -336,7 +325,7 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, R
         _ => failed(error.to_string()),
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it has read all tells why.
+        // A program that ends before it has read everything reports the cause.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
     let output = child.wait_with_output().await.map_err(|error| failed(error.to_string()))?;
@@ -356,7 +345,7 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, R
 mod tests {
     use super::*;
 
-    /// A host with Podman alone has no chain of Docker's.
+    /// A host with Podman alone lacks Docker's chain.
     #[test]
     fn what_pods_must_not_reach_is_refused_on_a_host_without_docker_too() {
         for chain in [DOCKER_USER, FORWARD] {
@@ -372,7 +361,7 @@ mod tests {
         let metadata: [AddressRange; 2] =
             ["169.254.0.0/16", "168.63.129.16"].map(|range| range.parse().expect("it is one"));
         let text = chains(&metadata, &closed, true);
-        // As `iptables -S` prints them, among those of others.
+        // In the format of `iptables -S`, among other programs' rules.
         let listed = text
             .replace("-d 10.0.0.1 -p tcp --dport", "-d 10.0.0.1/32 -p tcp -m tcp --dport")
             .replace("-d 168.63.129.16 -j", "-d 168.63.129.16/32 -j")

@@ -1,4 +1,4 @@
-//! The table of questions and answers, and what holds for all bytes.
+//! The table of questions and answers, and properties for arbitrary bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,12 +12,10 @@ use proptest::prelude::*;
 
 use super::answer::{NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide};
 
-/// Names with their addresses, and the ready slots of services. Of the others Redis has none, or was not
-/// asked.
+/// Known names. All others are missing in Redis, or not asked for.
 struct Known {
     addresses: HashMap<AddressName, PoolAddress>,
     ready: HashMap<ServiceName, Vec<u32>>,
-    /// Aliases of the app `shop`.
     aliases: HashMap<&'static str, ServiceName>,
     others: fn() -> NameLookup<()>,
 }
@@ -51,8 +49,8 @@ impl Names for Known {
     }
 }
 
-/// `web` with two slots of which 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with 300 ready
-/// slots.
+/// `web` with slots 0 and 1, of which slot 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with
+/// 300 ready slots.
 fn known(others: fn() -> NameLookup<()>) -> Known {
     let address = |number| PoolAddress::from_number(number).unwrap();
     let names =
@@ -86,7 +84,6 @@ fn answer_to(message: &Message, client: &Questioner<'_>, known: &Known) -> Messa
     }
 }
 
-/// The answer as words: its code, its records, and whether there is a SOA record.
 fn shown(answer: &Message) -> String {
     let code = match answer.metadata.response_code {
         ResponseCode::NoError => "ok",
@@ -339,7 +336,6 @@ fn what_is_no_usual_question_is_refused() {
     assert_eq!((answer.metadata.id, answer.metadata.response_code), (4711, ResponseCode::FormErr));
 }
 
-/// Bytes, and questions of which some bytes were changed.
 fn messages() -> impl Strategy<Value = Vec<u8>> {
     let names = ["web", "all.big", "_80._tcp.big", "0.web", "x"].map(|name| format!("{name}.kubeleet."));
     let kinds = [RecordType::A, RecordType::SRV, RecordType::ANY, RecordType::OPT];
@@ -361,7 +357,7 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// Whatever arrives, an answer is one that the client can read, and is an answer to its question.
+    /// For any bytes, the answer fits the client's limits and belongs to its question.
     #[test]
     fn any_bytes_are_answered_within_limits(bytes in messages(), is_tcp in any::<bool>(), random in any::<u64>()) {
         let transport = if is_tcp { QuestionTransport::Tcp } else { QuestionTransport::Udp };

@@ -1,4 +1,4 @@
-//! What a proxy knows of the cluster: routes, and the endpoints of each service that it follows.
+//! The proxy's knowledge of the cluster: routes, and the endpoints of each followed service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use crate::endpoint_set::EndpointSet;
 use crate::route::RouteTable;
 use crate::snapshot::RoutingSnapshot;
 
-/// What is known of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FollowedCluster {
     pub(crate) routing: Arc<Routing>,
@@ -18,7 +17,6 @@ pub(crate) struct FollowedCluster {
 }
 
 impl FollowedCluster {
-    /// Returns the snapshot with these routes, which are those of `routing`.
     pub(crate) fn snapshot(&self, routes: Arc<RouteTable>) -> RoutingSnapshot {
         let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.shared()));
         RoutingSnapshot { routes, endpoints: endpoints.collect() }

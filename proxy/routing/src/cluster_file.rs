@@ -1,5 +1,4 @@
-//! The file with what a proxy last knew of routes and endpoints, so that one that was restarted without Redis
-//! serves it.
+//! The file with the last known routes and endpoints, for a restart without Redis.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,34 +17,31 @@ use crate::endpoint_set::EndpointSet;
 #[derive(Serialize, Deserialize)]
 struct KnownClusterFile {
     routes: Vec<Route>,
-    /// The services that only some reach by name. Versions before do not save it.
+    /// Services with restricted callers. Earlier versions do not save them.
     #[serde(default)]
     callers: Callers,
-    /// The further names of services. Versions before do not save them.
+    /// Aliases of services. Earlier versions do not save them.
     #[serde(default)]
     aliases: AliasesByApp,
     services: BTreeMap<ServiceName, KnownEndpoints>,
 }
 
-/// As in Redis: a field of `routes`, and its value.
 #[derive(Serialize, Deserialize)]
 struct Route {
     route: String,
     target: String,
 }
 
-/// As in Redis: the fields of `ep:<service>`.
 #[derive(Serialize, Deserialize)]
 struct KnownEndpoints {
     version: u64,
     master: String,
     endpoints: BTreeMap<PodId, String>,
-    /// Whether hosts were asked since Redis had this version.
+    /// True if hosts reported endpoints since Redis had this version.
     #[serde(default)]
     is_heard: bool,
 }
 
-/// Returns the content of the file.
 pub(crate) fn text(known: &FollowedCluster) -> String {
     let fields = |(service, rule): &(ServiceName, IngressRule)| {
         let field = (rule.route(), rule.target(service));
@@ -70,7 +66,6 @@ pub(crate) fn text(known: &FollowedCluster) -> String {
     serde_json::to_string(&file).expect("texts and numbers serialize")
 }
 
-/// Reads the content of the file. What is no route or no endpoint is left out.
 fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
     let file: KnownClusterFile = serde_json::from_slice(text)?;
     let routes = read_rules(file.routes.iter().map(|one| (one.route.as_str(), one.target.as_str())));
@@ -85,7 +80,7 @@ fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
     Ok(FollowedCluster { routing: Arc::new(routing), sets })
 }
 
-/// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
+/// Reads the file. If it is missing or unreadable, nothing is known until Redis answers.
 pub(crate) fn read(path: &Path) -> FollowedCluster {
     saved_file::read_saved(path, parse, "nothing is routed until Redis answers")
 }

@@ -1,5 +1,5 @@
-//! What to do when what is known of a service has led to no pod: Redis may have said more than has arrived
-//! here. If it does not answer, the proxies of the hosts are asked which of their pods serve.
+//! Checks services whose known endpoints led to no pod. Redis may have newer ones. If it does not answer, the
+//! proxies of the hosts are asked for their serving pods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,17 +15,14 @@ use tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 use crate::read_pages::read_pages;
 use crate::shared::FollowerShared;
 
-/// A message that is on its way settles a doubt within this time. Refusals by a gate that has just closed are
-/// ordinary.
+/// Time for a message on its way to settle a doubt, as refusals by a just closed gate are ordinary.
 const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
-/// How long Redis may take to answer before the hosts are asked.
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
-/// How long a host may take.
 const HOST_WITHIN: Duration = Duration::from_secs(2);
-/// After an answer of Redis, or of the hosts, neither is asked for a service again for this time.
+/// Minimum time between two checks of a service after an answer.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
-/// Takes in that what is known of a service has led to no pod.
+/// Accepts doubts about services whose known endpoints led to no pod.
 #[derive(Clone)]
 pub struct Doubts(pub(crate) Arc<FollowerShared>);
 
@@ -36,7 +33,7 @@ impl std::fmt::Debug for Doubts {
 }
 
 impl Doubts {
-    /// A pod of the service has refused, or there is none.
+    /// Reports that a pod of the service has refused, or that there is none.
     pub fn note(&self, service: &ServiceName) {
         let version = || self.0.lock().sets.get(service).and_then(|set| set.version().cloned());
         let mut doubts = self.0.doubts();
@@ -49,13 +46,12 @@ impl Doubts {
 
 /// The proxies to ask when Redis does not answer.
 pub struct Hosts {
-    /// Reaches the proxies of other hosts; `None` if there is no way to them.
+    /// Connects to the proxies of other hosts; `None` without a tunnel.
     pub others: Option<Arc<TunnelDialer>>,
-    /// What the workers of this host say.
+    /// The reports of this host's workers.
     pub own: Arc<Workers>,
 }
 
-/// Settles doubts, for ever.
 pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     let mut is_silent = false;
     let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
@@ -84,7 +80,7 @@ pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     }
 }
 
-/// Returns the services in doubt of which nothing was heard meanwhile.
+/// Returns the doubted services whose endpoints have not changed since.
 fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     let doubts = std::mem::take(&mut *shared.doubts());
     let known = shared.lock();
@@ -93,8 +89,8 @@ fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
 }
 
-/// Asks Redis about the services, until it does not answer, and has those read that have changed. Returns
-/// those that it has answered for.
+/// Asks Redis about the services until a question fails, and starts reading changed ones. Returns the
+/// answered services.
 async fn read(
     shared: &Arc<FollowerShared>,
     services: &BTreeSet<ServiceName>,
@@ -117,7 +113,7 @@ async fn read(
     answered
 }
 
-/// Reads a service whose pods refuse: before those that may be as they were.
+/// Reads a service whose pods refuse, ahead of services whose endpoints may be unchanged.
 async fn finish(
     shared: Arc<FollowerShared>,
     service: ServiceName,
@@ -138,7 +134,6 @@ async fn ask(shared: &FollowerShared, hosts: &Hosts, services: &BTreeSet<Service
     }
 }
 
-/// Takes in which pods of these services the host of these nodes has.
 fn hear(
     shared: &FollowerShared,
     services: &BTreeSet<ServiceName>,
@@ -188,7 +183,6 @@ mod tests {
         NodeName::new(name).unwrap()
     }
 
-    /// What the worker of a node has said.
     fn workers(node: &NodeName, pods: &[(&str, bool)]) -> Arc<Workers> {
         let workers = Workers::new(Arc::new(Gates::default()));
         let row = |&(name, ready): &(&str, bool)| LocalPod { service: Some(web()), ready, ..local_pod(name) };
@@ -201,7 +195,6 @@ mod tests {
         Endpoint { pod, replica, node: node.clone(), assignment, state: EndpointState::Ready }
     }
 
-    /// Another host that has these pods, and the way to it.
     async fn another_host(node: &NodeName, pods: &[(&str, bool)]) -> (TunnelDialer, DropGuard) {
         let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -219,14 +212,14 @@ mod tests {
         (TunnelDialer::new(Arc::new(here), only(node, peer)), stop.drop_guard())
     }
 
-    /// A Redis that accepts connections and says nothing, and its URL.
+    /// A Redis that accepts connections and never answers, and its URL.
     async fn silent_redis() -> (TcpListener, String) {
         let redis = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("redis://{}", redis.local_addr().unwrap());
         (redis, url)
     }
 
-    /// A follower that knows an old pod on each of two hosts, which have others now. It asks them if `asks`.
+    /// A follower that knows an outdated pod on each of two hosts. Asks the hosts if `asks`.
     async fn follower(
         url: &str,
         asks: bool,
@@ -269,7 +262,6 @@ mod tests {
         timeout(Duration::from_secs(20), all).await.unwrap().unwrap();
     }
 
-    /// What tests of the whole must notice.
     #[tokio::test]
     async fn without_asking_what_was_known_stays() {
         let (_redis, url) = silent_redis().await;
@@ -278,13 +270,11 @@ mod tests {
         assert!(timeout(Duration::from_secs(2), until_told(&mut snapshot)).await.is_err());
     }
 
-    /// Waits until a host has said what it has.
     async fn until_told(snapshot: &mut watch::Receiver<Arc<RoutingSnapshot>>) {
         let is_told = |snapshot: &Arc<RoutingSnapshot>| pods(snapshot).iter().any(|(pod, _)| pod == "new");
         snapshot.wait_for(is_told).await.unwrap();
     }
 
-    /// Doubts all the time, as requests do that wait, until a host has said what it has.
     async fn doubt_until_told(doubts: &Doubts, snapshot: &mut watch::Receiver<Arc<RoutingSnapshot>>) {
         tokio::select! {
             () = until_told(snapshot) => {}
@@ -297,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Requests for a service that has no pod doubt all the time.
+    /// Requests for a service without pods report doubts all the time.
     #[tokio::test]
     async fn hosts_are_asked_once_in_a_while_while_redis_is_away() {
         let (_redis, url) = silent_redis().await;
@@ -317,7 +307,7 @@ mod tests {
         let mut asked = 0;
         let asking = async {
             loop {
-                // It ends each question.
+                // Ends each question.
                 drop(host.accept().await.unwrap());
                 asked += 1;
             }

@@ -1,5 +1,5 @@
-//! The endpoints of one service as this proxy knows them, and what is made of them by messages and answers of
-//! Redis and, while Redis is away, by what the hosts of the pods say. Pure.
+//! The known endpoints of one service, changed by messages and answers of Redis, and by the pods' hosts while
+//! Redis is away. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -15,11 +15,11 @@ use crate::snapshot::Endpoints;
 pub struct EndpointSet {
     version: Option<EndpointVersion>,
     endpoints: BTreeMap<PodId, Arc<Endpoint>>,
-    /// The same for snapshots; made when the first one after a change needs it.
+    /// The endpoints for snapshots, built by the first one after a change.
     shared: OnceLock<Endpoints>,
-    /// A new master has none, and these were kept: it may have lost them.
+    /// True if these were kept because a new master has none: it may have lost them.
     is_kept: bool,
-    /// Hosts have said more than Redis had at this version.
+    /// True if hosts reported endpoints since Redis had this version.
     is_heard: bool,
 }
 
@@ -33,31 +33,30 @@ impl PartialEq for EndpointSet {
 
 impl Eq for EndpointSet {}
 
-/// What became of a message.
+/// The effect of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// The set is at the version of the message.
+    /// The set has the message's version now.
     Changed,
-    /// It is older than what is known, and changes nothing.
+    /// The message is outdated and was ignored.
     Old,
-    /// It does not follow what is known: all endpoints have to be read.
+    /// Messages are missing: all endpoints must be read.
     Gap,
 }
 
 impl EndpointSet {
-    /// Returns a set that was saved; `is_heard` says whether hosts were asked since Redis had answered with
-    /// this version.
+    /// Returns a saved set. `is_heard` is true if hosts reported endpoints since Redis had this version.
     pub fn saved(version: EndpointVersion, endpoints: Vec<Endpoint>, is_heard: bool) -> Self {
         Self { version: Some(version), endpoints: by_pod(endpoints), is_heard, ..Self::default() }
     }
 
-    /// Returns the version of Redis of which this is the set; `None` before the first answer, and if hosts
-    /// were asked since.
+    /// Returns the set's version in Redis; `None` before the first answer, and if hosts reported endpoints
+    /// since.
     pub fn version(&self) -> Option<&EndpointVersion> {
         self.version.as_ref().filter(|_| !self.is_heard)
     }
 
-    /// Returns the version with which Redis has answered last, and whether hosts were asked since.
+    /// Returns the version of the last answer of Redis, and true if hosts reported endpoints since.
     pub(crate) fn to_save(&self) -> Option<(&EndpointVersion, bool)> {
         Some((self.version.as_ref()?, self.is_heard))
     }
@@ -67,13 +66,13 @@ impl EndpointSet {
         self.endpoints.values().map(Arc::as_ref)
     }
 
-    /// Returns the endpoints for a snapshot: the same ones as the last time if none has changed since.
+    /// Returns the endpoints for a snapshot, shared with the previous one if unchanged.
     pub fn shared(&self) -> Endpoints {
         self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
-    /// Applies a message if it is the next one. After a failover that has lost writes, versions occur again:
-    /// then the connection was lost too, so that all endpoints are read.
+    /// Applies a message if it is the next one. A failover that lost writes repeats versions, but also breaks
+    /// the connection, so all endpoints are read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
         let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
             return Applied::Gap;
@@ -81,7 +80,7 @@ impl EndpointSet {
         if change.version.version <= known.version {
             return Applied::Old;
         }
-        // What is kept although Redis has none of it is not what a change is a difference to.
+        // A change relative to Redis does not apply to kept endpoints that Redis lacks.
         if change.version.version != known.version + 1 || self.is_kept {
             return Applied::Gap;
         }
@@ -96,8 +95,8 @@ impl EndpointSet {
         Applied::Changed
     }
 
-    /// Replaces the set by all endpoints that Redis has. A new master that has none replaces no known ones:
-    /// it may have lost them, and a pod that is gone is refused by its gate.
+    /// Replaces the set by all endpoints in Redis. If a new master has none, known ones stay: it may have
+    /// lost them, and gates of stopped pods refuse anyway.
     pub fn replace(&mut self, version: EndpointVersion, endpoints: Vec<Endpoint>) {
         let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
         self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
@@ -109,8 +108,8 @@ impl EndpointSet {
         }
     }
 
-    /// Takes in what was read, page by page, since this was at the version `before`: changes after `version`
-    /// may be among it. If messages have brought the set further meanwhile, it stays.
+    /// Takes the result of a paged read that began at the version `before`, and may contain changes after
+    /// `version`. If messages advanced the set further, it stays.
     pub fn take_read(
         &mut self,
         before: Option<&EndpointVersion>,
@@ -123,8 +122,7 @@ impl EndpointSet {
         }
     }
 
-    /// Replaces the pods of the nodes of one host by those that its own proxy has. What Redis says next
-    /// replaces all.
+    /// Replaces the pods of one host by those that its proxy reports, until the next answer of Redis.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
         let heard = by_pod(endpoints);
         let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);
@@ -188,7 +186,7 @@ mod tests {
         assert_eq!(pods(&set), ["q", "r"]);
         assert_eq!(set.version(), None);
         assert_eq!(set.to_save(), Some((&version(8, "0"), true)));
-        // Its own is not the difference to what Redis has.
+        // The endpoints of the set are not those of Redis.
         assert_eq!(set.apply(change(9, "0", &[("q", None)])), Applied::Gap);
         set.replace(version(8, "0"), vec![endpoint("q", "1 v a ready")]);
         assert_eq!((pods(&set), set.version()), (vec!["q"], Some(&version(8, "0"))));
@@ -225,7 +223,7 @@ mod tests {
         hear(&mut set, &[("r", "0 w b ready")]);
         set.replace(version(100, "1"), Vec::new());
         assert_eq!(pods(&set), ["r"]);
-        // The next message says that there is something again: all of it, and not beside what is kept.
+        // The next message has all endpoints of Redis, which replace the kept ones.
         assert_eq!(set.apply(change(101, "1", &[("q", Some("1 w b ready"))])), Applied::Gap);
         set.replace(version(101, "1"), vec![endpoint("q", "1 w b ready")]);
         assert_eq!(pods(&set), ["q"]);
@@ -259,14 +257,14 @@ mod tests {
         assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
     }
 
-    /// One step of the cluster, whether its message arrives, and whether the host is asked.
+    /// Steps of the cluster, each with two flags: its message arrives, the host is asked.
     fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool, bool)>> {
         prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
     }
 
     proptest! {
-        /// Messages may be lost. Who reads all endpoints at each gap, and once at the end, has what the
-        /// cluster has.
+        /// Messages may be lost. Reading all endpoints at each gap and at the end yields the state of the
+        /// cluster.
         #[test]
         fn whatever_is_lost_the_set_becomes_what_redis_has(steps in steps()) {
             let mut known = EndpointSet::default();

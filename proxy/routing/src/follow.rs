@@ -1,10 +1,8 @@
-//! Keeps what this proxy knows of the cluster: the routes, and the endpoints of the services that they lead
-//! to.
+//! Follows the cluster in Redis: the routes, and the endpoints of the services that they lead to.
 //!
-//! Changes come as messages, and each message is the difference to the version before. A proxy that misses
-//! one reads all endpoints of that service again, in pages; every [`CHECK_INTERVAL`] the version is compared
-//! in any case. While Redis is away, what was known last is served; if that leads to no pod, the hosts are
-//! asked: see `doubts`.
+//! Each message is the difference to the previous version. A proxy that misses one reads all endpoints of
+//! that service again, in pages. Versions are also compared every [`CHECK_INTERVAL`]. While Redis is away,
+//! the last known endpoints are served; if they fail, the hosts are asked: see `doubts`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,27 +30,23 @@ use crate::route::RouteTable;
 use crate::shared::FollowerShared;
 use crate::snapshot::RoutingSnapshot;
 
-/// Between two looks at the routes, and at the version of a service's endpoints, when no message arrives.
+/// Interval of checks of routes and endpoint versions without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Endpoints that were known before are read again after a random part of this: all proxies lose their
-/// connections to a master at the same moment.
+/// Maximum random delay before known endpoints are read again: all proxies lose a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
-/// The most pages of endpoints in this time that one proxy reads: all of them read again after a failover.
+/// Maximum number of endpoint pages read in [`READS_PER`]: all proxies read again after a failover.
 const READS: usize = 10;
-/// And of services of which nothing is known yet. Requests to these wait, and few proxies are new at the same
-/// time.
+/// The same for services without known endpoints, whose requests wait. Few proxies are new at the same time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
-/// Between two looks while another proxy makes the endpoints of a service.
+/// Interval of checks while another proxy builds the endpoints of a service.
 const MAKING_LOOK: Duration = Duration::from_millis(500);
-/// Messages that are kept while endpoints are read. After more of them it is read again.
 const MAX_KEPT_MESSAGES: usize = 10_000;
-/// What changes within this time becomes one snapshot,
+/// Time for which changes are collected into one snapshot.
 const COLLECT: Duration = Duration::from_millis(10);
-/// and what changes within this time is saved at once.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Makes a follower follow services that no route leads to.
+/// Requests the following of services without a route.
 #[derive(Clone)]
 pub struct Interest(Arc<FollowerShared>);
 
@@ -80,7 +74,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Returns a follower, and what it knows: at first what `file` has from the process before.
+    /// Returns a follower and its snapshots, the first from `file`.
     pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<RoutingSnapshot>>) {
         let known = file.as_deref().map(cluster_file::read).unwrap_or_default();
         let routes = Arc::new(RouteTable::of(&known.routing));
@@ -100,17 +94,17 @@ impl Follower {
         (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
     }
 
-    /// Makes it ask the hosts when Redis does not answer. Else what is known then is all.
+    /// Makes it ask the hosts while Redis does not answer.
     pub fn asking(self, hosts: Hosts) -> Self {
         Self { hosts: Some(hosts), ..self }
     }
 
-    /// Returns what is told when what is known has led to no pod.
+    /// Returns the handle that accepts doubts about services.
     pub fn doubts(&self) -> Doubts {
         Doubts(self.shared.clone())
     }
 
-    /// Returns what makes it follow more services.
+    /// Returns the handle that requests more services.
     pub fn interest(&self) -> Interest {
         Interest(self.shared.clone())
     }
@@ -132,7 +126,6 @@ impl Follower {
     }
 }
 
-/// Makes a snapshot after changes.
 async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<RoutingSnapshot>>) {
     let mut routing = shared.lock().routing.clone();
     let mut routes = snapshot.borrow().routes.clone();
@@ -150,27 +143,23 @@ async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<Routin
     }
 }
 
-/// Saves what is known, for the process after this one.
 async fn save(shared: Arc<FollowerShared>, file: PathBuf) {
     let text = || cluster_file::text(&shared.lock());
     saved_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
 }
 
-/// A service that is followed, until this is dropped.
 struct Followed {
-    /// Its endpoints are to be read.
     look: Arc<Notify>,
     _end: DropGuard,
 }
 
-/// Follows the routes, and the endpoints of each service that has one or that pods ask for.
 async fn follow_routes(shared: Arc<FollowerShared>) {
     let mut messages = shared.store.subscribe(channel::ROUTES);
     let mut services: BTreeMap<ServiceName, Followed> = BTreeMap::new();
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     let mut check_at = Instant::now();
     loop {
-        // Those that are known from before are followed as soon as Redis answers.
+        // Services from the file are followed as soon as Redis answers.
         follow_services(&shared, &mut services);
         let read = async {
             read_routes(&shared).await?;
@@ -201,7 +190,7 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
     }
 }
 
-/// Has the endpoints read that are not those that are known: all are asked for together.
+/// Requests reads of the endpoints with another version in Redis. Asks for all versions at once.
 async fn check_versions(
     shared: &FollowerShared,
     followed: &BTreeMap<ServiceName, Followed>,
@@ -221,8 +210,7 @@ async fn check_versions(
 async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
     let mut routing = shared.store.routing().await?;
     routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
-    // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew
-    // will be recovered.
+    // An emptied Redis removes no routes and lifts no restrictions: its data will be recovered.
     let is_empty = routing == Routing::default() && *shared.lock().routing != routing;
     if is_empty && shared.store.cluster_id().await?.is_none() {
         return Ok(());
@@ -241,7 +229,7 @@ async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Begins to follow services, and ends it for those that are not to be followed any more.
+/// Starts and stops followers to match the wanted set.
 fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<ServiceName, Followed>) {
     let services = shared.services();
     followed.retain(|service, _| services.contains(service));
@@ -255,10 +243,9 @@ fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<Service
     }
 }
 
-/// Follows the endpoints of one service.
 async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look: Arc<Notify>) {
     let mut messages = shared.store.subscribe(&channel::endpoints(&service));
-    // What is known from before is compared with the others.
+    // Endpoints from the file wait for the next comparison of versions.
     let mut read_at = if is_known(&shared, &service) { None } else { Some(Instant::now()) };
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     loop {
@@ -287,8 +274,7 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
     }
 }
 
-/// Reads the endpoints of a service, and applies what is published meanwhile. Returns when they are to be
-/// read again, if so.
+/// Reads the endpoints of a service, and applies messages meanwhile. Returns the delay until another read.
 async fn read_and_listen(
     shared: &FollowerShared,
     service: &ServiceName,
@@ -301,7 +287,8 @@ async fn read_and_listen(
         tokio::select! {
             outcome = &mut reading => break outcome?,
             message = messages.next() => {
-                // What is served meanwhile is the former set. The one that is read is of an earlier version.
+                // The old set is served and updated meanwhile. The read may be of an earlier version, so
+                // messages are kept too.
                 apply(shared, service, &message);
                 if kept.len() >= MAX_KEPT_MESSAGES {
                     kept = vec![Bytes::new()];
@@ -324,16 +311,14 @@ async fn read_and_listen(
     Ok(read_again)
 }
 
-/// What follows from a message.
 enum MessageOutcome {
     Wait,
-    /// Messages may have been missed: the version is to be compared, with those of all services.
+    /// Messages may have been missed: compare the versions of all services.
     Compare,
-    /// The endpoints have to be read, after this time.
     Read(Duration),
 }
 
-/// Applies a message. A service of which nothing is known is read at once.
+/// Applies a message. A service without known endpoints is read at once.
 fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> MessageOutcome {
     let mut known = shared.lock();
     let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {

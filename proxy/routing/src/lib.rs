@@ -1,7 +1,7 @@
-//! The routes and endpoints that a proxy serves by, and how it follows them in Redis.
+//! The routes and endpoints of the proxy, followed in Redis.
 //!
-//! - [`route`] leads from a request or connection to its service, and [`endpoint_set`] decides what a message
-//!   makes of the endpoints of one. Both are pure. [`snapshot`] is what the proxy decides from.
+//! - [`route`] finds the service of a request, and [`endpoint_set`] applies messages to a service's
+//!   endpoints. Both are pure. [`snapshot`] is the proxy's view for its decisions.
 //! - [`follow`] keeps it up to date, and asks the hosts, through the tunnel, while Redis does not answer.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate` and `tunnel`.

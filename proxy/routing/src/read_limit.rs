@@ -1,4 +1,4 @@
-//! A limit on how often Redis is asked.
+//! Limits the rate of reads from Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// A number of turns for each duration: one that is taken comes back that duration later.
+/// A number of permits, each of which returns a fixed time after its use.
 #[derive(Debug)]
 pub(crate) struct ReadLimit {
     free: Arc<Semaphore>,
@@ -18,7 +18,6 @@ impl ReadLimit {
         Self { free: Arc::new(Semaphore::new(count)), per }
     }
 
-    /// Waits for a turn, and takes it.
     pub(crate) async fn wait(&self) {
         // The semaphore is never closed.
         let Ok(turn) = self.free.clone().acquire_owned().await else { return };

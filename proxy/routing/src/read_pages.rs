@@ -1,4 +1,4 @@
-//! Reads the endpoints of a service in pages, as slowly as Redis answers.
+//! Reads the endpoints of a service in pages, adapting to the speed of Redis.
 
 use std::time::Duration;
 
@@ -9,19 +9,17 @@ use tokio::time::{Instant, sleep};
 use crate::read_limit::ReadLimit;
 use crate::shared::FollowerShared;
 
-/// After each page a reader pauses for this many times as long as Redis took to answer: however many proxies
-/// read at the same time, few of them are being answered, and heartbeats wait for these only.
+/// After each page a reader pauses for this many times Redis's latency. So few of many readers are answered
+/// at a time, and heartbeats wait only for them.
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// The end of a reading.
 pub(crate) enum ReadOutcome {
     Read,
-    /// Another proxy makes the set, or it was made anew meanwhile.
+    /// Another proxy builds the set, or it was rebuilt meanwhile.
     Again,
 }
 
-/// Brings what is known of a service to a version that Redis has.
 pub(crate) async fn read_endpoints(
     shared: &FollowerShared,
     service: &ServiceName,
@@ -38,7 +36,7 @@ pub(crate) async fn read_endpoints(
     }
 }
 
-/// Reads all pages; `before` is the version that was known when the reading began.
+/// Reads all pages; `before` is the version known at the start.
 pub(crate) async fn read_pages(
     shared: &FollowerShared,
     service: &ServiceName,
@@ -51,7 +49,7 @@ pub(crate) async fn read_pages(
         let step = reading.step().await?;
         let pause = (begun.elapsed() * PAUSE_PER_ANSWER).min(MAX_PAUSE);
         match step {
-            // The others wait for it.
+            // Other proxies wait for the set that this one builds.
             ReadingStep::Made => sleep(pause).await,
             ReadingStep::Read => {
                 sleep(pause).await;

@@ -1,8 +1,7 @@
-//! Finds the service that a request or connection is for. Pure.
+//! Finds the service of a request or connection. Pure.
 //!
-//! Among the rules that match a request, one with its exact host goes before one with `*.host`, the longest
-//! such host before a shorter one, and both before a rule for any host. Of rules with the same host the
-//! longest path wins.
+//! An exact host precedes `*.host`, and a longer `*.host` precedes a shorter one. Rules for any host come
+//! last. For the same host the longest path wins.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -17,38 +16,37 @@ use store::{AliasesByApp, Callers, Routing};
 /// The rules of all services, arranged for lookup.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
-    /// By host; `*.` is left out in `wildcard`. Each list is sorted, the longest path first.
+    /// Rules by host, without `*.` in `wildcard`. Each list is sorted, the longest path first.
     exact: HashMap<String, Vec<HttpRoute>>,
     wildcard: HashMap<String, Vec<HttpRoute>>,
     any: Vec<HttpRoute>,
     tcp: BTreeMap<u16, TcpRoute>,
-    /// Hosts with a rule with `tls: auto`.
     auto: BTreeSet<String>,
     has_paths: bool,
     callers: Callers,
     aliases: AliasesByApp,
 }
 
-/// Where requests of one host and path go.
+/// The target of requests for one host and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRoute {
     /// The service.
     pub service: ServiceName,
     /// Port of its pods.
     pub port: u16,
-    /// How its pods are spoken to.
+    /// Protocol of its pods.
     pub protocol: HttpProtocol,
-    /// Set if clients are spoken to by HTTPS only.
+    /// Set if only HTTPS is served to clients.
     pub tls: Option<Tls>,
-    /// The longest time until an answer begins; `None` for any.
+    /// Timeout until an answer begins; `None` without a limit.
     pub answer_timeout: Option<Duration>,
-    /// Protocols besides WebSocket to which a connection may be upgraded, in lower case.
+    /// Upgrade protocols besides WebSocket, in lower case.
     pub upgrade: Vec<String>,
     /// The path without its last `/`: empty for all paths.
     path: String,
 }
 
-/// Where connections to one port go.
+/// The target of connections to one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpRoute {
     /// The service.
@@ -58,8 +56,8 @@ pub struct TcpRoute {
 }
 
 impl RouteTable {
-    /// Arranges the rules. Of two rules for the same host and path, or port, the one of the service whose
-    /// name sorts first is taken: all proxies choose the same.
+    /// Arranges the rules. Of two rules for the same host and path, or port, the first service by name wins,
+    /// so that all proxies agree.
     pub fn new(mut rules: Vec<(ServiceName, IngressRule)>) -> Self {
         rules.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut table = Self::default();
@@ -82,29 +80,29 @@ impl RouteTable {
         }
         let lists = table.exact.values_mut().chain(table.wildcard.values_mut());
         for routes in lists.chain([&mut table.any]) {
-            // Stable: the order of services stays within a path.
+            // A stable sort keeps the order of services within a path.
             routes.sort_by_key(|route| Reverse(route.path.len()));
         }
         table
     }
 
-    /// Arranges all that leads to services, and who reaches whom by name.
+    /// Arranges routes, callers and aliases.
     pub fn of(routing: &Routing) -> Self {
         let Routing { routes, callers, aliases } = routing.clone();
         Self { callers, aliases, ..Self::new(routes) }
     }
 
-    /// Returns the service that an alias leads to in the pods of an app.
+    /// Returns the service of an app's alias.
     pub fn alias(&self, app: &AppName, name: &str) -> Option<&ServiceName> {
         self.aliases.get(app)?.get(name)
     }
 
-    /// Returns whether only some services reach this one by name.
+    /// Returns true if the service restricts its callers.
     pub fn has_callers(&self, service: &ServiceName) -> bool {
         self.callers.contains_key(service)
     }
 
-    /// Returns whether the pods of a service, or those of none, reach a service by name. Its own always do.
+    /// Returns true if pods of `from`, or of no service, may reach a service by name. Its own always may.
     pub fn may_reach(&self, from: Option<&ServiceName>, service: &ServiceName) -> bool {
         let is_named = |callers: &BTreeSet<ServiceName>| {
             from.is_some_and(|from| from == service || callers.contains(from))
@@ -120,8 +118,7 @@ impl RouteTable {
         }
     }
 
-    /// Returns where a request goes. `host` is the request's host, with or without a port and in any case;
-    /// `path` is the path as it was sent.
+    /// Returns the route of a request. `host` may have a port and any case; `path` is as sent.
     pub fn http(&self, host: &str, path: &str) -> Option<&HttpRoute> {
         let host = host_name(host);
         let exact = self.exact.get(&*host).into_iter();
@@ -130,7 +127,7 @@ impl RouteTable {
         exact.chain(wildcard).chain([&self.any]).flatten().find(|route| route.matches(path))
     }
 
-    /// Returns the ports of TCP rules and where their connections go.
+    /// Returns the TCP routes by port.
     pub fn tcp(&self) -> &BTreeMap<u16, TcpRoute> {
         &self.tcp
     }
@@ -140,17 +137,17 @@ impl RouteTable {
         self.auto.iter().map(String::as_str)
     }
 
-    /// Returns whether a host has a rule with `tls: auto`. `host` is as for [`RouteTable::http`].
+    /// Returns true if a host has a rule with `tls: auto`. `host` is as for [`RouteTable::http`].
     pub fn is_auto(&self, host: &str) -> bool {
         !self.auto.is_empty() && self.auto.contains(&*host_name(host))
     }
 
-    /// Returns whether some rule has a path other than `/`.
+    /// Returns true if any rule has a path other than `/`.
     pub fn has_paths(&self) -> bool {
         self.has_paths
     }
 
-    /// Returns all services that a rule leads to; some more than once.
+    /// Returns the services of all rules, with duplicates.
     pub fn services(&self) -> impl Iterator<Item = &ServiceName> {
         let lists = self.exact.values().chain(self.wildcard.values()).chain([&self.any]);
         let http = lists.flatten().map(|route| &route.service);
@@ -164,8 +161,8 @@ impl HttpRoute {
     }
 }
 
-/// Returns whether a segment of the path is `.` or `..`, also when its dots are percent-encoded: the pod
-/// would resolve it to a path that may belong to another route.
+/// Returns true if a segment of the path is `.` or `..`, also percent-encoded: the pod could resolve it to
+/// another route.
 pub fn has_dot_segments(path: &str) -> bool {
     let is_dots = |segment: &str| {
         let mut rest = segment;
@@ -178,7 +175,7 @@ pub fn has_dot_segments(path: &str) -> bool {
         }
         rest.is_empty() && (dots == 1 || dots == 2)
     };
-    // A cheap look first: nearly no path has one.
+    // A cheap check first: hardly any path has one.
     let bytes = path.as_bytes();
     let may = bytes.windows(2).any(|two| matches!(two, b"/." | b"/%" | b"\\." | b"\\%"));
     may && path.split(['/', '\\']).any(is_dots)
@@ -196,7 +193,7 @@ pub fn host_name(host: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the names above a host, the nearest first: of `a.b.c`, `b.c` and `c`.
+/// Returns the parent domains of a host, the nearest first: `b.c` and `c` for `a.b.c`.
 fn parents(host: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent)).skip(1)
 }
@@ -232,7 +229,6 @@ mod tests {
         ServiceName::new(name).unwrap()
     }
 
-    /// A rule in words: `web *.example/api` is of service `web`.
     fn rule(words: &str) -> (ServiceName, IngressRule) {
         let (name, address) = words.split_once(' ').unwrap();
         let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
@@ -319,7 +315,7 @@ mod tests {
         }
     }
 
-    /// The rules as they are documented, one by one: the reference that the table is compared with.
+    /// The documented rules, one by one: the reference for the table.
     fn best<'a>(rules: &'a [(String, String)], host: &str, path: &str) -> Option<&'a (String, String)> {
         let host_rank = |rule: &str| match rule.strip_prefix("*.") {
             Some(parent) => host.ends_with(&format!(".{parent}")).then_some(parent.len() + 1),

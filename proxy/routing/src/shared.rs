@@ -1,4 +1,4 @@
-//! What the tasks of a follower share.
+//! The state shared by a follower's tasks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,21 +12,20 @@ use tokio::time::Instant;
 use crate::cluster::FollowedCluster;
 use crate::read_limit::ReadLimit;
 
-/// How long a service is followed that no route leads to, after a pod has asked for it.
+/// Time for which a service without a route is followed after a pod asked for it.
 pub(crate) const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// What the tasks of a follower share.
 pub(crate) struct FollowerShared {
     pub(crate) store: Store,
     pub(crate) known: Mutex<FollowedCluster>,
     pub(crate) changed: Notify,
-    /// Services that pods have asked for, and when they did last.
+    /// Services that pods asked for, and the time of the last request.
     pub(crate) wanted: Mutex<HashMap<ServiceName, Instant>>,
     pub(crate) is_wanted: Notify,
-    /// Services of which what is known has led to no pod, and the version at which it did first.
+    /// Services whose known endpoints led to no pod, and their version at the first doubt.
     pub(crate) doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
     pub(crate) is_doubted: Notify,
-    /// Messages may have been missed: the versions have to be compared.
+    /// Notified when messages may have been missed, and versions must be compared.
     pub(crate) is_check_due: Notify,
     pub(crate) reads: ReadLimit,
     pub(crate) first_reads: ReadLimit,
@@ -50,7 +49,6 @@ impl FollowerShared {
             || self.lock().routing.routes.iter().any(|(routed, _)| routed == service)
     }
 
-    /// Returns the services to be followed: those that have a route, and those that pods ask for.
     pub(crate) fn services(&self) -> BTreeSet<ServiceName> {
         let mut wanted = self.wanted();
         let now = Instant::now();

@@ -26,34 +26,32 @@ use super::silent::SilentHosts;
 use super::stream::TunnelStream;
 use super::tls::client_config;
 
-/// How long ingress waits for a connection to a pod.
+/// Ingress's timeout of a connection to a pod.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The most hosts that are asked at a time who serves.
 const MAX_ASKED: usize = 32;
 
-/// The wait until a silent host that did not answer is asked again, and the longest wait for its answer.
+/// Delay before a silent host is probed again, and the timeout of a probe.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long it may take to open a connection ahead.
 const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection for a request.
 pub enum HttpStream {
-    /// It can be kept for the next request.
+    /// Reusable for the next request.
     Kept(KeptStream),
-    /// It ends with the request: the pod's host has a proxy of the version before.
+    /// Ends with the request: the other proxy has the previous version.
     Once(Box<TunnelStream>),
 }
 
-/// Why there is no connection. The pod has seen nothing.
+/// The cause of a failed connection. The pod has seen nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
-    /// Its gate let nothing in.
+    /// The gate refused.
     #[error("{0}")]
     Refused(#[from] EnterError),
-    /// It accepts no connection on this port.
+    /// The pod accepts no connection on this port.
     #[error("the pod accepts no connection on port {0}")]
     NotListening(u16),
     /// Redis has no proxy for the pod's node.
@@ -64,7 +62,7 @@ pub enum TunnelError {
     Unreachable {
         /// The pod's node.
         node: NodeName,
-        /// Its proxy.
+        /// The node's proxy.
         peer: Peer,
         /// The cause.
         error: io::Error,
@@ -81,13 +79,12 @@ pub struct TunnelDialer {
 }
 
 impl TunnelDialer {
-    /// Returns a dialer that shows `key` to the proxies in `peers`.
+    /// Returns a dialer that presents `key` to the proxies in `peers`.
     pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
         Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
     }
 
-    /// Connects to a port of a pod, within a time for all of it. Uses a connection that was opened ahead if
-    /// there is one, and opens the next one.
+    /// Connects to a pod's port. Uses a connection opened ahead if there is one, and opens the next one.
     ///
     /// # Errors
     /// See [`TunnelError`].
@@ -128,7 +125,7 @@ impl TunnelDialer {
         });
     }
 
-    /// As [`connect`](Self::connect), for HTTP/1.1: one request after the other.
+    /// As [`connect`](Self::connect), for consecutive HTTP/1.1 requests.
     ///
     /// # Errors
     /// See [`TunnelError`].
@@ -150,12 +147,12 @@ impl TunnelDialer {
         })
     }
 
-    /// Returns whether the host of a node is known to be silent: no request should wait for it.
+    /// Returns true if the node's host is known to be silent: no request should wait for it.
     pub fn is_silent(&self, node: &NodeName) -> bool {
         self.silent.has_some() && self.peers.of_node(node).is_some_and(|peer| self.silent.contains(&peer))
     }
 
-    /// Notes that the host of a node does not answer, and starts a task that asks it until it does.
+    /// Marks a node's host as silent, and starts a task that probes it until it answers.
     pub fn note_silent(self: &Arc<Self>, node: &NodeName) {
         let Some(peer) = self.peers.of_node(node) else { return };
         if let Some(wait) = self.silent.insert(peer, Instant::now()) {
@@ -179,7 +176,7 @@ impl TunnelDialer {
                 tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
                 return;
             }
-            // A handshake is an answer. What it speaks after it, also the version before does.
+            // A handshake is an answer. The previous version speaks this protocol too.
             let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, &[TCP_PROTOCOL])).await;
             if let Ok(Ok(_)) = answer {
                 self.silent.answered(&peer, Instant::now());
@@ -187,8 +184,8 @@ impl TunnelDialer {
         }
     }
 
-    /// Asks the proxies of all other hosts which of their pods serve these services, `MAX_SERVICES` at most,
-    /// and calls `heard` with each answer. Those that do not answer are left out.
+    /// Asks all other hosts for their pods of at most `MAX_SERVICES` services. Calls `heard` with each
+    /// answer; silent hosts are skipped.
     pub async fn ask_hosts(
         &self,
         services: &BTreeSet<ServiceName>,
@@ -246,7 +243,6 @@ async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<Tun
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// Asks the gate of a pod to let this connection in.
 async fn ask_for(
     mut stream: TunnelStream,
     endpoint: &Endpoint,

@@ -1,6 +1,6 @@
-//! What the two ends of a kept connection send each other.
+//! The frames on a kept connection.
 //!
-//! A frame is its kind (one byte), the length of what follows (two bytes, the higher first), and that.
+//! A frame is its kind (one byte), its payload's length (two bytes, big-endian) and the payload.
 
 use std::io;
 use std::pin::Pin;
@@ -12,9 +12,8 @@ use tokio_util::io::poll_read_buf;
 
 use super::protocol::TunnelReply;
 
-/// The bytes before what a frame carries.
 pub(super) const HEADER: usize = 3;
-/// The most that a frame carries: with its header it fits one record of TLS.
+/// Maximum payload: a frame with its header fits one TLS record.
 pub(super) const MAX_PAYLOAD: usize = 16 * 1024 - HEADER;
 
 const BEGIN: u8 = b'b';
@@ -23,26 +22,23 @@ const DATA: u8 = b'd';
 const END: u8 = b'e';
 const REFUSED: u8 = b'r';
 
-/// One frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TunnelFrame {
-    /// A request begins: the gate is asked to let it in.
+    /// Begins a request: asks the gate to admit it.
     Begin {
-        /// Whether `Accepted` is waited for. Otherwise what the request says follows at once.
+        /// True if the sender waits for `Accepted`. Otherwise the request follows at once.
         wants_answer: bool,
     },
-    /// The gate has let the request in: the answer, or a sign of life where the pod takes long.
+    /// The gate admitted the request. Also sent as a sign of life while the pod is slow.
     Accepted,
-    /// Bytes for the pod, or of it.
     Data(Bytes),
-    /// The request has been answered: it is not in flight any more.
+    /// The request was answered and is no longer in flight.
     End,
-    /// The request was not let in. The pod has seen nothing of it.
+    /// The request was refused, and the pod has seen nothing of it.
     Refused(TunnelReply),
 }
 
 impl TunnelFrame {
-    /// Appends the frame.
     pub(super) fn write(&self, to: &mut BytesMut) {
         match self {
             TunnelFrame::Begin { wants_answer } => put(to, BEGIN, &[u8::from(*wants_answer)]),
@@ -53,10 +49,10 @@ impl TunnelFrame {
         }
     }
 
-    /// Takes the first frame, if it has arrived whole.
+    /// Takes the first frame, if it has arrived completely.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the frame is invalid.
     pub(super) fn take(from: &mut BytesMut) -> io::Result<Option<Self>> {
         let Some((&[kind, high, low], rest)) = from.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([high, low]));
@@ -82,7 +78,7 @@ impl TunnelFrame {
     }
 }
 
-/// What has arrived and was not taken yet.
+/// Received bytes that are not consumed yet.
 #[derive(Default)]
 pub(super) struct Arrived(BytesMut);
 
@@ -91,11 +87,10 @@ impl Arrived {
         self.0.is_empty()
     }
 
-    /// Reads the next frame; `None` at the end of the connection. Nothing that arrived is lost if it is not
-    /// polled again.
+    /// Reads the next frame; `None` at the end of the connection. Keeps partial frames between polls.
     ///
     /// # Errors
-    /// If the connection fails, or what has arrived is no frame.
+    /// If the connection fails, or the frame is invalid.
     pub(super) fn poll_frame<R: AsyncRead + Unpin>(
         &mut self,
         from: &mut R,
@@ -113,12 +108,12 @@ impl Arrived {
     }
 }
 
-/// Returns the header of bytes for the pod, or of it: [`MAX_PAYLOAD`] at most.
+/// Returns the header of a data frame of `length` bytes, at most [`MAX_PAYLOAD`].
 pub(super) fn data_header(length: usize) -> [u8; HEADER] {
     header(DATA, length)
 }
 
-/// Appends as many of the bytes as one frame carries. Returns their number.
+/// Appends as many bytes as fit one frame. Returns their number.
 pub(super) fn put_some_data(to: &mut BytesMut, bytes: &[u8]) -> usize {
     let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD)];
     put_data(to, bytes);

@@ -1,4 +1,4 @@
-//! This host among the others: its proxy listens, announces where, and follows where the others are.
+//! This host's end of the tunnel: listens, announces its address, and follows the other proxies.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -22,28 +22,26 @@ use super::key::ProxyKey;
 use super::listen::TunnelListener;
 use super::peers::{Peer, Peers};
 
-/// The port, unless the operator says otherwise.
+/// The default port.
 pub const PORT: u16 = 7079;
-/// Between two looks at the other proxies when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// A proxy that does not say for this time that it lives counts as gone.
+/// A proxy without a sign of life for this long counts as gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
-/// What changes within this time is saved at once.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// This host's end of the tunnel.
 pub struct HostTunnel {
-    /// Where it listens, and what it announces.
+    /// The addresses to listen on and to announce.
     pub config: Arc<Config>,
-    /// Where proxies announce themselves.
+    /// The store in which proxies announce themselves.
     pub store: Store,
-    /// Of this proxy.
+    /// The key of this proxy.
     pub key: Arc<ProxyKey>,
-    /// The proxies of the other hosts; kept up to date here.
+    /// The proxies of the other hosts, kept up to date here.
     pub peers: Arc<Peers>,
-    /// Where the peers are saved.
+    /// The file that stores the peers.
     pub peers_file: PathBuf,
-    /// What the workers of this host have said.
+    /// The reports of this host's workers.
     pub workers: Arc<Workers>,
     /// The sockets of this process.
     pub listening: Listening,
@@ -52,7 +50,7 @@ pub struct HostTunnel {
 }
 
 impl HostTunnel {
-    /// Serves the proxies of other hosts for as long as this process listens.
+    /// Serves the proxies of other hosts while this process listens.
     pub async fn run(self) {
         let (listening, stopped) = (self.listening.clone(), self.listening.stopped());
         let bound = stopped.run_until_cancelled(self.listen()).await;
@@ -65,7 +63,7 @@ impl HostTunnel {
         tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
     }
 
-    /// Listens, and returns where others reach this host; `None` if they do not.
+    /// Listens, and returns the address for other hosts; `None` if they cannot reach this one.
     async fn listen(&self) -> Option<(TunnelListener, SocketAddr)> {
         let advice = "Until then other hosts do not reach the pods of this one. KUBELEET_TUNNEL_LISTEN sets another \
                       address, or off.";
@@ -100,7 +98,7 @@ impl HostTunnel {
         Ok(Some((listener, address)))
     }
 
-    /// Returns the address from which this host speaks to Redis; `None` if it does so by a Unix socket.
+    /// Returns this host's address towards Redis; `None` for a Unix socket.
     async fn address_towards_redis(&self) -> io::Result<Option<IpAddr>> {
         let Some((host, port)) = self.config.redis.servers().into_iter().next() else { return Ok(None) };
         let lookup = tokio::net::lookup_host((host, port)).await;
@@ -109,13 +107,12 @@ impl HostTunnel {
         let Some(server) = lookup.map_err(unknown)?.next() else { return Ok(None) };
         let any: IpAddr =
             if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        // Connecting a UDP socket sends nothing; it chooses the address.
+        // Connecting a UDP socket sends nothing, but selects the local address.
         let socket = UdpSocket::bind((any, 0)).await?;
         socket.connect(server).await?;
         Ok(Some(socket.local_addr()?.ip()))
     }
 
-    /// Keeps the others informed of this proxy, and this proxy of the others.
     async fn announce(mut self, address: SocketAddr) {
         let mut messages = self.store.subscribe(channel::PROXIES);
         let own = Peer { address, fingerprint: self.key.fingerprint() };
@@ -148,18 +145,17 @@ impl HostTunnel {
         if !missing.is_empty() {
             self.store.announce_proxy(&missing, &line).await?;
         }
-        // A Redis that was emptied, and knows no cluster, makes no host unreachable: what it knew will be
-        // recovered.
+        // An emptied Redis without a cluster makes no host unreachable: its data will be recovered.
         if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
             self.peers.set(others(announced, own));
         }
-        // Last: while Redis takes no writes, the others are followed all the same.
+        // Last, so that the others are followed even while Redis rejects writes.
         let secret_key = self.config.secret_key.as_ref().map(SecretKey::id);
         self.store.proxy_lives(&nodes, secret_key, SIGN_OF_LIFE).await
     }
 }
 
-/// Returns the other proxies. A line that is none, as a version after this one may write, is left out.
+/// Returns the other proxies. Skips unparsable lines, which a newer version may write.
 fn others(announced: HashMap<NodeName, String>, own: Peer) -> HashMap<NodeName, Peer> {
     let peer = |(node, line): (NodeName, String)| Some((node, line.parse::<Peer>().ok()?));
     announced.into_iter().filter_map(peer).filter(|(_, peer)| peer.fingerprint != own.fingerprint).collect()

@@ -1,11 +1,11 @@
-//! The dialing end of a connection to a pod that is kept from one request to the next.
+//! The dialing end of a connection to a pod that is reused for several requests.
 //!
-//! Each request asks the gate of the pod's host anew, on the same connection: what is idle counts nowhere,
-//! and the gate still counts exactly the requests. A request that may be sent twice is sent together with the
-//! question. If the gate refuses, the other end throws away what came with it, and the pod has seen nothing.
+//! Each request asks the gate of the pod's host again, so the gate counts exactly the requests. A request
+//! that may be sent twice follows without waiting for the answer. If the gate refuses, the other end discards
+//! it, and the pod has seen nothing.
 //!
-//! HTTP/2 has a task that reads and writes by itself. What it writes between two requests waits for the next
-//! one, so that the pod gets nothing that was not let in.
+//! An HTTP/2 connection has its own task. Its writes between two requests wait for the next one, so that the
+//! pod gets only admitted bytes.
 
 use std::fmt;
 use std::io;
@@ -21,10 +21,10 @@ use super::frame::{Arrived, MAX_PAYLOAD, TunnelFrame, put_some_data};
 use super::protocol::refusal_of;
 use super::stream::TunnelStream;
 
-/// Why a request has not begun.
+/// Reason why a request has not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAccepted {
-    /// The gate let nothing in.
+    /// The gate refused.
     Refused,
     /// The connection has ended, or was not idle.
     Ended,
@@ -32,36 +32,30 @@ pub enum NotAccepted {
     Unanswered,
 }
 
-/// A connection to a port of a pod, for one request after the other. Its clones are the same connection: one
-/// is the stream that HTTP is spoken on, and one asks the gate between two requests.
+/// A connection to a pod's port, for consecutive requests. Clones share it: one is HTTP's stream, and one
+/// asks the gate.
 #[derive(Clone)]
 pub struct KeptStream(Arc<Mutex<KeptInner>>);
 
 struct KeptInner {
     stream: TunnelStream,
     arrived: Arrived,
-    /// Bytes of the pod that were not read yet.
     data: Bytes,
-    /// Frames that were not written yet.
     unsent: BytesMut,
     refusal: Option<EnterError>,
-    /// Whether something has come since the last request began.
+    /// True if anything arrived since the last request began.
     has_heard: bool,
-    /// Whether the gate has let in the request that waits for it.
     is_accepted: bool,
-    /// Whether there is no request.
+    /// True between two requests.
     is_idle: bool,
     has_ended: bool,
-    /// What reads: a task, or otherwise the request that asks the gate.
     reader: KeptReader,
-    /// The task that has something to write and waits for the next request.
     writer: Option<Waker>,
 }
 
-/// What reads what arrives while the gate is asked.
 enum KeptReader {
     Asker,
-    /// A task. It wakes who asks.
+    /// A task, which wakes the asker.
     Task(Option<Waker>),
 }
 
@@ -72,7 +66,7 @@ impl fmt::Debug for KeptStream {
 }
 
 impl KeptStream {
-    /// Takes a connection whose first request was let in.
+    /// Takes a connection whose first request was admitted.
     pub(super) fn new(stream: TunnelStream) -> Self {
         Self(Arc::new(Mutex::new(KeptInner {
             stream,
@@ -89,7 +83,7 @@ impl KeptStream {
         })))
     }
 
-    /// Says that a task reads from now on.
+    /// Declares that a task reads from now on.
     pub fn is_read_by_a_task(&self) {
         self.lock().reader = KeptReader::Task(None);
     }
@@ -98,32 +92,31 @@ impl KeptStream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the gate to let the next request in, together with its first bytes. If it does not, they end with
-    /// an error and [`refusal`](Self::refusal) says so.
+    /// Asks the gate to admit the next request, together with its first bytes. After a refusal they end with
+    /// an error, and [`refusal`](Self::refusal) returns it.
     pub fn begin(&self) {
         self.lock().begin(false);
     }
 
-    /// Asks the gate to let the next request in, and waits for its answer.
+    /// Asks the gate to admit the next request, and waits for its answer.
     ///
     /// # Errors
-    /// If it does not. The connection cannot be used any more then.
+    /// If the gate refuses. The connection is unusable then.
     ///
     /// # Cancel safety
-    /// The connection cannot be used after it was cancelled.
+    /// The connection is unusable after a cancellation.
     pub async fn begin_and_wait(&self) -> Result<(), NotAccepted> {
         self.lock().begin(true);
         std::future::poll_fn(|cx| self.lock().poll_accepted(cx)).await
     }
 
-    /// Returns whether the pod has said something that was not read yet.
+    /// Returns true if the pod sent bytes that are not read yet.
     pub fn has_unread(&self) -> bool {
         let inner = self.lock();
         !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
-    /// Says that the request was answered. Returns whether that was sent at once; otherwise the connection
-    /// has to end.
+    /// Ends the request. Returns true if that was sent at once; otherwise the connection must end.
     pub fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.lock();
         inner.is_idle = true;
@@ -131,19 +124,19 @@ impl KeptStream {
         matches!(inner.poll_flush(cx), Poll::Ready(Ok(())))
     }
 
-    /// Ends the connection, unless there is a request, which ends it itself.
+    /// Ends the connection if it is idle. An active request ends it itself.
     pub fn close(&self) {
         let mut inner = self.lock();
         inner.has_ended |= inner.is_idle;
         wake(&mut inner.writer);
     }
 
-    /// Returns whether the other host has said something since the last request began. It does within 1 s.
+    /// Returns true if the other host sent anything since the last request began. It does within 1 s.
     pub fn has_heard(&self) -> bool {
         self.lock().has_heard
     }
 
-    /// Returns why the request that was begun last was not let in.
+    /// Returns the refusal of the last request.
     pub fn refusal(&self) -> Option<EnterError> {
         self.lock().refusal
     }
@@ -158,12 +151,11 @@ impl KeptInner {
         wake(&mut self.writer);
     }
 
-    /// Waits for the answer of the gate.
     fn poll_accepted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NotAccepted>> {
         match (self.poll_flush(cx), &self.reader) {
             (Poll::Ready(Ok(())), _) => {}
             (Poll::Pending, KeptReader::Asker) => return Poll::Pending,
-            // Its task waits for the same socket, and only one of them would be woken.
+            // Its task waits for the same socket, and only one waker would be woken.
             _ => return Poll::Ready(Err(NotAccepted::Ended)),
         }
         loop {
@@ -180,16 +172,16 @@ impl KeptInner {
                 *asker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            // Bytes of the pod are not due now.
+            // The pod must not send anything now.
             let _ = ready!(self.poll_arrival(cx));
             self.has_ended |= !self.data.is_empty();
         }
     }
 
-    /// Reads the next frame and notes what it says.
+    /// Reads the next frame and applies it.
     ///
     /// # Errors
-    /// If the connection fails, the gate refuses, or a frame was not due.
+    /// If the connection fails, the gate refuses, or a frame is unexpected.
     fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let arrival =
             ready!(self.arrived.poll_frame(&mut self.stream, cx)).and_then(|frame| self.note(frame));
@@ -204,7 +196,7 @@ impl KeptInner {
         self.has_heard |= frame.is_some();
         match frame {
             Some(TunnelFrame::Data(bytes)) => self.data = bytes,
-            // Or the pod takes its time.
+            // Also sent as a sign of life while the pod is slow.
             Some(TunnelFrame::Accepted) => self.is_accepted = true,
             Some(TunnelFrame::Refused(reply)) => {
                 let refusal = refusal_of(reply);
@@ -262,7 +254,7 @@ impl AsyncWrite for KeptStream {
             inner.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        // Beside what may be waiting: the question of the gate, which goes with the first bytes.
+        // May exceed it by the `Begin` frame, which is sent with the first bytes.
         if inner.unsent.len() > MAX_PAYLOAD {
             ready!(inner.poll_drain(cx))?;
         }

@@ -1,4 +1,4 @@
-//! The key of a proxy, and the fingerprint by which others know it.
+//! The key of a proxy, and its fingerprint.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,12 +13,11 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-/// The SHA-256 of a proxy's public key (its SubjectPublicKeyInfo), written as 64 hexadecimal digits.
+/// The SHA-256 of a proxy's public key (its SubjectPublicKeyInfo), displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Returns the fingerprint of a public key.
     pub(super) fn of(public_key: &[u8]) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, public_key).as_ref());
@@ -61,23 +60,22 @@ pub struct ProxyKey {
 }
 
 impl fmt::Debug for ProxyKey {
-    /// Without the key itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ProxyKey({})", self.fingerprint)
     }
 }
 
 impl ProxyKey {
-    /// Reads the key from `path`, or makes one and writes it there, readable only for this user.
+    /// Reads the key from `path`, or creates it there, readable only for this user.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or has no key.
+    /// If the file cannot be read or written, or contains no key.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         match std::fs::read(path) {
             Ok(pkcs8) => Self::from_pkcs8(pkcs8),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let pkcs8 = generate()?;
-                // The first process to make the file decides the key; the other one reads it.
+                // The first process to create the file decides the key; the other one reads it.
                 match write_new(path, &pkcs8) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                         Self::from_pkcs8(std::fs::read(path)?)
@@ -89,10 +87,10 @@ impl ProxyKey {
         }
     }
 
-    /// Makes a key that is in no file.
+    /// Creates a key without a file.
     ///
     /// # Errors
-    /// If the system gives no random numbers.
+    /// If the system provides no random numbers.
     pub fn generate() -> io::Result<Self> {
         Self::from_pkcs8(generate()?)
     }
@@ -108,7 +106,7 @@ impl ProxyKey {
         Ok(Self { certified, fingerprint })
     }
 
-    /// Returns how others know it.
+    /// Returns the key's fingerprint.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -120,7 +118,7 @@ fn generate() -> io::Result<Vec<u8>> {
     Ok(made.as_ref().to_vec())
 }
 
-/// Writes the whole file or none, so that a crash leaves no half of a key.
+/// Writes the file completely or not at all, even in a crash.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let partial = path.with_extension(format!("{}.partial", std::process::id()));
     let mut file =

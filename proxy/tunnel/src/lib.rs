@@ -1,10 +1,9 @@
-//! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with the key of each proxy pinned
-//! through Redis. Each connection to a pod has a TLS connection of its own: no slow reader holds up another.
-//! That of a request is kept for the next one, which asks the pod's gate anew. That of a TCP connection is
-//! opened ahead.
+//! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with keys pinned through Redis.
+//! Each connection to a pod has its own TLS connection, so that no slow reader holds up another. Connections
+//! for HTTP requests are kept, and ask the pod's gate each time. TCP connections are opened ahead.
 //!
-//! A proxy's own key is made by itself and never leaves its host. Redis has only the fingerprint of the
-//! public key: reading Redis reveals no secret key.
+//! A proxy's key never leaves its host. Redis has only fingerprints of public keys, so reading it reveals no
+//! secret key.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store` and `gate`.
 //!

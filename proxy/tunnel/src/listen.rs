@@ -1,4 +1,4 @@
-//! The listening end of the tunnel: lets other proxies' connections in at the gates of this host's pods.
+//! The listening end of the tunnel: connects other proxies to this host's pods, through their gates.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,18 +27,18 @@ use super::serving;
 use super::target::{TunnelTarget, read_target};
 use super::tls::server_config;
 
-/// How long a handshake and the line that names the pod may take.
+/// Timeout of a handshake and of the line that names the pod.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// How long a connection that was opened ahead may wait for that line.
+/// Maximum wait of a connection opened ahead for that line.
 const WAITS_FOR: Duration = Duration::from_secs(60);
-/// How long a pod may take to accept a connection. The other proxy waits 2 s for the answer, and takes a host
-/// without one for dead: it must learn that only the pod is.
+/// Timeout of a connection to a pod. The other proxy takes a host that is silent for 2 s for dead: it must
+/// learn that only the pod is.
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
-/// The most connections to pods at a time. Further ones are refused as by a gate: the host is not dead.
+/// Maximum number of connections to pods. Further ones are refused like by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
-/// The most handshakes at a time: anyone can begin one.
+/// Maximum number of concurrent handshakes, which anyone can begin.
 const MAX_HANDSHAKES: usize = 1024;
-/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+/// Delay after a failed `accept`, mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// The bound port of the tunnel.
@@ -48,14 +48,12 @@ pub struct TunnelListener {
     shared: Arc<ListenerShared>,
 }
 
-/// What all connections have.
 struct ListenerShared {
-    /// The proxies that may connect.
     peers: Arc<Peers>,
     workers: Arc<Workers>,
-    /// Those that have not shown their key.
+    /// Limits unauthenticated connections.
     handshakes: Arc<Semaphore>,
-    /// The connections to pods.
+    /// Limits connections to pods.
     places: Semaphore,
     warned: Rarely,
 }
@@ -82,10 +80,10 @@ impl TunnelListener {
         Self::on(Arc::new(daemon::listen::listen(address)?), key, peers, workers)
     }
 
-    /// Takes connections on a socket.
+    /// Uses a bound socket.
     ///
     /// # Errors
-    /// If the key cannot be used.
+    /// If the key is unusable.
     pub fn on(
         listener: Arc<TcpListener>,
         key: &ProxyKey,
@@ -97,7 +95,7 @@ impl TunnelListener {
         Ok(Self { listener, acceptor: Arc::new(config).into(), shared })
     }
 
-    /// Makes it what it was before connections were kept, or opened ahead.
+    /// Makes it speak the version before kept and opened-ahead connections.
     #[cfg(test)]
     pub(super) fn of_version_before(mut self) -> Self {
         let mut config = rustls::ServerConfig::clone(self.acceptor.config());
@@ -106,7 +104,6 @@ impl TunnelListener {
         self
     }
 
-    /// Makes it take this number of connections to pods.
     #[cfg(test)]
     pub(super) fn with_connections(mut self, most: usize) -> Self {
         let ListenerShared { peers, workers, .. } = &*self.shared;
@@ -114,15 +111,15 @@ impl TunnelListener {
         self
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns its address.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system does not report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves other proxies for as long as this process listens; then what was let in may end.
+    /// Serves other proxies while this process listens, then waits for the open connections.
     pub async fn run(self, listening: impl Into<Listening>) {
         let (listening, connections) = (listening.into(), TaskTracker::new());
         loop {
@@ -156,7 +153,6 @@ impl TunnelListener {
 }
 
 impl ListenerShared {
-    /// Counts a connection to a pod until the place is dropped. `None` if there are too many.
     fn place(&self) -> Option<SemaphorePermit<'_>> {
         let place = self.places.try_acquire().ok();
         if place.is_none() {
@@ -196,11 +192,11 @@ async fn serve(
         tokio::select! {
             biased;
             target = timeout(within, &mut reading) => target??,
-            // What was opened ahead keeps no process: the next one will be to that which listens now.
+            // A waiting connection must not hold up this process's end: the next one goes to the new process.
             () = listening.until_stopped() => timeout(OPEN_WITHIN, &mut reading).await??,
         }
     };
-    // It may have been taken off the list while the connection waited.
+    // The peer may have been removed while the connection waited.
     if !key_of(&peer).is_some_and(|key| peers.knows(key)) {
         return Err(io::Error::other("its key is not on the list any more"));
     }
@@ -232,7 +228,6 @@ async fn connect(gates: &Gates, target: &TunnelTarget) -> Result<(TcpStream, Pas
     }
 }
 
-/// Passes bytes until both ends have ended, or the pod is stopped.
 async fn pass_bytes(mut peer: TlsStream<Socket>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
     pod.set_nodelay(true)?;
     peer.write_all(&[TunnelReply::Connected.byte()]).await?;
@@ -241,7 +236,7 @@ async fn pass_bytes(mut peer: TlsStream<Socket>, mut pod: TcpStream, pass: Pass)
         copied = tokio::io::copy_bidirectional(&mut peer, &mut pod) => copied.map(|_| ()),
         () = pass.cut() => Ok(()),
     };
-    // The connection ends before the gate learns that it has.
+    // The connection ends before the gate learns of it.
     drop(pod);
     drop(pass);
     copied

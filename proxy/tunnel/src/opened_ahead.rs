@@ -1,9 +1,8 @@
-//! Connections to other hosts that are opened before anybody needs them.
+//! Connections to other hosts, opened before they are needed.
 //!
-//! A TCP connection to a pod of another host needs one of its own between the proxies: a connect, a handshake
-//! and a question, each a way there and back. Who connects to a host is likely to do so again, so the next
-//! connection is opened then, and waits. It names its pod when it is used, and the gate is asked then: while
-//! it waits it counts nowhere.
+//! A TCP connection to another host's pod needs a connect, a TLS handshake and a question between the
+//! proxies, a round trip each. Each use of a host opens the next connection ahead. It names its pod and asks
+//! the gate only when it is used.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,13 +16,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::peers::Peer;
 use super::stream::TunnelStream;
 
-/// The most that wait for each host. They open while others are used, so this many are enough for hundreds a
-/// second.
+/// More open while these are used, so four for each host suffice for hundreds a second.
 const MOST_WAITING: usize = 4;
-/// How long one waits: less than the other end lets it.
+/// Lifetime of a waiting connection, shorter than at the other end.
 const WAITS_FOR: Duration = Duration::from_secs(50);
 
-/// The connections that wait.
 pub(super) struct OpenedAhead {
     hosts: Mutex<HashMap<Peer, HostConnections>>,
     waits_for: Duration,
@@ -31,10 +28,8 @@ pub(super) struct OpenedAhead {
 
 #[derive(Default)]
 struct HostConnections {
-    /// How many are being opened.
     opening: usize,
     waiting: Vec<WaitingConnection>,
-    /// Numbers those that wait.
     next: u64,
 }
 
@@ -56,13 +51,12 @@ impl Default for OpenedAhead {
 }
 
 impl OpenedAhead {
-    /// As the default, for another time.
     #[cfg(test)]
     pub(super) fn for_time(waits_for: Duration) -> Self {
         Self { waits_for, ..Self::default() }
     }
 
-    /// Takes the youngest connection that the host has not ended.
+    /// Takes the youngest connection that is still open.
     pub(super) fn take(&self, peer: &Peer) -> Option<TunnelStream> {
         let mut hosts = self.lock();
         let waiting = &mut hosts.get_mut(peer)?.waiting;
@@ -74,8 +68,8 @@ impl OpenedAhead {
         None
     }
 
-    /// Opens a connection and keeps it for a time, unless as many are kept as should be. Each use opens one
-    /// more: a host to which no pod connects has none.
+    /// Opens a connection and keeps it for its lifetime, unless the host has enough. Each use opens one more,
+    /// so unused hosts have none.
     pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
         if !self.begin(peer) {
             return;
@@ -117,7 +111,6 @@ impl OpenedAhead {
         forget_if_empty(&mut hosts, peer);
     }
 
-    /// Returns how many wait for use.
     #[cfg(test)]
     pub(super) fn waiting(&self, peer: &Peer) -> usize {
         self.lock().get(peer).map_or(0, |host| host.waiting.len())
@@ -128,14 +121,13 @@ impl OpenedAhead {
     }
 }
 
-/// Removes what is kept of a host without connections.
 fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     if hosts.get(&peer).is_some_and(|host| host.opening == 0 && host.waiting.is_empty()) {
         hosts.remove(&peer);
     }
 }
 
-/// Returns whether the other end has not ended the connection. It says nothing before it is asked.
+/// Returns true if the other end has not closed it. It sends nothing before it is asked.
 fn is_open(stream: &mut TunnelStream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);

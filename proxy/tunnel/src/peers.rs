@@ -1,4 +1,4 @@
-//! The proxies of the other hosts: where each listens, and the key that it has.
+//! The proxies of the other hosts, with their addresses and keys.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -12,12 +12,12 @@ use model::ids::NodeName;
 
 use super::key::Fingerprint;
 
-/// The proxy of a host, as it stands in Redis: `<address>:<port> <fingerprint>`.
+/// The proxy of a host, in Redis as `<address>:<port> <fingerprint>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// The fingerprint of its key.
+    /// Its key's fingerprint.
     pub fingerprint: Fingerprint,
 }
 
@@ -38,15 +38,14 @@ impl FromStr for Peer {
     }
 }
 
-/// The proxies by the nodes whose pods they reach.
+/// The proxies, by node.
 #[derive(Debug, Default)]
 pub struct Peers {
     by_node: RwLock<Arc<HashMap<NodeName, Peer>>>,
 }
 
 impl Peers {
-    /// Returns those that the process before has saved at `path`, so that one that is restarted without Redis
-    /// reaches other hosts; none if there is no such file.
+    /// Reads the peers that the previous process saved at `path`, for a restart without Redis.
     pub fn saved(path: &Path) -> Self {
         let parse = |text: &[u8]| serde_json::from_slice::<HashMap<NodeName, String>>(text);
         let lines = saved_file::read_saved(path, parse, "no other host is reached until Redis answers");
@@ -54,7 +53,6 @@ impl Peers {
         Self { by_node: RwLock::new(Arc::new(peers.collect())) }
     }
 
-    /// Returns what is to be saved.
     pub(super) fn text(&self) -> String {
         let all = self.all();
         let lines: BTreeMap<&NodeName, String> =
@@ -62,12 +60,12 @@ impl Peers {
         serde_json::to_string(&lines).expect("texts serialize")
     }
 
-    /// Replaces all.
+    /// Replaces all peers.
     pub fn set(&self, peers: HashMap<NodeName, Peer>) {
         *self.by_node.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
     }
 
-    /// Inserts or changes one.
+    /// Inserts or changes a peer.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn insert(&self, node: NodeName, peer: Peer) {
         let mut peers = HashMap::clone(&self.all());
@@ -80,7 +78,7 @@ impl Peers {
         self.all().get(node).copied()
     }
 
-    /// Returns all, each with the nodes of its host.
+    /// Returns all proxies, each with the nodes of its host.
     pub fn hosts(&self) -> Vec<(Peer, BTreeSet<NodeName>)> {
         let mut hosts: HashMap<Fingerprint, (Peer, BTreeSet<NodeName>)> = HashMap::new();
         for (node, peer) in self.all().iter() {
@@ -90,12 +88,10 @@ impl Peers {
         hosts.into_values().collect()
     }
 
-    /// Returns whether this is still the proxy of some node.
     pub(super) fn has(&self, peer: &Peer) -> bool {
         self.all().values().any(|other| other == peer)
     }
 
-    /// Returns whether a proxy of this cluster has this key.
     pub(super) fn knows(&self, fingerprint: Fingerprint) -> bool {
         self.all().values().any(|peer| peer.fingerprint == fingerprint)
     }

@@ -1,26 +1,23 @@
-//! What the two ends of a connection say before the bytes of the pod.
+//! The protocols of a tunnel connection, and its first reply.
 
 use gate::EnterError;
 
-/// What the two ends agree on in the handshake: one connection to one port of a pod.
+/// ALPN protocol of one connection to one port of a pod.
 pub(crate) const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
-/// The same, and the line that names the pod may come later.
+/// The same, but the line that names the pod may come later.
 pub(crate) const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
-/// The same for one request after the other, in frames.
+/// The same for consecutive requests, in frames.
 pub(crate) const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
-/// The question which pods serve.
+/// The question for serving pods.
 pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
-/// The answer to the line that names a pod: one byte.
+/// The one-byte reply to the line that names a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunnelReply {
-    /// What follows is the pod's.
     Connected,
     /// The pod is about to be stopped.
     Closed,
-    /// The pod is not on that host.
     Unknown,
-    /// The pod accepts no connection on this port.
     NotListening,
 }
 
@@ -48,7 +45,6 @@ pub(crate) fn reply_of(refusal: EnterError) -> TunnelReply {
     }
 }
 
-/// Returns what an answer means that does not let a request in.
 pub(crate) fn refusal_of(reply: TunnelReply) -> EnterError {
     match reply {
         TunnelReply::Closed => EnterError::Closed,

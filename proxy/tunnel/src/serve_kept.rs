@@ -1,5 +1,4 @@
-//! The listening end of a connection that is kept from one request to the next: each request is let in at the
-//! pod's gate anew.
+//! The listening end of a kept connection: asks the pod's gate again for each request.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,20 +21,18 @@ use super::frame::{Arrived, HEADER, MAX_PAYLOAD, TunnelFrame, data_header};
 use super::protocol::{TunnelReply, reply_of};
 use super::target::TunnelTarget;
 
-/// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends
-/// them when it learns that the pod leaves; if it does not, a pod that waits for idle connections when it is
-/// stopped waits so long.
+/// Maximum idle time. The dialing end reuses none older than 4 s, and ends them when it learns that the pod
+/// leaves. Otherwise a stopping pod that waits for idle connections waits this long.
 const MOST_IDLE: Duration = Duration::from_secs(5);
-/// A request of which nothing else has come back after this time is said to have begun: the other host knows
-/// then that this one is alive.
+/// Delay before a slow request is confirmed, as a sign of life of this host.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
-/// How long is read what the pod does not get: of a request that was refused, or after the pod has ended.
-/// With bytes unread the system would answer with a reset, which can overtake what was sent before.
+/// Time for discarding bytes after a refusal or the pod's end. Unread bytes would cause a reset, which can
+/// overtake earlier data.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 type KeptPeer = TlsStream<Socket>;
 
-/// Passes requests on until one of the ends has ended, or the pod is stopped. The first one was let in.
+/// Forwards requests until an end has closed, or the pod is stopped. The first request was already admitted.
 pub(super) async fn serve(
     gates: &Gates,
     target: &TunnelTarget,
@@ -83,19 +80,17 @@ pub(super) async fn serve(
     ended
 }
 
-/// What the other proxy sends, on its way to the pod.
+/// The direction from the other proxy to the pod.
 struct Requests<'a> {
     gates: &'a Gates,
     target: &'a TunnelTarget,
-    /// Counts the starts of the pod's containers: the connection is to this one.
+    /// The container start of the pod that this connection belongs to.
     start: u64,
-    /// That of the request that is in flight.
     pass: Option<Pass>,
     cut: Cut,
     reader: FrameReader,
     pod: OwnedWriteHalf,
     answering: &'a Answering,
-    /// Between two requests.
     idle: Timer,
 }
 
@@ -105,7 +100,7 @@ impl Requests<'_> {
             let frame = if self.pass.is_some() {
                 tokio::select! {
                     biased;
-                    // To wait for the cut takes a lock of the pod, to look does not.
+                    // Waiting for the cut takes a lock of the pod; checking does not.
                     frame = self.reader.next() => if self.cut.has_come() { return Ok(()) } else { frame? },
                     () = &mut self.cut => return Ok(()),
                 }
@@ -134,7 +129,7 @@ impl Requests<'_> {
                         return self.reader.discard().await;
                     }
                 },
-                // The other end sends nothing more, and still reads.
+                // The other end sends nothing more, but still reads.
                 (None, true) => {
                     self.pod.shutdown().await?;
                     (&mut self.cut).await;
@@ -146,7 +141,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Lets a request in, unless this is no connection to the containers that run now.
+    /// Admits a request, unless the pod's container was restarted since the connection began.
     fn enter(&mut self) -> Result<(), TunnelReply> {
         let pass = self.gates.enter(&self.target.pod, &self.target.assignment).map_err(reply_of)?;
         if pass.pod().start != self.start {
@@ -160,15 +155,14 @@ impl Requests<'_> {
     }
 }
 
-/// What goes back to the other proxy.
+/// The direction to the other proxy.
 struct Answering {
     writer: Mutex<WriteHalf<KeptPeer>>,
-    /// Whether nothing was said yet of the request that was let in last.
+    /// True if nothing was sent yet about the last admitted request.
     is_due: AtomicBool,
 }
 
 impl Answering {
-    /// Passes on what the pod says, until it has ended.
     async fn pass_on(&self, pod: &mut OwnedReadHalf) -> io::Result<()> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
         let mut silence = Timer::new(Instant::now() + SIGN_OF_LIFE_AFTER);
@@ -207,7 +201,6 @@ impl Answering {
     }
 }
 
-/// Reads frames.
 struct FrameReader {
     peer: ReadHalf<KeptPeer>,
     arrived: Arrived,
@@ -217,12 +210,11 @@ impl FrameReader {
     /// Returns the next frame; `None` at the end of the connection.
     ///
     /// # Cancel safety
-    /// Nothing that arrived is lost.
+    /// No received bytes are lost.
     async fn next(&mut self) -> io::Result<Option<TunnelFrame>> {
         poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
     }
 
-    /// Reads and forgets what is still sent.
     async fn discard(&mut self) -> io::Result<()> {
         let all = async {
             while self.next().await?.is_some() {}

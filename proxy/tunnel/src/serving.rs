@@ -1,7 +1,7 @@
-//! The question to the proxy of another host which of its pods serve: for when Redis does not answer.
+//! Asks the proxy of another host for its serving pods, when Redis does not answer.
 //!
-//! The question is a line for each service and an empty one. The answer is a line
-//! `<service> <pod> <replica> <node> <assignment> <state>` for each pod whose gate lets in, and an empty one.
+//! The question is a line for each service and an empty one. The answer has a line `<service> <pod> <replica>
+//! <node> <assignment> <state>` for each pod with an open gate, and an empty one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,20 +10,20 @@ use model::ids::{PodId, ServiceName};
 use model::network::endpoint::Endpoint;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
-/// The most services of one question.
+/// Maximum number of services in a question.
 pub const MAX_SERVICES: usize = 256;
-/// The longest question: a name has 63 bytes at most.
+/// Maximum size of a question: a name has at most 63 bytes.
 const MAX_QUESTION: u64 = 64 * MAX_SERVICES as u64 + 1;
-/// The longest answer: far more than the lines of all pods that a host can have.
+/// Maximum size of an answer: far more than the pods of a host need.
 const MAX_ANSWER: u64 = 4 << 20;
 
-/// A pod of a service, as the proxy of its host says.
+/// A pod of a service, as its host's proxy reports it.
 pub type ServedPod = (ServiceName, Endpoint);
 
-/// Asks on a connection which pods serve these services there.
+/// Asks for the pods of these services.
 ///
 /// # Errors
-/// If the connection fails, or what comes is no answer.
+/// If the connection fails, or the answer is invalid.
 pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     services: &BTreeSet<ServiceName>,
@@ -34,7 +34,7 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     let mut served = Vec::new();
     for line in lines(&mut stream, MAX_ANSWER).await? {
         let one = parse(&line).ok_or_else(|| io::Error::other("a line of the answer is no pod"))?;
-        // Of others it was not asked.
+        // Ignores services that were not asked for.
         if services.contains(&one.0) {
             served.push(one);
         }
@@ -42,10 +42,10 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(served)
 }
 
-/// Answers the question on a connection.
+/// Answers the question.
 ///
 /// # Errors
-/// If the connection fails, or what comes is no question.
+/// If the connection fails, or the question is invalid.
 pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     serving: impl Fn(&BTreeSet<ServiceName>) -> Vec<ServedPod>,
@@ -69,7 +69,6 @@ fn parse(line: &str) -> Option<ServedPod> {
     Some((ServiceName::new(service).ok()?, endpoint))
 }
 
-/// Reads lines up to an empty one.
 async fn lines<R: AsyncRead + Unpin>(from: &mut R, limit: u64) -> io::Result<Vec<String>> {
     let mut read = BufReader::new(from.take(limit)).lines();
     let mut lines = Vec::new();

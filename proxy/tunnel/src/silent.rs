@@ -1,8 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
-//! One request finds that out, and waits for it as long as a connection may take. From then on no request of
-//! any service that has a pod elsewhere waits for that host: a task keeps asking it. Pure, apart from the
-//! lock.
+//! One request finds out, and waits for the timeout. After that, no request of a service with a pod elsewhere
+//! waits for that host, while a task probes it. Pure, apart from the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,17 +12,16 @@ use tokio::time::Instant;
 
 use super::peers::Peer;
 
-/// How long after the first silence a host is asked.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest such time: it doubles with each silence.
+/// Maximum delay, which doubles with each silence.
 const LONGEST_WAIT: Duration = Duration::from_secs(32);
-/// After this time of answers a host has no earlier silences.
+/// A host that answers for this long loses its earlier silences.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// The hosts that are silent, or were a moment ago.
+/// Hosts that are silent, or were recently.
 #[derive(Debug, Default)]
 pub(super) struct SilentHosts {
-    /// How many are silent. Most of the time none is, and no request takes the lock.
+    /// Number of silent hosts. It is mostly 0, and then no request takes the lock.
     silent: AtomicUsize,
     hosts: Mutex<HashMap<Peer, HostSilence>>,
 }
@@ -31,25 +29,21 @@ pub(super) struct SilentHosts {
 #[derive(Debug)]
 struct HostSilence {
     silences: u32,
-    /// When it has answered; `None` while it is silent.
+    /// Time of its answer; `None` while it is silent.
     answered: Option<Instant>,
-    /// Whether a task asks it, or is about to.
     is_asked: bool,
 }
 
 impl SilentHosts {
-    /// Returns whether no request should wait for this host.
     pub(super) fn contains(&self, peer: &Peer) -> bool {
         self.has_some() && self.lock().get(peer).is_some_and(|host| host.answered.is_none())
     }
 
-    /// Returns whether there is one.
     pub(super) fn has_some(&self) -> bool {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it is asked
-    /// already.
+    /// Marks a host as silent. Returns the delay before its probe; `None` if a task probes it already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.lock();
         let is_recent =
@@ -66,7 +60,7 @@ impl SilentHosts {
         (!was_asked).then_some(wait)
     }
 
-    /// Called by who asks a host: returns whether it has answered others meanwhile. Then it is asked no more.
+    /// Called before each probe. Returns true if the host answered meanwhile, which ends the probes.
     pub(super) fn needs_no_question(&self, peer: &Peer) -> bool {
         let mut hosts = self.lock();
         let Some(host) = hosts.get_mut(peer) else { return true };
@@ -74,7 +68,6 @@ impl SilentHosts {
         !host.is_asked
     }
 
-    /// Notes that a host has answered.
     pub(super) fn answered(&self, peer: &Peer, now: Instant) {
         let mut hosts = self.lock();
         if let Some(host) = hosts.get_mut(peer) {
@@ -83,7 +76,6 @@ impl SilentHosts {
         self.count(&hosts);
     }
 
-    /// Removes a host that is not one of the cluster any more.
     pub(super) fn remove(&self, peer: &Peer) {
         let mut hosts = self.lock();
         hosts.remove(peer);

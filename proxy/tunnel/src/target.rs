@@ -1,4 +1,4 @@
-//! The line with which the other end names a pod.
+//! The line that names a pod to connect to.
 
 use std::io;
 
@@ -7,10 +7,8 @@ use model::ids::{AssignmentId, PodId};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::server::TlsStream;
 
-/// The longest line: a pod's id, an assignment and a port.
 const MAX_LINE: usize = 256;
 
-/// A port of a pod under an assignment.
 pub(crate) struct TunnelTarget {
     pub(crate) pod: PodId,
     pub(crate) assignment: AssignmentId,

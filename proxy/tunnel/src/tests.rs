@@ -32,7 +32,6 @@ fn endpoint() -> Endpoint {
     }
 }
 
-/// A pod on this host that sends back what it gets. Returns its port.
 async fn echo() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -47,10 +46,8 @@ async fn echo() -> u16 {
     port
 }
 
-/// The host of the pod, and another host.
 struct Hosts {
     gates: Arc<Gates>,
-    /// The proxies that the pod's host knows.
     known: Arc<Peers>,
     pod_host: Peer,
     dialer: TunnelDialer,
@@ -90,7 +87,6 @@ fn only(peer: Peer) -> Arc<Peers> {
     Arc::new(peers)
 }
 
-/// Returns a dialer with the same key.
 fn dialer_like(dialer: &TunnelDialer, peer: Peer) -> TunnelDialer {
     TunnelDialer::new(dialer.key.clone(), only(peer))
 }
@@ -148,7 +144,6 @@ async fn a_host_that_has_as_many_connections_as_it_takes_refuses_further_ones_an
     .await;
 }
 
-/// Returns a connection that is kept, after its first request.
 async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
     let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     let HttpStream::Kept(mut stream) = stream else { panic!("it is not kept") };
@@ -157,7 +152,6 @@ async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
     stream
 }
 
-/// Sends a request to the pod, which sends it back.
 async fn ask(stream: &mut KeptStream, request: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(request).await?;
     stream.flush().await?;
@@ -170,7 +164,6 @@ async fn end(stream: &KeptStream) {
     assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(stream.end(cx))).await);
 }
 
-/// Waits until nothing is in flight to the pod.
 async fn idle(hosts: &Hosts) {
     let (pod, assignment) = (endpoint().pod, endpoint().assignment);
     let row = hosts.gates.row(&assignment).unwrap();
@@ -227,7 +220,7 @@ async fn what_the_gate_refuses_on_a_kept_connection_never_reaches_the_pod() {
     idle(&hosts).await;
     hosts.gates.close(&pod, &assignment);
     asks.begin();
-    // More than the connection holds by itself.
+    // More than the buffers of the connection hold.
     let refused = async {
         let _ = asks.write_all(&vec![b'x'; 4_000_000]).await;
         asks.read_u8().await
@@ -285,7 +278,6 @@ async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
     assert_eq!(stream.read_u8().await.unwrap(), b'x');
 }
 
-/// Passes connections on to a host, and counts them.
 struct Switch {
     peer: Peer,
     count: Arc<AtomicUsize>,
@@ -315,7 +307,6 @@ impl Switch {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Cuts all connections, and takes no more.
     async fn cut(self) -> SocketAddr {
         self.accepting.abort();
         let _ = self.accepting.await;
@@ -323,7 +314,6 @@ impl Switch {
     }
 }
 
-/// Returns a dialer whose connections go through a switch.
 async fn dialer_through_switch(hosts: &Hosts) -> (TunnelDialer, Switch) {
     let switch = Switch::before(hosts.pod_host).await;
     (dialer_like(&hosts.dialer, switch.peer), switch)
@@ -431,7 +421,7 @@ async fn to_a_proxy_of_the_version_before_no_connection_is_opened_ahead() {
     assert_eq!((switch.count(), dialer.ahead.waiting(&switch.peer)), (3, 0));
 }
 
-/// The host is well: other pods of it are reached.
+/// Other pods of the host are reachable.
 #[tokio::test]
 async fn a_pod_that_accepts_nothing_is_told_apart_from_an_unreachable_proxy() {
     let hosts = hosts().await;
@@ -445,7 +435,6 @@ async fn a_pod_that_accepts_nothing_is_told_apart_from_an_unreachable_proxy() {
     {
         waiting.push(connected.unwrap());
     }
-    // As long as ingress waits.
     let within = CONNECT_WITHIN;
     let error = hosts.dialer.connect(&endpoint(), address.port(), within).await.unwrap_err();
     assert!(matches!(error, TunnelError::NotListening(_)), "{error}");

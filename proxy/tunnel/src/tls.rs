@@ -1,5 +1,5 @@
-//! TLS between proxies: both ends show a raw public key (RFC 7250), and each compares it with what Redis
-//! says. There are no certificates, no names and no dates that could run out.
+//! TLS between proxies: both ends present a raw public key (RFC 7250), and compare the other's with Redis.
+//! There are no certificates, names or expiry dates.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
 use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
 
-/// Returns what the listening end needs: any proxy of this cluster may connect.
 pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerConfig, Error> {
     let provider = provider();
     let verifier = Arc::new(KnownPeer { peers, provider: provider.clone() });
@@ -26,15 +25,15 @@ pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerC
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key.certified.clone())));
-    // The first that the other end offers.
+    // The client's first choice wins.
     config.alpn_protocols =
         [KEPT_PROTOCOL, AHEAD_PROTOCOL, TCP_PROTOCOL, SERVING_PROTOCOL].map(<[u8]>::to_vec).into();
-    // A resumed session would not show the peer's key again, and the key may have been taken off the list.
+    // A resumed session would not present the peer's key again, and the key may have been removed.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// Returns what the dialing end needs: only the proxy with this key is talked to, by one of these protocols.
+/// Returns the client configuration: accepts only the proxy with this key, on one of these protocols.
 pub(super) fn client_config(
     key: &ProxyKey,
     expected: Fingerprint,
@@ -57,14 +56,12 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Accepts the one key.
 #[derive(Debug)]
 struct PinnedPeer {
     expected: Fingerprint,
     provider: Arc<CryptoProvider>,
 }
 
-/// Accepts the keys of this cluster's proxies.
 #[derive(Debug)]
 struct KnownPeer {
     peers: Arc<Peers>,

@@ -1,4 +1,4 @@
-//! One connection of a worker, of its supervisor, or of the next proxy process of this host.
+//! A connection of a worker, of its supervisor, or of the next proxy process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +17,13 @@ use crate::gates::Drained;
 use crate::name_reach::KnownNameReach;
 use crate::workers::{ConnectionId, NotSpeaker, Workers};
 
-/// A worker that reads nothing for this long has stopped, and its connection ends.
+/// A worker that reads nothing for this long is disconnected.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
-/// The longest time in flight that a worker can ask for: as long as the longest `drain`.
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long the end of a drain waits until it is saved that the gate is closed: twenty times as long as that
-/// takes.
+/// Maximum wait of a drain for the save of its closed gate: twenty times as long as a save takes.
 const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
 
-/// Why a connection ended, other than by its other end.
 #[derive(Debug, thiserror::Error)]
 enum ConnectionError {
     #[error(transparent)]
@@ -37,15 +34,13 @@ enum ConnectionError {
     NotReading,
 }
 
-/// Why a connection is served no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalEnd {
     ByItself,
-    /// It is the next process, which asks for the sockets.
     TakeOver,
 }
 
-/// A drain that was asked for on this connection and has ended; `None` if the pod was opened again.
+/// An ended drain of this connection; `None` if the pod was reopened.
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
 pub(super) struct LocalConnection<S> {
@@ -53,9 +48,8 @@ pub(super) struct LocalConnection<S> {
     workers: Arc<Workers>,
     names: watch::Receiver<KnownNameReach>,
     lines: Lines<S>,
-    /// The node that it speaks for.
     node: Option<NodeName>,
-    /// Whether it is that of the next process, which speaks for all nodes.
+    /// True for the next process, which reports for all nodes.
     is_of_next: bool,
     drains: JoinSet<EndedDrain>,
     handles: HashMap<AssignmentId, AbortHandle>,
@@ -75,14 +69,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         Self { id, workers, names, lines, node, is_of_next, drains, handles, has_warned }
     }
 
-    /// Makes it that of the next process, which has taken the sockets.
     pub(super) fn of_next(self) -> Self {
         Self { is_of_next: true, ..self }
     }
 
-    /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes
-    /// on in its next session. Returns the connection if it is one of the next process, which asks for the
-    /// sockets.
+    /// Serves the connection until it ends. Closed gates stay closed for the worker's next session. Returns
+    /// the connection if the next process asks for the sockets on it.
     pub(super) async fn run(mut self) -> Option<Lines<S>> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
@@ -106,10 +98,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                     }
                     None => return Ok(LocalEnd::ByItself),
                 },
-                // Only to workers: others ask one thing and end. Without names nothing is told for ever.
+                // Only for workers: other clients ask once and end. Without names nothing is ever sent.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
                 Some(ended) = self.drains.join_next_with_id() => {
-                    // An error is a drain that was begun anew, or ended because the pod was opened.
+                    // An error is a drain that was restarted, or aborted because the pod was reopened.
                     if let Ok((drain, ended)) = ended {
                         self.report(drain, ended).await?;
                     }
@@ -168,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         self.node.as_ref().ok_or(NotSpeaker)
     }
 
-    /// A worker of a later version may know more kinds of messages.
+    /// A newer worker may send unknown messages.
     fn warn_once(&mut self, error: &serde_json::Error) {
         if !std::mem::replace(&mut self.has_warned, true) {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
@@ -195,8 +187,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                 drained.cut += before.ended().await;
                 drained.after = closed_at.elapsed();
             }
-            // If this process dies now, the next one must not open the gate again. A disk that hangs holds up
-            // no stop.
+            // If this process dies now, the next one must not reopen the gate. A hanging disk must not delay
+            // a stop.
             let _in_time = tokio::time::timeout(MAX_SAVE_WAIT, saved).await;
             (pod, assignment, drained)
         };
@@ -210,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         }
     }
 
-    /// Reports a drain, unless it had ended already when another one took its place, or the pod was opened.
+    /// Reports a drain, unless it was replaced or the pod was reopened.
     async fn report(
         &mut self,
         drain: task::Id,

@@ -1,4 +1,4 @@
-//! What the workers of this host speak to, whatever connects them.
+//! The state behind the workers' connections.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::name_reach::KnownNameReach;
 use crate::pods_file::{self, PodsOfNodes};
 use crate::workers::{ConnectionId, Workers};
 
-/// What workers have said about their pods, and the gates that follow from it. Clones are the same host.
+/// The reports of workers, and the gates derived from them. Clones share them.
 #[derive(Clone)]
 pub struct LocalHost {
     pub(super) workers: Arc<Workers>,
@@ -21,17 +21,17 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// Returns a host about whose pods nothing is known yet.
+    /// Returns a host without known pods.
     pub fn new(gates: Arc<Gates>) -> Self {
         Self { workers: Arc::new(Workers::new(gates)), names: watch::Sender::default().subscribe() }
     }
 
-    /// Opens the gates that the process before this one has saved.
+    /// Opens the gates that the previous process saved.
     pub fn restore(&self, saved: PodsOfNodes) {
         self.workers.restore(saved);
     }
 
-    /// Has all pods saved whenever something has changed, until `shutdown`, and then once more.
+    /// Calls `write` with all pods after each change until `shutdown`, and then once more.
     pub async fn save(&self, write: impl Fn(PodsOfNodes), shutdown: CancellationToken) {
         let write = |pods, _| {
             write(pods);
@@ -40,9 +40,9 @@ impl LocalHost {
         pods_file::keep(self.workers.clone(), write, shutdown).await;
     }
 
-    /// Serves the connection of a worker until it ends. Later ones have larger numbers.
+    /// Serves a worker's connection until it ends. Later connections have larger numbers.
     pub async fn serve(&self, number: u64, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        // A connection of the next process is none of a worker.
+        // The next process does not connect here.
         let _next = self.connection(ConnectionId(number), lines(stream)).run().await;
     }
 

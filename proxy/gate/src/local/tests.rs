@@ -8,7 +8,6 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::fixtures::local_pod;
 
-/// A proxy's socket, and the gates behind it.
 struct Host {
     directory: Arc<tempfile::TempDir>,
     gates: Arc<Gates>,
@@ -50,7 +49,6 @@ impl Host {
         self.gates.enter(&row.pod, &row.assignment).is_ok()
     }
 
-    /// Ends it in order, and starts another in the same directory.
     async fn restart(self) -> Self {
         self.shutdown.cancel();
         self.served.await.unwrap();
@@ -72,7 +70,7 @@ impl Worker {
         serde_json::from_str(&line.unwrap().unwrap()).unwrap()
     }
 
-    /// Waits until the proxy has read everything that was said.
+    /// Waits until the proxy has read all messages.
     async fn settled(&mut self) {
         self.say(&FromWorker::Ping).await;
         assert_eq!(self.hear().await, FromProxy::Pong);
@@ -116,7 +114,7 @@ async fn a_pod_is_reported_drained_once_it_is_saved_that_its_gate_is_closed() {
     let (a, b) = (local_pod("a"), local_pod("b"));
     let mut worker = host.worker("n", &[&a]).await;
     for round in 0..5 {
-        // What was written last is not old enough for another write at once.
+        // The last write is too recent for another one at once.
         worker.say(&FromWorker::Set { pod: LocalPod { replica: round, ..b.clone() } }).await;
         worker.say(&FromWorker::Set { pod: a.clone() }).await;
         worker.close(&a, Duration::from_secs(60)).await;
@@ -225,7 +223,7 @@ async fn a_line_that_is_too_long_ends_the_connection_and_one_that_is_not_underst
         worker.lines.send(line).await.unwrap();
     }
     worker.settled().await;
-    // The connection is ended, perhaps before all of the line was sent.
+    // The proxy may end the connection before the whole line is sent.
     let _sent = worker.lines.send("x".repeat(2 << 20)).await;
     assert!(worker.is_ended().await);
     assert!(host.lets_in(&a));
@@ -254,7 +252,6 @@ async fn what_changes_is_on_disk_soon() {
 }
 
 impl Host {
-    /// Another process, which takes the place of this one.
     async fn next(&self) -> Self {
         let directory = self.directory.clone();
         let (gates, shutdown) = (Arc::new(Gates::default()), CancellationToken::new());
@@ -275,7 +272,7 @@ async fn a_gate_is_let_go_of_when_no_process_has_anything_in_flight() {
     let a = local_pod("a");
     let mut worker = first.worker("n", &[&a]).await;
     let in_first = first.gates.enter(&a.pod, &a.assignment).unwrap();
-    // Each process keeps the one before in step, and that one the one before it.
+    // Each process keeps its predecessor in step.
     let second = first.next().await;
     assert!(worker.is_ended().await, "a worker has to speak to the next process");
     let in_second = second.gates.enter(&a.pod, &a.assignment).unwrap();
@@ -318,7 +315,7 @@ async fn a_process_whose_next_one_does_not_come_serves_on() {
     let first = Host::new().await;
     let a = local_pod("a");
     let mut worker = first.worker("n", &[&a]).await;
-    // It gets the sockets, puts its own in the place of the first one's, and dies.
+    // The next process gets the sockets, replaces the first one's, and dies.
     let stream = UnixStream::connect(first.socket()).await.unwrap();
     let asked = take_over::ask(stream, &CancellationToken::new().into()).await.unwrap();
     drop(bind_private(&first.socket()).unwrap());

@@ -1,4 +1,4 @@
-//! What the next process tells the former one, and waits for.
+//! The connection to the former process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,17 +15,15 @@ use crate::listening::Listening;
 /// A former process that reads nothing for this long counts as ended.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 
-/// The process that had the sockets before. It ends what it has accepted, at gates that this process keeps as
-/// its own are.
+/// The former process. It finishes its connections, at gates kept in step with this process's.
 #[derive(Debug, Clone)]
 pub struct Former {
     messages: mpsc::UnboundedSender<FromWorker>,
     drains: Arc<Drains>,
-    /// Runs for as long as that process does.
     link: TaskTracker,
 }
 
-/// The waits for the drain of each pod. `None` when the former process has ended: nothing of it is in flight.
+/// The waiting drains of each pod. `None` after the former process has ended.
 #[derive(Debug)]
 struct Drains(Mutex<Option<DrainWaiters>>);
 
@@ -38,7 +36,6 @@ impl Drains {
 }
 
 impl Former {
-    /// Speaks to it until it has ended.
     pub(crate) fn connect(lines: Lines) -> Self {
         let (messages, receiver) = mpsc::unbounded_channel();
         let drains = Arc::new(Drains(Mutex::new(Some(HashMap::new()))));
@@ -47,28 +44,24 @@ impl Former {
         Self { messages, drains, link }
     }
 
-    /// Waits until it has ended, as long as for a connection of this process: what it has in flight is cut
-    /// when this process ends.
+    /// Waits until the process has ended, at most as long as for own connections. The former process ends
+    /// with this one.
     pub async fn has_ended(self, listening: &Listening) {
         listening.have_ended(&self.link).await;
     }
 
-    /// A pod has changed, or is new.
     pub(crate) fn set(&self, pod: LocalPod) {
         self.send(FromWorker::Set { pod });
     }
 
-    /// A pod is not here any more.
     pub(crate) fn remove(&self, pod: PodId, assignment: AssignmentId) {
         self.send(FromWorker::Remove { pod, assignment });
     }
 
-    /// Lets nothing in to a pod any more.
     pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
         if let Some(drains) = &mut *self.drains.lock() {
-            // A worker and the fence may both wait. The former process tells the end of the last request
-            // only.
+            // A worker and the fence may both wait, but the former process reports a drain only once.
             drains.entry(assignment.clone()).or_default().push(sender);
         }
         self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });
@@ -76,16 +69,15 @@ impl Former {
     }
 
     fn send(&self, message: FromWorker) {
-        // To nothing, once the process has ended.
+        // Fails only once the process has ended.
         let _ = self.messages.send(message);
     }
 }
 
-/// What the former process has in flight to a pod.
 pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
 
 impl FormerDrain {
-    /// Waits until it is nothing. Returns how many of it were cut.
+    /// Waits until the drain ends. Returns the number of cut requests.
     pub(crate) async fn ended(self) -> u64 {
         self.0.await.unwrap_or(0)
     }
@@ -96,7 +88,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
         tokio::select! {
             line = lines.next() => {
                 let Some(Ok(line)) = line else { break };
-                // A process of another version may say more.
+                // Another version may send unknown messages.
                 if let Ok(FromProxy::Drained { assignment, cut, .. }) = serde_json::from_str(&line)
                     && let Some(waits) = drains.lock().as_mut().and_then(|drains| drains.remove(&assignment))
                 {
@@ -115,7 +107,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
         }
     }
     tracing::info!("the proxy process before this one has ended");
-    // This ends the waits: nothing of it is in flight.
+    // Ends all waits: nothing is in flight there.
     drains.lock().take();
 }
 

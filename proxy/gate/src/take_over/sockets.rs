@@ -1,4 +1,4 @@
-//! Lines with which a socket can come, from one process to another.
+//! Lines that carry a socket from one process to another.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,10 +13,9 @@ use tokio::net::UnixStream;
 
 use crate::listening::HeldSocket;
 
-/// The longest line, and far more than the name of a socket has.
 const MAX_LINE: usize = 4096;
 
-/// Sends a line, and a socket with it.
+/// Sends a line, and optionally a socket.
 ///
 /// # Errors
 /// If the connection has ended, or its buffer is full.
@@ -36,13 +35,10 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&HeldSo
     if sent == line.len() { Ok(()) } else { Err(io::Error::other("a line was sent in part")) }
 }
 
-/// Receives a line, and the socket that came with it; `None` at the end of the connection.
+/// Receives a line and its socket; `None` at the end of the connection.
 ///
-/// What is sent with a socket is never received together with what is sent after it, so this reads exactly
-/// one line as long as the line without a socket is the last one.
-///
-/// # Errors
-/// If the connection fails.
+/// The kernel does not merge data sent with a socket with later data. So this reads exactly one line as long
+/// as only the last line comes without a socket.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut line = vec![0; MAX_LINE];
     let (length, socket) = stream

@@ -1,26 +1,24 @@
-//! Chooses the certificate for a name, and says which are about to expire. Pure.
+//! Chooses the certificate for a name, and detects certificates about to expire. Pure.
 //!
-//! A certificate with exactly the name goes before one with `*.` and the name's parent. Of several with the
-//! same name one that is valid goes before one that is not, then the one that is valid longest, then the
-//! first by the name of its file.
+//! An exact name precedes `*.` and its parent. For the same name, valid certificates come first, then the
+//! latest expiry, then the first file name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// From when on a certificate that expires is warned of.
+/// Time before the expiry at which warnings begin.
 const WARN_BEFORE_SECONDS: u64 = 14 * 86_400;
 
-/// When a certificate is valid, in seconds since 1970.
+/// The period of a certificate, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// From when on.
+    /// Start of the period.
     pub not_before: u64,
-    /// Until when.
+    /// End of the period.
     pub not_after: u64,
 }
 
 impl Validity {
-    /// Returns the seconds until it expires: less than 0 once it has.
     pub(super) fn seconds_left(self, now: u64) -> i64 {
         self.not_after.cast_signed().saturating_sub(now.cast_signed())
     }
@@ -38,18 +36,17 @@ impl Validity {
     }
 }
 
-/// What the choice is made by.
+/// The properties of a certificate that matter for the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceSubject {
-    /// The file that it is in.
     pub(super) file: String,
-    /// The DNS names that it is for; `*.` and a name for all names directly below it.
+    /// Its DNS names; `*.` and a name stands for all names directly below it.
     pub names: Vec<String>,
-    /// When it is valid.
+    /// Its validity.
     pub validity: Validity,
 }
 
-/// The certificate of each name, as an index into the list that it was made of.
+/// The certificate of each name, as an index into the list of certificates.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     exact: HashMap<String, usize>,
@@ -58,7 +55,6 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// Decides which of the certificates each name has.
     pub(super) fn new(subjects: &[&ChoiceSubject], now: u64) -> Self {
         let mut best_first: Vec<usize> = (0..subjects.len()).collect();
         best_first.sort_by_key(|index| {
@@ -79,14 +75,12 @@ impl NameTable {
         table
     }
 
-    /// Returns the certificate for a name.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let wildcard = || name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent));
         self.exact.get(&name).or_else(wildcard).copied()
     }
 
-    /// Returns the certificates that some name has.
     pub(super) fn in_use(&self) -> BTreeSet<usize> {
         self.exact.values().chain(self.wildcard.values()).copied().collect()
     }

@@ -6,38 +6,32 @@ use std::path::Path;
 
 use super::parse::CertificateError;
 
-/// The names of certbot in the directory of a certificate.
 const CERTBOT_CHAIN: &str = "fullchain.pem";
 const CERTBOT_KEY: &str = "privkey.pem";
-/// More than any chain has.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The texts of a certificate's two files.
 pub(super) struct CertificateTexts {
     pub(super) chain: Vec<u8>,
     pub(super) key: Vec<u8>,
-    /// Whether other users of this machine may read the key.
+    /// True if other users of this machine may read the key.
     pub(super) is_key_exposed: bool,
 }
 
-/// A certificate in the directory.
 pub(super) struct FoundCertificate {
-    /// The name of its file within the directory.
     pub(super) file: String,
-    /// That of its key's file.
     pub(super) key_file: String,
     pub(super) texts: Result<CertificateTexts, CertificateError>,
 }
 
-/// Reads all certificates of a directory, in the order of their names: `NAME.crt` or `NAME.pem` with
-/// `NAME.key`, and `NAME/fullchain.pem` with `NAME/privkey.pem`. Symbolic links are followed.
+/// Reads all certificates of a directory, sorted by name: `NAME.crt` or `NAME.pem` with `NAME.key`, and
+/// `NAME/fullchain.pem` with `NAME/privkey.pem`.
 ///
 /// # Errors
-/// If the directory cannot be read. A file that cannot be read is an error in its place.
+/// If the directory cannot be read. An unreadable file is an error in its entry.
 pub(super) fn read(directory: &Path) -> io::Result<Vec<FoundCertificate>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory)? {
-        // A name that is no text belongs to no certificate.
+        // Names that are not UTF-8 are skipped.
         names.extend(entry?.file_name().into_string().ok().filter(|name| !name.starts_with('.')));
     }
     names.sort();
@@ -45,14 +39,13 @@ pub(super) fn read(directory: &Path) -> io::Result<Vec<FoundCertificate>> {
     Ok(pairs.map(|(file, key_file)| found(directory, file, key_file)).collect())
 }
 
-/// Returns the files of the certificate and the key that a name in the directory stands for.
 fn pair(directory: &Path, name: String) -> Option<(String, String)> {
     if let Some(stem) = name.strip_suffix(".crt").or_else(|| name.strip_suffix(".pem")) {
         let key = format!("{stem}.key");
         return Some((name, key));
     }
     let chain = format!("{name}/{CERTBOT_CHAIN}");
-    // `symlink_metadata`: a link of certbot that leads nowhere is a mistake to tell.
+    // `symlink_metadata`, so that a dangling link of certbot is reported.
     let is_there = directory.join(&chain).symlink_metadata().is_ok();
     is_there.then(|| (chain, format!("{name}/{CERTBOT_KEY}")))
 }

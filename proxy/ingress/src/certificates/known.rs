@@ -1,4 +1,4 @@
-//! What is known of the certificates in the directory, and what the next reading of it makes of that. Pure.
+//! The known certificates of the directory, and their updates. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,42 +9,35 @@ use super::choose::NameTable;
 use super::files::{CertificateTexts, FoundCertificate};
 use super::parse::{Certificate, CertificateError, parse};
 
-/// How often the same certificate is warned of.
+/// Interval of warnings about the same certificate.
 const WARN_EVERY_SECONDS: u64 = 86_400;
 
-/// The certificates by the names of their files.
 #[derive(Default)]
 pub(super) struct KnownCertificates(BTreeMap<String, Held>);
 
 #[derive(Default)]
 struct Held {
-    /// Of the texts that were read last; `None` if they could not be read.
+    /// Digest of the last contents; `None` if they were unreadable.
     digest: Option<Vec<u8>>,
-    /// What is served: of these texts, or of earlier ones if these are faulty.
+    /// The served certificate: from these contents, or from earlier ones if these are faulty.
     certificate: Option<Arc<Certificate>>,
-    /// What is wrong with these texts.
     error: Option<CertificateError>,
     warned_at: Option<u64>,
 }
 
-/// Something to tell the operator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// A certificate is served from now on.
     Read { file: String, names: Vec<String>, seconds_left: i64 },
-    /// A certificate is faulty. `is_kept` says whether the one before is still served.
+    /// A certificate is faulty. `is_kept` is true if the previous one is still served.
     Faulty { file: String, error: CertificateError, is_kept: bool },
-    /// Every user of the machine may read a key.
     KeyExposed { key_file: String },
-    /// A file is no longer there.
     Gone { file: String },
-    /// A certificate that is in use expires soon, or has.
     Expires { file: String, seconds_left: i64 },
 }
 
 impl KnownCertificates {
-    /// Takes in what was read. What is faulty keeps what was served before. Returns what there is to tell:
-    /// each fault once, and what expires once a day.
+    /// Applies the files' contents; faulty ones keep the previous certificate. Returns the events to log:
+    /// each fault once, each expiry once a day.
     pub(super) fn update(&mut self, found: Vec<FoundCertificate>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {
@@ -62,7 +55,6 @@ impl KnownCertificates {
         news
     }
 
-    /// Returns what can be served, in the order of file names.
     pub(super) fn certificates(&self) -> Vec<Arc<Certificate>> {
         self.0.values().filter_map(|held| held.certificate.clone()).collect()
     }
@@ -83,7 +75,6 @@ impl KnownCertificates {
     }
 }
 
-/// Returns what the choice among certificates is made by.
 pub(super) fn subjects(certificates: &[Arc<Certificate>]) -> Vec<&super::choose::ChoiceSubject> {
     certificates.iter().map(|certificate| &certificate.subject).collect()
 }
@@ -122,7 +113,6 @@ impl Held {
         }
     }
 
-    /// An expired certificate does not replace one that is valid.
     fn unless_worse(&self, certificate: Certificate, now: u64) -> Result<Certificate, CertificateError> {
         let is_valid = |certificate: &Certificate| !certificate.subject.validity.is_expired(now);
         match !is_valid(&certificate) && self.certificate.as_deref().is_some_and(is_valid) {
@@ -134,7 +124,7 @@ impl Held {
 
 fn digest(texts: &CertificateTexts) -> Vec<u8> {
     let mut context = Context::new(&SHA256);
-    // The length keeps the two texts apart.
+    // The length separates the two texts.
     context.update(&texts.chain.len().to_le_bytes());
     context.update(&texts.chain);
     context.update(&texts.key);

@@ -1,9 +1,8 @@
-//! The certificates of ingress: read from the files of a directory, again when these change, and chosen by
-//! the name that a client asks for. Where no file has a valid certificate for the name, an ordered one is
-//! looked for.
+//! The certificates of ingress, from the files of a directory, reloaded after changes. If no file is valid
+//! for the name in a handshake, ordered certificates are used.
 //!
-//! `choose` decides which certificate a name has, `parse` makes certificates of texts, `known` decides what a
-//! change of the files means, and `files` reads them.
+//! `choose` picks the certificate of a name, `parse` parses PEM texts, `known` applies changes of files, and
+//! `files` reads them.
 
 mod choose;
 mod files;
@@ -29,7 +28,6 @@ use stored::StoredCertificates;
 pub use choose::{ChoiceSubject, Validity};
 pub use parse::{Certificate, CertificateError, parse};
 
-/// The certificates of a directory, and those that were ordered.
 pub(super) struct Certificates {
     directory: Option<PathBuf>,
     stored: Option<Arc<StoredCertificates>>,
@@ -40,11 +38,9 @@ pub(super) struct Certificates {
 #[derive(Default)]
 struct CertificateReading {
     known: KnownCertificates,
-    /// What is wrong with the directory itself.
     problem: Option<String>,
 }
 
-/// What handshakes look in.
 #[derive(Default)]
 struct ServedCertificates {
     names: NameTable,
@@ -57,17 +53,15 @@ struct FromFile {
 }
 
 impl Certificates {
-    /// Nothing is read before the first [`look`](Self::look).
+    /// Creates it without reading; see [`look`](Self::look).
     pub(super) fn new(directory: Option<PathBuf>, stored: Option<Arc<StoredCertificates>>) -> Self {
         Self { directory, stored, reading: Mutex::default(), served: RwLock::default() }
     }
 
-    /// Returns whether there is a certificate for a name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// Reads the directory, on a thread that may wait for its disk.
     pub(super) async fn look(self: &Arc<Self>) {
         let this = self.clone();
         if tokio::task::spawn_blocking(move || this.look_now()).await.is_err() {
@@ -75,7 +69,6 @@ impl Certificates {
         }
     }
 
-    /// Reads the directory again and again.
     pub(super) async fn follow(self: &Arc<Self>, interval: Duration) {
         loop {
             tokio::time::sleep(interval).await;
@@ -88,7 +81,7 @@ impl Certificates {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match files::read(directory) {
-            // Mostly a mount that is missing: what is served stays.
+            // Usually a missing mount: the served certificates stay.
             Ok(found) if found.is_empty() => {
                 Err("it has no NAME.crt with NAME.key, and no NAME/fullchain.pem with NAME/privkey.pem"
                     .to_owned())
@@ -117,7 +110,6 @@ impl Certificates {
         self.serve(&reading.known, now);
     }
 
-    /// Serves what is known to new connections.
     fn serve(&self, known: &KnownCertificates, now: u64) {
         let certificates = known.certificates();
         for certificate in &certificates {
@@ -137,13 +129,12 @@ impl Certificates {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
         let from_file = served.names.find(name).map(|index| &served.files[index]);
         let valid = from_file.filter(|file| file.is_valid).map(|file| file.key.clone());
-        // One that has expired says more to a client than none at all.
+        // An expired certificate tells a client more than none.
         valid.or_else(|| self.stored.as_ref()?.find(name)).or_else(|| from_file.map(|file| file.key.clone()))
     }
 }
 
 impl fmt::Debug for Certificates {
-    /// Without the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Certificates({:?}, {:?})", self.directory, self.stored)
     }

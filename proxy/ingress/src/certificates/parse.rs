@@ -1,4 +1,4 @@
-//! Makes certificates of the text of files. Pure.
+//! Parses certificates. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,20 +14,19 @@ use super::choose::{ChoiceSubject, Validity};
 
 /// A certificate that can be served.
 pub struct Certificate {
-    /// The names that it is for, and when it is valid.
+    /// Its names and validity.
     pub subject: ChoiceSubject,
-    /// Its chain and its key.
+    /// Its chain and key.
     pub key: Arc<CertifiedKey>,
 }
 
 impl fmt::Debug for Certificate {
-    /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.subject.fmt(f)
     }
 }
 
-/// Why a certificate is not used. A sentence about its file.
+/// The fault of a certificate, as a sentence about its file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
@@ -35,56 +34,56 @@ pub enum CertificateError {
         "{file} cannot be read: {error}; it and the directories above it have to be readable for the proxy"
     )]
     Unreadable {
-        /// Its name.
+        /// The file.
         file: String,
-        /// The error of the system.
+        /// The system's error.
         error: String,
     },
-    /// No key is beside it.
+    /// The key file is missing.
     #[error("its key is missing: put it into {key_file}, or take the certificate out of the directory")]
     NoKeyFile {
-        /// The name of the file of its key.
+        /// The expected key file.
         key_file: String,
     },
-    /// Not PEM, or something else in PEM.
+    /// The file has no PEM certificate.
     #[error("it has no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
-    /// As above, for the key.
+    /// The key file has no PEM key.
     #[error("{key_file} has no private key in PEM, or one with a passphrase, which the proxy cannot read")]
     NoKey {
-        /// The name of the file of its key.
+        /// The key file.
         key_file: String,
     },
-    /// Not what TLS can use.
+    /// TLS cannot use the certificate.
     #[error("it is not a certificate of X.509 version 3: {error}")]
     NotX509 {
-        /// The error of the parser.
+        /// The parser's error.
         error: String,
     },
-    /// Not a kind of key that can sign.
+    /// The key's algorithm is unsupported.
     #[error("{key_file} has a key of an unknown kind: RSA, ECDSA with P-256 or P-384, and Ed25519 are known")]
     UnknownKey {
-        /// The name of the file of its key.
+        /// The key file.
         key_file: String,
     },
-    /// The key is that of another one.
+    /// The key belongs to another certificate.
     #[error("{key_file} is the key of another certificate: put in the one that it was made with")]
     OtherKey {
-        /// The name of the file of its key.
+        /// The key file.
         key_file: String,
     },
-    /// Only a common name, for instance.
+    /// There is no DNS name, for instance only a common name.
     #[error("it is for no DNS name: make it with subjectAltName, as CN alone is not looked at")]
     NoNames,
-    /// It is over, and what was served before is not.
+    /// It has expired, while the served one has not.
     #[error("it has expired: renew it")]
     Expired,
 }
 
-/// Makes a certificate of the texts of its two files. `file` and `key_file` are their names, for messages.
+/// Parses a certificate and its key. `file` and `key_file` are names for messages.
 ///
 /// # Errors
-/// Why it is none. Nothing of the key is in the error.
+/// The fault. It contains nothing of the key.
 pub fn parse(file: &str, chain: &[u8], key_file: &str, key: &[u8]) -> Result<Certificate, CertificateError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;
@@ -111,8 +110,8 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<ChoiceSubject
     Ok(ChoiceSubject { file: file.to_owned(), names, validity })
 }
 
-/// Reads the two dates, which webpki says only when it refuses a certificate for one of them. It looks at
-/// them before it looks for an authority, so it needs none.
+/// Reads both dates by verifying at impossible times: webpki reveals a date only when it rejects it. It
+/// checks dates first, so no authority is needed.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> {
     let verified_at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

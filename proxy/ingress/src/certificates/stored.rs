@@ -1,4 +1,4 @@
-//! The ordered certificates that this proxy serves, and how the orders of the others stand.
+//! The ordered certificates that this proxy serves, and the status of all orders.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,20 +12,20 @@ use rustls::sign::CertifiedKey;
 
 use super::parse::{Certificate, parse};
 
-/// How the order for a host stands.
+/// The status of the order for a host.
 #[derive(Debug, Clone)]
 pub struct OrderStanding {
-    /// As Redis has it.
+    /// The status in Redis.
     pub status: CertificateStatus,
-    /// When that was read.
+    /// Time of the read.
     pub read_at: Instant,
-    /// How long it was then until the next order.
+    /// Delay until the next order, at the time of the read.
     pub wait: Duration,
 }
 
 struct ServedHost {
     certificate: Certificate,
-    /// As it is in Redis, to be saved and put back.
+    /// The stored form, to save and restore it.
     stored: StoredCertificate,
 }
 
@@ -42,7 +42,7 @@ pub struct StoredCertificates {
 }
 
 impl StoredCertificates {
-    /// Nothing is known yet.
+    /// Returns an empty set.
     pub fn new(key: SecretKey) -> Self {
         Self { key, known: RwLock::default() }
     }
@@ -63,31 +63,31 @@ impl StoredCertificates {
     /// Serves a certificate from now on.
     ///
     /// # Errors
-    /// Why it cannot be served; the one before is served further on.
+    /// The fault; the previous certificate stays.
     pub fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
         let certificate = open(&stored, &self.key)?;
         self.write().served.insert(stored.host.clone(), ServedHost { certificate, stored });
         Ok(())
     }
 
-    /// Returns the id of the certificate that is served for a host.
+    /// Returns the id of the host's served certificate.
     pub fn id(&self, host: &str) -> Option<String> {
         self.read().served.get(host).map(|served| served.stored.id.clone())
     }
 
-    /// Returns what is served, as it is stored, by host.
+    /// Returns all served certificates in stored form, sorted by host.
     pub fn all(&self) -> Vec<StoredCertificate> {
         let mut all: Vec<_> = self.read().served.values().map(|served| served.stored.clone()).collect();
         all.sort_by(|a, b| a.host.cmp(&b.host));
         all
     }
 
-    /// Returns the certificate that is served for a host, as it is stored.
+    /// Returns the host's served certificate in stored form.
     pub fn stored(&self, host: &str) -> Option<StoredCertificate> {
         self.read().served.get(host).map(|served| served.stored.clone())
     }
 
-    /// Forgets hosts that no rule names any more. Returns those whose certificate is not served any more.
+    /// Removes hosts that no rule names. Returns the hosts whose certificate was served.
     pub fn retain(&self, hosts: &[String]) -> Vec<String> {
         let is_gone = |host: &String| hosts.binary_search(host).is_err();
         let mut known = self.write();
@@ -97,12 +97,12 @@ impl StoredCertificates {
         gone
     }
 
-    /// Notes how the order for a host stands.
+    /// Records the order status of a host.
     pub fn set_standing(&self, host: &str, standing: OrderStanding) {
         self.write().standings.insert(host.to_owned(), standing);
     }
 
-    /// Says why there is no certificate for a host. A sentence.
+    /// Explains in a sentence why a host has no certificate.
     pub(crate) fn why_none(&self, host: &str) -> String {
         match self.read().standings.get(host) {
             None => "Its certificate was not read from Redis yet.".to_owned(),
@@ -133,10 +133,10 @@ impl OrderStanding {
     }
 }
 
-/// Makes a certificate that can be served of what is stored.
+/// Decrypts and parses a stored certificate.
 ///
 /// # Errors
-/// Why it is none. Nothing of the key is in the text.
+/// The fault. It contains nothing of the key.
 pub fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, String> {
     let pem = stored.open(Some(key)).map_err(|error| format!("its key cannot be read: {error}"))?;
     let name = format!("certificate:{}", stored.host);
@@ -149,7 +149,6 @@ pub fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, 
 }
 
 impl fmt::Debug for StoredCertificates {
-    /// Without the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.read().served.keys()).finish()
     }

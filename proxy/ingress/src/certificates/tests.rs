@@ -1,4 +1,4 @@
-//! What is made of the files in the directory.
+//! Tests of the directory's files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -22,7 +22,6 @@ fn update(known: &mut KnownCertificates, directory: &Path, now: u64) -> Vec<News
     known.update(files::read(directory).unwrap(), now)
 }
 
-/// The files that are served with their names, in one text.
 fn served(known: &KnownCertificates) -> String {
     let one = |certificate: std::sync::Arc<super::parse::Certificate>| {
         format!("{}: {}", certificate.subject.file, certificate.subject.names.join(" "))
@@ -111,7 +110,7 @@ fn a_faulty_file_keeps_what_was_served_and_is_told_of_once() {
     assert_eq!(served(&known), "a.crt: other.example");
 }
 
-/// Such as a file that is left from before certificates were ordered.
+/// Such as a file from the time before certificates were ordered.
 #[test]
 fn an_expired_file_gives_way_to_an_ordered_certificate() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
@@ -151,7 +150,7 @@ fn a_certificate_that_cannot_be_read_from_the_beginning_is_not_served() {
         })
         .collect();
     assert_eq!(faulty, [("ca.pem", false), ("link.pem", false)], "{news:?}");
-    // Better than nothing: clients then say why they refuse it.
+    // Better than nothing: clients then give the reason for their refusal.
     assert_eq!(served(&known), "expired.crt: a.example");
 }
 

@@ -14,20 +14,18 @@ use crate::client::deadlines::ClientWait;
 use crate::client::guarded::ConnectionState;
 use crate::headers;
 
-/// How long the rest of a body that nothing needs any more is taken in and dropped: in all, and without a
-/// byte of it.
+/// Limits on reading the rest of an unused body: in all, and without a byte.
 const REST_WITHIN: Duration = Duration::from_secs(30);
 const REST_SILENT: Duration = Duration::from_secs(5);
 
-/// The body, as far as it was not read. If it is dropped before its end, some of the rest is taken in: there
-/// are clients that do not see the answer when their upload is reset.
+/// The unread body. When dropped before its end, some of the rest is discarded first: some clients do not see
+/// the answer if their upload is reset.
 pub(crate) struct ClientBody {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     body: Option<Incoming>,
     state: Arc<ConnectionState>,
-    /// `None` for a client that does not speak HTTP/2.
+    /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
-    /// Whether the client may be silent for as long as it likes.
     may_be_silent: bool,
     has_failed: bool,
 }
@@ -37,7 +35,7 @@ impl ClientBody {
         Self { body: Some(body), state, wait, may_be_silent: false, has_failed: false }
     }
 
-    /// The client may be silent for as long as it likes: streams of gRPC wait for something to happen.
+    /// Allows the client to be silent for any time: gRPC streams wait for events.
     pub(crate) fn allow_silence(&mut self) {
         self.may_be_silent = true;
     }
@@ -93,7 +91,6 @@ impl Drop for ClientBody {
     }
 }
 
-/// Takes in some of the rest of a body. Then, if it has not ended, it is reset.
 async fn take_in_rest(mut body: Incoming) {
     let taking =
         async { while let Ok(Some(Ok(_))) = tokio::time::timeout(REST_SILENT, body.frame()).await {} };

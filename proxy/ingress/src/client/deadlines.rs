@@ -1,5 +1,5 @@
-//! Deadlines of HTTP/2 requests. Each has its own: a request whose client sends nothing of its body, or takes
-//! in nothing of its answer, is reset while the others of the connection go on.
+//! Deadlines of HTTP/2 requests. If a client stops sending its body or reading its answer, only that request
+//! is reset.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,20 +12,18 @@ use gate::timer::Timer;
 use hyper::rt::Executor;
 use tokio::time::Instant;
 
-/// How often in the time that a client may take it is looked whether its request has begun to wait for it:
-/// the body of a request may be sent by another task.
+/// Checks within the timeout for a new wait: another task may send the request's body.
 const LOOKS: u32 = 4;
 
 tokio::task_local! {
     static CLIENT_WAIT: Arc<ClientWait>;
 }
 
-/// Since when an HTTP/2 request waits for its client.
+/// The waits of an HTTP/2 request for its client.
 #[derive(Debug)]
 pub(crate) struct ClientWait {
     begun: Instant,
-    /// Since when the next part of the request's body is missing: in milliseconds after `begun`, plus one. 0
-    /// if it does not wait.
+    /// Start of the wait for the request's body: milliseconds after `begun`, plus one. 0 without a wait.
     for_body: AtomicU64,
     /// The same for room for the next part of the answer.
     for_room: AtomicU64,
@@ -42,19 +40,18 @@ impl ClientWait {
         }
     }
 
-    /// Returns that of the request whose task this is; `None` if its client does not speak HTTP/2.
+    /// Returns the waits of the current task's request; `None` unless its client speaks HTTP/2.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CLIENT_WAIT.try_with(Clone::clone).ok()
     }
 
-    /// Notes whether a part of the body is missing.
     pub(crate) fn set_body_is_missing(&self, is_missing: bool) {
         self.set(&self.for_body, is_missing);
     }
 
-    /// Notes whether the client has to take in what was handed over of its answer before more is asked for.
+    /// Records whether the client must read handed-over bytes of its answer before more is requested.
     pub(crate) fn set_answer_is_handed_over(&self, is_handed_over: bool) {
-        // The next part begins a wait of its own.
+        // The next part begins its own wait.
         self.for_room.store(0, Ordering::Relaxed);
         self.set(&self.for_room, is_handed_over);
     }
@@ -67,12 +64,11 @@ impl ClientWait {
         }
     }
 
-    /// Returns whether the request was reset because its client took too long.
+    /// Returns true if the request was reset because its client took too long.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns when the client will have taken longer than `within`; `None` if nothing waits for it.
     fn deadline(&self, within: Duration) -> Option<Instant> {
         let since = [&self.for_body, &self.for_room].map(|since| since.load(Ordering::Relaxed));
         let earliest = since.into_iter().filter(|since| *since > 0).min()?;
@@ -80,10 +76,9 @@ impl ClientWait {
     }
 }
 
-/// Runs the requests of an HTTP/2 connection, each with its deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestExecutor {
-    /// How long a client may do nothing when something is due.
+    /// Maximum inactivity of a client while something is due.
     pub(crate) within: Duration,
 }
 
@@ -94,7 +89,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
     }
 }
 
-/// Runs a request until it has ended, or its client takes too long. Dropped before its end, it is reset.
+/// Runs a request until it has ended, or its client takes too long. Dropping it resets it.
 async fn until_deadline(request: impl Future<Output = ()>, wait: Arc<ClientWait>, within: Duration) {
     let mut request = pin!(request);
     let mut timer = None;
@@ -129,11 +124,11 @@ mod tests {
             let mut runs = async |seconds| {
                 tokio::time::timeout(Duration::from_secs(seconds), running.as_mut()).await.is_err()
             };
-            // A pod may take as long as it likes.
+            // A pod may take any time.
             assert!(runs(1000).await);
             waits(&wait, true);
             assert!(runs(70).await);
-            // A part has come, and the next one is due.
+            // A part has arrived, and the next one is due.
             waits(&wait, false);
             waits(&wait, true);
             assert!(runs(70).await && !wait.is_over());

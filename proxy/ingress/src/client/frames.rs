@@ -1,7 +1,6 @@
-//! Where the frames of an HTTP/2 client begin and end, to cut one that takes too long for the head of a
-//! request. Pure.
+//! Tracks the frames of an HTTP/2 client, to limit the time for a request's head. Pure.
 
-/// What a frame begins with: three bytes of length, its type, its flags, and four bytes for the stream.
+/// Three bytes of length, the type, the flags, and four bytes for the stream.
 const HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -9,25 +8,22 @@ const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// Follows the frames of a connection. The parser judges them.
+/// Tracks the frames of a connection, without validating them.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// What has come of the head of the frame.
     head: [u8; HEAD_BYTES],
     has: usize,
-    /// What is missing of the preface or of the frame's payload.
+    /// Missing bytes of the preface or of the frame's payload.
     missing: usize,
-    /// Whether what is missing belongs to a body, which may take long.
+    /// True if the missing bytes belong to a body, which may take long.
     is_body: bool,
-    /// Whether the headers of a request go on in the next frame.
     is_in_headers: bool,
     is_ping: bool,
-    /// Whether more than pings and answers to pings has come since it was asked for.
+    /// True if anything but pings and their answers arrived since the last call of `take_has_spoken`.
     has_spoken: bool,
 }
 
 impl Frames {
-    /// The frames after a preface of this length.
     pub(crate) fn after(preface: usize) -> Self {
         Self {
             head: [0; HEAD_BYTES],
@@ -40,14 +36,12 @@ impl Frames {
         }
     }
 
-    /// Returns whether something other than pings has come since the last call: those say that a client is
-    /// there, and not that it does something.
+    /// Returns true if anything but pings arrived since the last call. Pings show no activity.
     pub(crate) fn take_has_spoken(&mut self) -> bool {
         std::mem::take(&mut self.has_spoken)
     }
 
-    /// Takes in what has come. Returns whether the headers of a request, or another frame, have ended with
-    /// it.
+    /// Processes received bytes. Returns true if a request's headers, or another frame, have ended in them.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_ended = false;
         while !bytes.is_empty() {
@@ -83,7 +77,7 @@ impl Frames {
         }
     }
 
-    /// Returns whether something other than a body has begun and has not ended.
+    /// Returns true if a frame or header block other than a body is incomplete.
     pub(crate) fn is_in_head(&self) -> bool {
         self.has > 0 || self.is_in_headers || (self.missing > 0 && !self.is_body)
     }

@@ -1,58 +1,45 @@
-//! Checks that the requests on an HTTP/1 connection can be read in one way only. Pure.
+//! Checks that the requests on an HTTP/1 connection are unambiguous. Pure.
 //!
-//! A lenient parser accepts requests of which another server sees a different number, or a different body
-//! (request smuggling). This scanner runs before the parser and follows the message boundaries on its own:
-//! whatever it lets through has one meaning.
+//! A lenient parser accepts requests in which another server sees another number of requests, or another body
+//! (request smuggling). This scanner runs before the parser and tracks message boundaries itself.
 
-/// The longest line that is kept while its end is missing. The parser's own limit is lower.
+/// Maximum length of an incomplete line. The parser's own limit is lower.
 const LONGEST_LINE: usize = 128 * 1024;
-/// The longest line with the size of a chunk and its extensions.
 const LONGEST_CHUNK_LINE: usize = 1024;
 
-/// Why bytes of a client are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Ambiguous(pub &'static str);
 
 const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
 
-/// Follows the requests on a connection.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     state: FramingState,
-    /// The beginning of a line whose end has not come.
     line: Vec<u8>,
     head: RequestHead,
 }
 
-/// Where in the stream of requests the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FramingState {
-    /// Before the first byte of a request.
     Between,
-    /// In a request's head.
     Head,
-    /// In a body; the number of bytes that are missing.
+    /// In a body, with the number of missing bytes.
     Body(u64),
-    /// In the line with the size of a chunk.
     ChunkSize,
-    /// In a chunk; the number of bytes that are missing, without its line end.
+    /// In a chunk, with the number of missing bytes before its line end.
     Chunk(u64),
-    /// In the empty line after a chunk.
     ChunkEnd,
-    /// In the trailers.
     Trailers,
-    /// After the head of a request to upgrade: what follows depends on the answer.
+    /// After the head of an upgrade request: the meaning of the next bytes depends on the answer.
     Upgrade,
 }
 
-/// What matters of a head.
 #[derive(Debug, Default)]
 struct RequestHead {
     has_empty_line: bool,
     is_first_line_read: bool,
     is_http_10: bool,
-    /// The authority of an absolute target.
     authority: Option<Vec<u8>>,
     has_host: bool,
     is_host_other_than_authority: bool,
@@ -69,20 +56,19 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Returns where the next byte is.
     pub(crate) fn state(&self) -> FramingState {
         self.state
     }
 
-    /// The upgrade was refused: another request follows.
     pub(crate) fn upgrade_was_refused(&mut self) {
         self.state = FramingState::Between;
     }
 
-    /// Takes in the next bytes. Returns how many requests' heads ended in them.
+    /// Processes the next bytes. Returns the number of request heads that ended in them.
     ///
-    /// # Errors The index of the first byte that must not reach the parser, and why. A head with a mistake is
-    /// never completed by the bytes before it.
+    /// # Errors
+    /// The index of the first byte to withhold from the parser, and the reason. The bytes before it never
+    /// complete an invalid head.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
         let mut at = 0;
         let mut heads = 0;
@@ -123,7 +109,7 @@ impl Scanner {
         skipped as usize
     }
 
-    /// Keeps the beginning of a line. What cannot become valid is refused at once.
+    /// Keeps the beginning of a line. Refuses at once if it cannot become valid.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ambiguous> {
         let longest = if self.state == FramingState::ChunkSize { LONGEST_CHUNK_LINE } else { LONGEST_LINE };
         if self.line.len() + bytes.len() > longest {
@@ -136,7 +122,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Takes in the end of a line. Returns whether it ended a head.
+    /// Returns true if the line ended a head.
     fn ended_line(&mut self, end: &[u8]) -> Result<bool, Ambiguous> {
         if self.line.is_empty() {
             return self.line(end);
@@ -178,8 +164,8 @@ impl Scanner {
 }
 
 impl RequestHead {
-    /// Returns whether this is an empty line before the request line. One is left out, as RFC 9112 asks for:
-    /// some clients send it after a body.
+    /// Returns true for one empty line before the request line. RFC 9112 recommends to skip it: some clients
+    /// send it after a body.
     fn begins_with_empty(&mut self, line: &[u8]) -> bool {
         let is_before = !self.is_first_line_read && line.is_empty();
         is_before && !std::mem::replace(&mut self.has_empty_line, true)
@@ -276,7 +262,6 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Returns what follows the head.
     fn end(self) -> Result<FramingState, Ambiguous> {
         if self.is_chunked && self.content_length.is_some() {
             return Err(Ambiguous("Content-Length and Transfer-Encoding"));
@@ -302,14 +287,13 @@ impl RequestHead {
     }
 }
 
-/// Returns the protocols of an `Upgrade` header to which a connection may change: all but `h2c`, by which
-/// many clients ask with each request. A server ignores it, and behind it nothing would see the requests.
+/// Returns the protocols of an `Upgrade` header, except `h2c`. Many clients offer it with each request;
+/// servers ignore it, and after it this proxy would see no requests.
 pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Returns the name and the value of a header or trailer.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Err(Ambiguous("a header over several lines"));
@@ -325,7 +309,7 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     Ok((name, value.trim_ascii()))
 }
 
-/// Trailers that another server might take for headers would change how it reads the request.
+/// Refuses trailers that another server might take for headers.
 fn trailer(line: &[u8]) -> Result<(), Ambiguous> {
     let (name, _) = field(line)?;
     let framing: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"host"];
@@ -346,21 +330,17 @@ fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
     Ok(line[..digits].iter().fold(0, |size, byte| size << 4 | digit(byte)))
 }
 
-/// A set of bytes. Each byte of each head is looked up in one.
+/// A set of bytes, as a table for fast lookups.
 struct Bytes([bool; 256]);
 
 const ALPHANUMERIC: &[(u8, u8)] = &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')];
-/// What names of headers and methods consist of.
 static TOKEN: Bytes = Bytes::new(ALPHANUMERIC, b"!#$%&'*+-.^_`|~");
-/// What the Host consists of.
 static HOST: Bytes = Bytes::new(ALPHANUMERIC, b"-._~:[]%!$&'()*+;=");
-/// What a target consists of.
 static TARGET: Bytes = Bytes::new(&[(b'!', b'"'), (b'$', b'~')], b"");
-/// What the value of a header consists of.
 static VALUE: Bytes = Bytes::new(&[(b' ', b'~'), (0x80, 0xff)], b"\t");
 
 impl Bytes {
-    /// The bytes of all ranges, whose ends are included, and some others.
+    /// `ranges` include their ends.
     const fn new(ranges: &[(u8, u8)], others: &[u8]) -> Self {
         let mut bytes = [false; 256];
         let mut at = 0;
@@ -483,7 +463,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the pieces are in which bytes arrive, the same ones are let through.
+        /// The result does not depend on how the bytes are split.
         #[test]
         fn pieces_do_not_change_the_verdict(
             fields in proptest::collection::vec(

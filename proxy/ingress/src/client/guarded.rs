@@ -1,5 +1,5 @@
-//! A client's connection whose requests are checked before the parser sees them, and which ends when a client
-//! takes too long.
+//! A client's connection that checks requests before the parser sees them, and ends when the client takes too
+//! long.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,41 +19,35 @@ use tokio::time::Instant;
 use crate::client::frames::Frames;
 use crate::client::framing::{Ambiguous, FramingState, Scanner};
 
-/// How often in the time in which a client may be silent it is looked whether its answer has ended.
+/// Number of checks within the idle timeout for the end of an answer.
 const LOOKS_WHILE_IDLE: u32 = 4;
 
-/// How long the rest of what a client sends is taken in after the last answer.
+/// Time for reading a client's remaining bytes after the last answer.
 const REST_WITHIN: Duration = Duration::from_secs(10);
 
 const UNDECIDED: u8 = 0;
 const UPGRADED: u8 = 1;
 const NOT_UPGRADED: u8 = 2;
 
-/// What a connection and its requests tell each other.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
-    /// Requests that have not ended.
     active: AtomicUsize,
-    /// The answer to a request to upgrade.
     upgrade: AtomicU8,
     waker: AtomicWaker,
-    /// Whether a part of a request's body is left that nothing reads.
     has_unread_body: AtomicBool,
-    /// Answers whose status is one of those with which the server itself refuses, as far as their heads were
-    /// not written.
+    /// Number of unwritten answers of the service with a refusal status.
     refusals: AtomicUsize,
 }
 
-/// A request that has not ended.
 pub(crate) struct ActiveRequest {
     state: Arc<ConnectionState>,
-    /// Counts it as a connection of its client; `None` if that of the connection itself does.
+    /// Its place in the client's limit; `None` if it uses the connection's place.
     _place: Option<TakenPlace>,
 }
 
 impl ActiveRequest {
-    /// Begins a request. The first one of a connection needs no place: of those that go on beside it, each
-    /// takes one from `enter`. `None` if there is none.
+    /// Begins a request. The first active one uses the connection's place; each concurrent one needs a place
+    /// from `enter`.
     pub(crate) fn begin(
         state: &Arc<ConnectionState>,
         enter: impl FnOnce() -> Option<TakenPlace>,
@@ -74,29 +68,27 @@ impl Drop for ActiveRequest {
 }
 
 impl ConnectionState {
-    /// Decides a request to upgrade: what the client sends next is not HTTP, or is another request.
+    /// Decides whether the next bytes are another request.
     pub(crate) fn decide_upgrade(&self, is_upgraded: bool) {
         self.upgrade.store(if is_upgraded { UPGRADED } else { NOT_UPGRADED }, Ordering::Release);
         self.waker.wake();
     }
 
-    /// A request's body was not read to its end: no further request can follow.
+    /// Records that a request's body was not read to its end: no further request can follow.
     pub(crate) fn note_unread_body(&self) {
         self.has_unread_body.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a request's body was not read to its end.
     pub(crate) fn has_unread_body(&self) -> bool {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the service has given such an answer, whose head is seen now.
+    /// Returns true if the answer being written came from the service.
     fn take_refusal(&self) -> bool {
         let taken = |refusals: usize| refusals.checked_sub(1);
         self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 
-    /// Takes in the status of an answer that is to be written.
     pub(crate) fn note_answer(&self, status: StatusCode) {
         if is_refusal(status) {
             self.refusals.fetch_add(1, Ordering::Relaxed);
@@ -104,55 +96,48 @@ impl ConnectionState {
     }
 }
 
-/// Returns whether it is one of those with which the server refuses what it cannot read.
+/// The statuses with which the server itself refuses unreadable requests.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
 }
 
-/// How long a client may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientTimeouts {
     pub(crate) head: Duration,
     pub(crate) idle: Duration,
 }
 
-/// The connection. `S` is the stream.
 pub(crate) struct Guarded<S> {
     stream: S,
     state: Arc<ConnectionState>,
-    /// `None` when the bytes are not HTTP/1.
+    /// `None` unless the bytes are HTTP/1.
     scanner: Option<Scanner>,
-    /// `None` when the bytes are not HTTP/2.
+    /// `None` unless the bytes are HTTP/2.
     frames: Option<Frames>,
-    /// Why the bytes from here on do not reach the parser; `None` while they do.
+    /// Reason for withholding all further bytes from the parser, or `None`.
     refused: Option<Ambiguous>,
-    /// What is written in place of the server's own answer to what it cannot read.
+    /// The replacement of the server's own refusal.
     explanation: Option<RefusalText>,
-    /// Whether all that was written before has been sent: an answer begins next.
+    /// True if everything was flushed, so that an answer begins next.
     is_flushed: bool,
     is_upgraded: bool,
     has_begun: bool,
     timeouts: ClientTimeouts,
-    /// Since when nothing came.
     silent_since: Option<Instant>,
-    /// Since when a head is incomplete.
     head_since: Option<Instant>,
     timer: Timer,
-    /// Since when the client takes in nothing of what there is for it.
+    /// Start of the time in which the client has read nothing.
     unread_since: Option<Instant>,
     unread_timer: Option<Timer>,
-    /// When the rest of what the client sends is taken in no more, after the last answer.
     rest_timer: Option<Timer>,
 }
 
-/// An answer that is written in place of the server's own.
 struct RefusalText {
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// Returns the server's answer to what it cannot read, with a body that says why; `None` if it is another
-/// one, which has a body already.
+/// Returns the server's refusal with a reason; `None` if it already has a body.
 fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<RefusalText> {
     const NO_BODY: &str = "content-length: 0\r\n";
     let head = std::str::from_utf8(answer).ok().filter(|head| head.ends_with("\r\n\r\n"))?;
@@ -202,8 +187,7 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Looks whether this is an answer that the server gives without asking the service, which says nothing:
-    /// then another one is written in its place.
+    /// Prepares a replacement if the server itself refuses, because it gives no reason.
     fn explain(&mut self, bytes: &[u8]) {
         if !std::mem::take(&mut self.is_flushed) || self.scanner.is_none() {
             return;
@@ -217,7 +201,6 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Returns whether the client may still be sending what nothing reads.
     fn has_rest(&self) -> bool {
         let is_between = |scanner: &Scanner| scanner.state() == FramingState::Between;
         self.scanner.as_ref().is_some_and(|scanner| {
@@ -225,7 +208,6 @@ impl<S> Guarded<S> {
         })
     }
 
-    /// Waits for the answer to a request to upgrade, if there is one.
     fn poll_upgrade(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(scanner) = &mut self.scanner else { return Poll::Ready(()) };
         if scanner.state() != FramingState::Upgrade {
@@ -243,7 +225,7 @@ impl<S> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Checks the bytes. What must not reach the parser is replaced by what it is sure to refuse.
+    /// Checks the bytes. Replaces refused ones by zeros, which the parser refuses.
     fn check(&mut self, bytes: &mut [u8]) {
         let Some(scanner) = &mut self.scanner else { return };
         if let Err((at, why)) = scanner.feed(bytes) {
@@ -253,21 +235,21 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Completes when the client takes too long. Called when nothing has come.
+    /// Completes when the client takes too long. Called when nothing has arrived.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(deadline) = self.deadline() {
             return self.timer.poll_until(deadline, cx);
         }
         if !self.is_upgraded {
-            // The server does not read again when the answer has ended: it has been told that nothing came.
+            // The server does not read again when the answer ends, so this timer wakes it.
             let look = Instant::now() + self.timeouts.idle / LOOKS_WHILE_IDLE;
             let _ = self.timer.poll_until(look, cx);
         }
         Poll::Pending
     }
 
-    /// Passes on how a write went. One that waits fails when the client takes in nothing for too long: its
-    /// request would keep the pod.
+    /// Passes on the result of a write. A pending one times out: otherwise a client that reads nothing would
+    /// occupy the pod.
     fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() || self.is_upgraded {
             self.unread_since = None;
@@ -309,7 +291,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         ready!(this.poll_upgrade(cx));
         let before = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(cx, buffer) {
-            // The end of the stream for the parser: it closes the connection.
+            // Signals the end of the stream, so that the parser closes the connection.
             Poll::Pending => this.poll_timeout(cx).map(Ok),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) => {
@@ -332,7 +314,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Guarded<S> {
-    /// Writes the explanation in place of an answer of this length.
     fn poll_explain(&mut self, length: usize, cx: &mut Context<'_>) -> Option<Poll<io::Result<usize>>> {
         let explanation = self.explanation.as_mut()?;
         while explanation.written < explanation.bytes.len() {
@@ -349,8 +330,8 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
-    /// Takes in and drops what the client goes on to send, until it ends: a connection that is closed before
-    /// is reset, and the client may not see its answer.
+    /// Discards the client's remaining bytes. Closing earlier would send a reset, and the client might not
+    /// see its answer.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = Instant::now() + REST_WITHIN;
         let timer = self.rest_timer.get_or_insert_with(|| Timer::new(deadline));

@@ -1,5 +1,4 @@
-//! The connections of clients: how many there are, how long they may take, and whether their requests can be
-//! read in one way only.
+//! The connections of clients: their number, their timeouts, and the check for ambiguous requests.
 
 pub(crate) mod body;
 pub(crate) mod deadlines;

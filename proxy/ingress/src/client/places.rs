@@ -1,4 +1,4 @@
-//! Counts the connections of clients of ingress: in all, and of each address.
+//! Counts the connections of ingress clients, in all and by address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,10 +7,8 @@ use gate::rarely::Rarely;
 use gate::shares::{NoPlace, Shares, TakenPlace};
 use model::network::address_range::client_network;
 
-/// The connections of all clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    /// The most in all.
     most: usize,
     shares: Arc<Shares>,
     warned_of_all: Rarely,
@@ -18,14 +16,12 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Counts connections, and takes this number of them at most.
     pub(crate) fn new(most: usize) -> Self {
         let (warned_of_all, warned_of_address) = (Rarely::default(), Rarely::default());
         Self { most, shares: Shares::new(most), warned_of_all, warned_of_address }
     }
 
-    /// Counts a connection until the place is dropped. `None` if there are too many, in all or of its
-    /// address.
+    /// Counts a connection until dropped. `None` above the limit in all or for its address.
     pub(crate) fn enter(&self, address: IpAddr, most_of_address: usize) -> Option<TakenPlace> {
         let address = client_network(address);
         let taken = self.shares.take(address, most_of_address);

@@ -8,10 +8,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// The connection of a client.
 pub(crate) enum ClientStream {
     Plain(TcpStream),
-    /// The TLS session is ten times as large as the other one.
+    /// Boxed: a TLS session is ten times as large as a plain stream.
     Tls(Box<TlsStream<TcpStream>>),
 }
 

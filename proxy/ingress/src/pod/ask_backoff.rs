@@ -1,39 +1,34 @@
-//! When a pod of another host may be asked again after it let nothing in. Pure.
+//! Limits how often a pod of another host is asked again after a refusal. Pure.
 //!
-//! Each question is a connection by TLS to the proxy of that host, and many requests may wait for one pod:
-//! one of them asks for all, less often as time goes by.
+//! Each question is a TLS connection to that host's proxy, and many requests may wait. So one of them asks
+//! for all, less and less often.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long after the first refusal the pod is asked again.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// The longest such time: it doubles with each question.
+/// Maximum delay, which doubles with each question.
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
-/// A refusal after which no request asks is forgotten after this time.
+/// Time after which a refusal is forgotten if no request asks.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 
-/// What is known of the way to a pod: whether the last who asked was let in.
+/// The refusals of a pod since it last admitted a request.
 #[derive(Debug, Default)]
 pub(crate) struct AskBackoff {
-    /// By port.
     refused: HashMap<u16, Refused>,
 }
 
 #[derive(Debug)]
 struct Refused {
-    /// When one request may ask again, and the wait after that.
+    /// Time of the next allowed question, and the delay after it.
     next: Instant,
     wait: Duration,
     why: EntryRefusal,
 }
 
-/// Why nothing was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryRefusal {
-    /// By the gate.
     Gate,
-    /// By the port, which accepts nothing.
     Port,
 }
 
@@ -41,7 +36,7 @@ impl AskBackoff {
     /// Called before the pod is asked for a port.
     ///
     /// # Errors
-    /// If the caller is not to ask: what the last who did was told.
+    /// The last refusal, if the caller must not ask.
     pub(crate) fn begin(&mut self, port: u16, now: Instant) -> Result<(), EntryRefusal> {
         let Some(refused) = self.refused.get_mut(&port) else { return Ok(()) };
         if now < refused.next {
@@ -52,14 +47,12 @@ impl AskBackoff {
         Ok(())
     }
 
-    /// Takes in that the pod let nothing in.
     pub(crate) fn refused(&mut self, port: u16, why: EntryRefusal, now: Instant) {
         self.refused.retain(|_, refused| now < refused.next + FORGOTTEN_AFTER);
         let first = Refused { next: now + FIRST_WAIT, wait: FIRST_WAIT * 2, why };
         self.refused.entry(port).or_insert(first).why = why;
     }
 
-    /// Takes in that the pod let a request in.
     pub(crate) fn let_in(&mut self, port: u16) {
         self.refused.remove(&port);
     }

@@ -1,10 +1,9 @@
-//! Connections to a pod, and the pool in which they wait for the next request.
+//! Connections to a pod, and their pool.
 //!
-//! A pool belongs to one start of a pod's containers, never to an address: the engine gives an address to the
-//! next pod as soon as it is free. An HTTP/1.1 connection is driven by the request that uses it, without a
-//! task of its own. All requests to a pod of this host share an HTTP/2 connection; one to a pod of another
-//! host has one request after the other, for the gate there counts them. Each thread that serves has its own
-//! connections.
+//! A pool belongs to one start of a pod's containers, never to an address, because the engine reuses
+//! addresses at once. The request that uses an HTTP/1.1 connection drives it, without a task. All requests to
+//! a pod of this host share an HTTP/2 connection. To another host it serves one request at a time, because
+//! the gate there counts requests. Each thread has its own connections.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,34 +30,32 @@ use tunnel::{KeptStream, NotAccepted};
 
 use crate::client::body::ClientBody;
 
-/// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
+/// Maximum idle time of a reused connection: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
-/// The same for requests that must not be repeated: one that crosses with the server's close is lost.
+/// The same for unrepeatable requests, which are lost if they cross with the server's close.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
-/// A pod whose connection has stayed open for this long after an answer keeps its connections.
+/// A pod counts as keeping its connections if one stays open for this long after an answer.
 const STAYS_OPEN: Duration = Duration::from_millis(100);
-/// For how long a pod is known to close its connections.
+/// Time for which a pod counts as closing its connections.
 const CLOSES_FOR: Duration = Duration::from_secs(60);
-/// How often those that were idle for longer are looked for.
+/// Interval of closing connections beyond their idle time.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Idle connections that each thread keeps for each pod and port.
+/// Maximum number of idle connections for each thread, pod and port.
 const MOST_KEPT: usize = 256;
-/// HTTP/2 windows: what one stream, and what all streams of a connection, may send ahead.
+/// HTTP/2 flow-control windows of a stream, and of a connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// The longest head of an answer, and the longest trailers: errors of gRPC have details in them.
+/// Maximum size of an answer's head and of its trailers: gRPC errors carry details in trailers.
 const MOST_HEAD_BYTES: usize = 256 * 1024;
-/// The most lines of a head, also that of a request.
+/// Maximum number of header lines in answers and requests.
 pub(crate) const MOST_HEADER_LINES: usize = 1000;
 
-/// The body of a request on its way to a pod.
 pub(crate) enum RequestToPod {
     Empty,
     Streamed(ClientBody, Arc<BodyProgress>),
 }
 
-/// How much of a request's body was sent.
 #[derive(Debug, Default)]
 pub(crate) struct BodyProgress {
     has_begun: AtomicBool,
@@ -67,17 +64,16 @@ pub(crate) struct BodyProgress {
 }
 
 impl BodyProgress {
-    /// Returns whether the pod may have seen a part of the body.
+    /// Returns true if the pod may have seen a part of the body.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the client did not send a whole and valid body.
+    /// Returns true if the client's body was incomplete or invalid.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the whole body was sent.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
@@ -122,58 +118,53 @@ impl Body for RequestToPod {
     }
 }
 
-/// A connection to a pod.
 pub(crate) enum PodConnection {
     Http1(Http1),
     Http2(Http2),
 }
 
-/// The future of the connection; its type has no name outside of the library.
+/// The connection's future, whose type hyper does not name.
 type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// An HTTP/1.1 connection. It moves only while it is polled.
+/// An HTTP/1.1 connection, which progresses only while it is polled.
 pub(crate) struct Http1 {
     sender: http1::SendRequest<RequestToPod>,
-    /// `None` when the connection has ended.
     driver: Option<Driver>,
-    /// Asks the gate between two requests, if the pod is on another host.
+    /// Asks the gate for each request, if the pod is on another host.
     tunnel: Option<KeptStream>,
     kept: Kept,
     has_answered_before: bool,
 }
 
-/// An HTTP/2 connection. A task moves it.
 pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestToPod>,
-    /// As that of [`Http1`]. The connection is for one request at a time then.
+    /// As in [`Http1`]. Then the connection serves one request at a time.
     tunnel: Option<KeptStream>,
 }
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        // Its task would wait for the next request to say goodbye.
+        // Otherwise its task would wait for the next request to send GOAWAY.
         if let Some(tunnel) = &self.tunnel {
             tunnel.close();
         }
     }
 }
 
-/// What the requests of a connection use one after another.
+/// State that consecutive requests of a connection reuse.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) timer: Option<Timer>,
-    /// That of the pod's gate, if it is on this host.
+    /// The cut of the pod's gate, if it is on this host.
     pub(crate) cut: Option<Cut>,
 }
 
 impl PodConnection {
-    /// Connects to the address.
     pub(crate) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
         let socket = Socket::new(socket::connect(address).await?)?;
         Self::over(HeardSocket::from(socket), protocol).await
     }
 
-    /// Begins to speak HTTP on a connection to a pod.
     pub(crate) async fn over<S>(stream: S, protocol: HttpProtocol) -> io::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -195,8 +186,8 @@ impl PodConnection {
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
-                // Without pings: servers of gRPC end a connection with more than one in 5 min. The connection
-                // is kept alive by TCP.
+                // No pings: gRPC servers end a connection with more than one in 5 min. TCP keepalive
+                // suffices.
                 builder.initial_stream_window_size(STREAM_WINDOW);
                 builder.initial_connection_window_size(CONNECTION_WINDOW);
                 builder.max_header_list_size(MOST_HEAD_BYTES as u32);
@@ -208,7 +199,7 @@ impl PodConnection {
         }
     }
 
-    /// Begins to speak HTTP on a connection through the tunnel whose first request was let in.
+    /// Starts HTTP on a tunnel connection whose first request was admitted.
     pub(crate) async fn over_kept(stream: KeptStream, protocol: HttpProtocol) -> io::Result<Self> {
         let mut connection = Self::over(stream.clone(), protocol).await?;
         match &mut connection {
@@ -221,11 +212,11 @@ impl PodConnection {
         Ok(connection)
     }
 
-    /// Asks the gate of the other host to let a request in, if the connection goes through it. Waits `within`
-    /// for the answer if the request may not be sent twice.
+    /// Asks the other host's gate to admit a request, if there is a tunnel. Waits `within` for the answer if
+    /// the request must not be sent twice.
     ///
     /// # Errors
-    /// If it does not, or the connection has ended.
+    /// If the gate refuses, or the connection has ended.
     pub(crate) async fn begin(&mut self, is_repeatable: bool, within: Duration) -> Result<(), NotAccepted> {
         let Some(tunnel) = self.tunnel() else { return Ok(()) };
         if is_repeatable {
@@ -236,18 +227,16 @@ impl PodConnection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// Tells the gate of the other host that the request was answered. Returns whether the connection can be
-    /// kept.
+    /// Ends the request at the other host's gate. Returns true if the connection can be kept.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
-            // What the pod has said beyond its answer would be taken for the next one.
+            // Unread bytes of the pod would be taken for the next answer.
             Self::Http1(Http1 { tunnel: Some(tunnel), .. }) => !tunnel.has_unread() && tunnel.end(cx),
             Self::Http2(Http2 { tunnel: Some(tunnel), .. }) => tunnel.end(cx),
             _ => false,
         }
     }
 
-    /// Returns the way to the gate of the other host, if the connection goes through it.
     pub(crate) fn tunnel(&self) -> Option<&KeptStream> {
         match self {
             Self::Http1(http1) => http1.tunnel.as_ref(),
@@ -255,7 +244,6 @@ impl PodConnection {
         }
     }
 
-    /// Returns what the request before has left for this one.
     pub(crate) fn take_kept(&mut self) -> Kept {
         match self {
             Self::Http1(http1) => std::mem::take(&mut http1.kept),
@@ -263,14 +251,13 @@ impl PodConnection {
         }
     }
 
-    /// Leaves something for the next request.
     pub(crate) fn keep(&mut self, kept: Kept) {
         if let Self::Http1(http1) = self {
             http1.kept = kept;
         }
     }
 
-    /// Sends a request and returns the answer's head. Can be called once until the answer has ended.
+    /// Returns the answer's head. Must not be called again before the answer has ended.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestToPod>,
@@ -278,28 +265,26 @@ impl PodConnection {
         match self {
             PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
             PodConnection::Http1(connection) => {
-                // Without a waker it must not be told to wait for its turn, as tokio does after many polls.
+                // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
                 drive_until(&mut connection.driver, answer).await
             }
         }
     }
 
-    /// Moves the bytes of the connection.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         if let PodConnection::Http1(connection) = self {
             poll_driver(&mut connection.driver, cx);
         }
     }
 
-    /// Lets the connection end by itself: it was upgraded.
+    /// Lets an upgraded connection end by itself.
     pub(crate) fn detach(self) {
         if let PodConnection::Http1(Http1 { driver: Some(driver), .. }) = self {
             tokio::spawn(driver);
         }
     }
 
-    /// Returns whether another request can be sent.
     fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Http1(http1) => {
@@ -310,7 +295,7 @@ impl PodConnection {
         }
     }
 
-    /// Returns whether all requests can share it at the same time, and then another hold of it.
+    /// Returns another handle to the connection, if all requests can share it.
     pub(crate) fn shared(&self) -> Option<Self> {
         match self {
             Self::Http2(Http2 { sender, tunnel: None }) => {
@@ -321,17 +306,16 @@ impl PodConnection {
     }
 }
 
-/// Moves the bytes of a connection until the answer has come, which waits for nothing else.
+/// Drives a connection until the answer has come.
 ///
-/// The driver and the answer are in one task. With the task's waker they would wake it for each other while
-/// it runs, and each request would poll the client's whole connection once more for nothing. So the answer
-/// never has the waker: it is polled after each poll of the driver. The driver has it only when all that is
-/// left is to wait for the socket.
+/// Driver and answer share a task. With its waker they would wake the running task for each other, and poll
+/// the client's connection in vain. So the answer never gets the waker, and is polled after each poll of the
+/// driver. The driver gets it only for its last poll, to wait for the socket.
 async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
     let mut has_waited = false;
     poll_fn(|cx| {
         let unwoken = &mut Context::from_waker(Waker::noop());
-        // The first time only sends.
+        // The first round only sends.
         if has_waited {
             poll_driver(driver, unwoken);
             if let Poll::Ready(answer) = answer.as_mut().poll(unwoken) {
@@ -346,17 +330,16 @@ async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mu
 }
 
 fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    // Its error reaches the request as well.
+    // The request gets the driver's error too.
     if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
         *driver = None;
     }
 }
 
-/// The connections to one pod that can take another request.
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: Mutex<Vec<Pool>>,
-    /// An ablation: connections belong to an address, and not to a pod.
+    /// An ablation: connections belong to an address instead of a pod.
     #[cfg(test)]
     is_of_address: bool,
 }
@@ -365,13 +348,12 @@ pub(crate) struct Pools {
 struct Pool {
     key: PoolKey,
     idle: Vec<Idle>,
-    /// The one that all requests share.
     shared: Option<PodConnection>,
     habit: KeepingHabit,
 }
 
-/// Whether the pod keeps its connections open after an answer that does not say otherwise. While that is not
-/// known, requests that must not be repeated have connections of their own: some servers close each one.
+/// The pod's habit of keeping connections open. While it is unknown, unrepeatable requests get new
+/// connections, because some servers close each one without notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepingHabit {
     Unknown,
@@ -379,37 +361,32 @@ enum KeepingHabit {
     Closes { since: Instant },
 }
 
-/// A connection between two requests.
 struct Idle {
     connection: PodConnection,
     since: Instant,
 }
 
-/// What the connections of one pool have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolKey {
-    /// Counts the starts of the pod's containers.
     pub(crate) start: u64,
     pub(crate) port: u16,
     pub(crate) protocol: HttpProtocol,
-    /// The thread whose event loop has them.
     thread: ThreadId,
 }
 
 impl PoolKey {
-    /// Returns the key of this thread's connections.
     pub(crate) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
         Self { start, port, protocol, thread: thread::current().id() }
     }
 
-    /// The same for a pod of another host. The proxy there knows to which start a connection leads.
+    /// The same for a pod of another host, whose proxy tracks the container start of a connection.
     pub(crate) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
         Self::new(0, port, protocol)
     }
 }
 
 impl Pools {
-    /// Connections that belong to an address, and not to a pod: what tests must notice.
+    /// Pools that belong to an address instead of a pod, which tests must detect.
     #[cfg(test)]
     pub(crate) fn of_address() -> Self {
         Self { is_of_address: true, ..Self::default() }
@@ -419,7 +396,7 @@ impl Pools {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a connection that is open, if there is one. Ends those to earlier starts.
+    /// Returns an open connection, if there is one. Ends connections to earlier container starts.
     pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
@@ -432,7 +409,7 @@ impl Pools {
                 if let Some(shared) = &pool.shared {
                     return shared.shared();
                 }
-                // By HTTP/2 a pod says that it closes.
+                // An HTTP/2 server announces that it closes.
                 let may_close = key.protocol == HttpProtocol::Http;
                 if !is_repeatable && may_close && !pool.has_habit_of_keeping(cx) {
                     return None;
@@ -450,7 +427,7 @@ impl Pools {
         }
     }
 
-    /// Takes in that the pod has closed a connection which it had not said to close.
+    /// Records that the pod closed a connection without announcing it.
     pub(crate) fn note_closed(&self, key: PoolKey) {
         let mut pools = self.lock();
         if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
@@ -458,7 +435,7 @@ impl Pools {
         }
     }
 
-    /// Keeps a connection for the next request, if it can take one.
+    /// Keeps a connection for the next request, if it is still usable.
     pub(crate) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
         let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
         if !is_ready && !connection.is_usable(cx) {
@@ -479,7 +456,6 @@ impl Pools {
         }
     }
 
-    /// Returns whether a connection is worth keeping after a request.
     pub(crate) fn keeps(&self, pass: &Pass) -> bool {
         #[cfg(test)]
         if self.is_of_address {
@@ -488,8 +464,8 @@ impl Pools {
         pass.is_open()
     }
 
-    /// Ends connections that were idle for too long to be used: the pod has closed them, or is about to, and
-    /// nothing else would learn of it before the next request takes one.
+    /// Ends connections beyond their idle time: the pod closes them, which only the next request would
+    /// notice.
     pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
         for pool in self.lock().iter_mut() {
@@ -500,7 +476,6 @@ impl Pools {
         drop(old);
     }
 
-    /// Ends all connections that no request uses.
     pub(crate) fn clear(&self) {
         #[cfg(test)]
         if self.is_of_address {
@@ -511,7 +486,6 @@ impl Pools {
 }
 
 impl Pool {
-    /// Returns whether the pod is known to keep its connections.
     fn has_habit_of_keeping(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
             self.habit = KeepingHabit::Unknown;
@@ -544,7 +518,7 @@ mod tests {
 
     use super::*;
 
-    /// Servers of gRPC end a connection with more than one ping in 5 min.
+    /// gRPC servers end a connection with more than one ping in 5 min.
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_by_http2_is_not_pinged() {
         let (stream, mut pod) = tokio::io::duplex(4096);
@@ -554,7 +528,7 @@ mod tests {
         let seen = async {
             let mut frames = Vec::new();
             pod.read_exact(&mut [0; 24]).await.unwrap();
-            // Settings, and an hour in which nothing happens.
+            // Settings, then an hour of silence.
             pod.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
             let reading = async {
                 loop {

@@ -28,18 +28,15 @@ use crate::pod::routing_table::{InFlight, NoPod, Pod};
 use crate::pod::search::{ForRequest, RequestTarget, Search};
 use crate::shared::IngressShared;
 
-/// How long a pod may take to answer without a limit.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A request as pods get it.
 pub(crate) struct OutgoingRequest {
     pub(crate) head: http::request::Parts,
-    /// The body, until it was sent. `None` if there is none.
+    /// The unsent body; `None` if it was sent, or is empty.
     pub(crate) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
 
-/// A pod that gave no answer.
 struct Failure {
     why: NoAnswer,
     detail: String,
@@ -47,14 +44,12 @@ struct Failure {
     at: FailedAt,
 }
 
-/// What a request got as far as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedAt {
-    /// The pod.
     Pod,
-    /// Its gate, on another host, which has refused.
+    /// The gate on another host, which refused.
     Gate,
-    /// Its host, which says nothing.
+    /// The pod's host, which does not answer.
     Host,
 }
 
@@ -74,12 +69,12 @@ impl OutgoingRequest {
         Request::from_parts(self.head.clone(), body)
     }
 
-    /// Returns whether it may be sent again if the connection ends at that moment.
+    /// Returns true if it may be sent again after its connection has ended.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.body.is_none()
     }
 
-    /// Returns whether the pod may have seen a part of the body.
+    /// Returns true if the pod may have seen a part of the body.
     fn has_sent_body(&self) -> bool {
         self.progress.as_ref().is_some_and(|progress| progress.has_begun() || self.body.is_none())
     }
@@ -89,10 +84,10 @@ impl OutgoingRequest {
     }
 }
 
-/// Sends the request and returns the answer of a pod, whose body is still to come.
+/// Sends the request and returns a pod's answer with its streaming body.
 ///
 /// # Errors
-/// The answer to give instead.
+/// The error response for the client.
 pub(crate) async fn exchange(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -172,7 +167,6 @@ impl Failure {
     }
 }
 
-/// Sends the request to one pod.
 async fn attempt(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -210,7 +204,7 @@ async fn attempt(
     let sent = async {
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
-            // Not in the memory of each request, which most do without it.
+            // Boxed to keep the request's future small: most requests do not connect.
             ConnectionSource::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
         };
         let sent = Instant::now();
@@ -247,23 +241,19 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
     }
 }
 
-/// Where the connection for a request comes from.
 enum ConnectionSource {
-    /// It is open: from the pod's pool, or through the tunnel and already asked of the gate there.
+    /// An open connection: from the pod's pool, or through the tunnel and admitted by the gate there.
     Open(PodConnection),
     Closed(Unconnected),
 }
 
-/// What becomes a connection.
 enum Unconnected {
-    /// A port of the pod.
     Pod(SocketAddr, PoolKey),
-    /// A connection through the tunnel, for this request alone.
+    /// A tunnel connection for this request alone.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
 impl ConnectionSource {
-    /// Takes what the connection's request before has left.
     fn take_kept(&mut self) -> Kept {
         match self {
             ConnectionSource::Open(connection) => connection.take_kept(),
@@ -293,7 +283,7 @@ async fn open(
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
         Ok(Ok(connection)) => {
             if let Some(shared) = connection.shared() {
-                // By all requests from now on.
+                // All later requests share it.
                 pod.pools.put(key, shared, &mut std::task::Context::from_waker(std::task::Waker::noop()));
             }
             Ok(connection)
@@ -314,8 +304,7 @@ async fn open(
     }
 }
 
-/// Sends the request on a connection and waits for the head of the answer. While the body of the request is
-/// being sent the answer is not due.
+/// Returns the head of the answer. The timeout does not run out while the request's body is being sent.
 async fn send(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -384,13 +373,12 @@ fn not_sent(
     Failure::new(why, format!("the connection ended before the answer: {}", chain(failure.error())))
 }
 
-/// Returns an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |error| error.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Writes the target as the pod's protocol wants it: a path, or a URL from which the pseudo-headers are made.
+/// Sets the target for the pod's protocol: a path, or a URL for the pseudo-headers of HTTP/2.
 pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();
@@ -420,8 +408,7 @@ pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
 }
 
 impl RequestHold {
-    /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
-    /// stream.
+    /// Splits the hold after an upgrade: the connection ends by itself, the rest with the stream.
     pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();
         (self.pass, self.in_flight)

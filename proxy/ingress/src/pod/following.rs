@@ -1,4 +1,4 @@
-//! Keeps the table of pods up to date.
+//! Keeps the routing table up to date.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl IngressShared {
     }
 }
 
-/// Keeps the table up to date, until nothing keeps the snapshot any more.
+/// Updates the routing table until the snapshot's sender is dropped.
 pub(crate) async fn follow(
     mut snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     table: watch::Sender<Arc<RoutingTable>>,

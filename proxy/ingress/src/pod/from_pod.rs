@@ -1,4 +1,4 @@
-//! The answer of a pod on its way to the client. Until it has ended, the request counts at the pod's gate.
+//! The answer of a pod on its way to the client. Until it ends, the request counts at the pod's gate.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,27 +12,25 @@ use tokio::task::coop::poll_proceed;
 use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey};
 use crate::pod::routing_table::{InFlight, Pod};
 
-/// An error of a body. Where it comes from does not matter: the client sees a cut connection.
+/// An error of a body. Its type is irrelevant: the client only sees a cut connection.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a pod's answer.
 pub(crate) struct FromPod {
     body: Incoming,
     lease: Option<RequestHold>,
-    /// Why the answer breaks off. It is an error only after what came before was sent: the server would drop
-    /// the head, and the client would see no answer at all.
+    /// Error of a broken answer. It is returned one poll later, after earlier bytes were sent: otherwise the
+    /// server would drop the head.
     broken_off: Option<BodyError>,
 }
 
-/// What a request holds until its answer has ended.
+/// Resources that a request holds until its answer has ended.
 ///
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
 pub(crate) struct RequestHold {
     pub(crate) connection: PodConnection,
-    /// The pool that keeps the connection; `None` for one that is not kept.
+    /// The pool to return the connection to; `None` if it is not kept.
     pub(crate) key: Option<PoolKey>,
     pub(crate) pod: Arc<Pod>,
-    /// The request's own body, if it has one.
     pub(crate) progress: Option<Arc<BodyProgress>>,
     pub(crate) kept: Kept,
     pub(crate) in_flight: InFlight,
@@ -41,13 +39,13 @@ pub(crate) struct RequestHold {
 }
 
 impl RequestHold {
-    /// Returns whether the request has to end at once. The caller is woken for it only if it `waits`.
+    /// Returns true if the request must end at once. Registers the waker only if `waits` is true.
     fn is_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
         let cut = self.kept.cut.as_mut();
         cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
     }
 
-    /// The answer has ended: keeps the connection if more may be sent to the pod.
+    /// Keeps the connection if more requests may be sent to the pod.
     fn end(self, cx: &mut Context<'_>) {
         let Self { mut connection, key, pod, progress, kept, in_flight, pass } = self;
         connection.keep(kept);
@@ -71,7 +69,7 @@ impl FromPod {
         why: BodyError,
         cx: &Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // The connection to the pod ends at once.
+        // Ends the connection to the pod at once.
         self.lease = None;
         self.broken_off = Some(why);
         cx.waker().wake_by_ref();
@@ -92,7 +90,7 @@ impl Body for FromPod {
             return Poll::Ready(Some(Err(why)));
         }
         let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
-        // Very many small pieces come from memory: other clients of this thread have their turn meanwhile.
+        // A stream of many buffered pieces must yield to this thread's other clients.
         let turn = ready!(poll_proceed(cx));
         let mut frame = Pin::new(&mut this.body).poll_frame(cx);
         if frame.is_pending() {
@@ -134,7 +132,6 @@ impl Drop for FromPod {
 }
 
 impl FromPod {
-    /// Takes the request's hold after the pod has agreed to upgrade.
     pub(crate) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
         self.lease.take().map(RequestHold::upgraded)
     }

@@ -1,4 +1,4 @@
-//! The pods: which of them a request goes to, by which path, and what becomes of it if that fails.
+//! The choice of a pod for a request, the connection to it, and retries.
 
 pub(crate) mod ask_backoff;
 pub(crate) mod connection;

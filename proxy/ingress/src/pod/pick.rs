@@ -1,20 +1,17 @@
-//! Chooses the pod that a request goes to, and sets failing pods aside. Pure.
+//! Chooses a pod for a request, and sets failing pods aside. Pure.
 
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which a pod is set aside.
 const FAILURES_IN_A_ROW: u32 = 5;
-/// How long a pod is set aside first. Each further time doubles it.
+/// First duration of setting a pod aside, which doubles each time.
 const FIRST_EJECTION: Duration = Duration::from_secs(5);
-/// The longest time for which a pod is set aside.
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
-/// How fast earlier latencies are forgotten.
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
-/// Latencies below this one count as this one. What is between them is the kernel's scheduling and not the
-/// pods, and would leave one of two fast pods without requests. A pod that was never measured costs as much.
+/// Lower bound of latencies. Smaller differences come from the kernel's scheduling, and would starve one of
+/// two fast pods. Unmeasured pods count as this fast.
 const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
-/// The latency of a pod: a moving average that follows an increase at once and forgets it slowly (peak EWMA).
+/// A moving average that follows an increase at once and forgets it slowly (peak EWMA).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     average: f64,
@@ -22,7 +19,6 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Takes in how long an answer took.
     pub(crate) fn record(&mut self, took: Duration, now: Instant) {
         let took = took.as_secs_f64();
         self.average = if took > self.average {
@@ -34,8 +30,7 @@ impl Latency {
         self.measured = Some(now);
     }
 
-    /// Returns the expected latency in seconds. It decreases while nothing is measured, so that a pod that
-    /// was slow once is tried again.
+    /// Returns the expected latency in seconds. It decays, so that a slow pod is tried again.
     pub(crate) fn at(&self, now: Instant) -> f64 {
         self.average * self.kept(now)
     }
@@ -46,19 +41,18 @@ impl Latency {
     }
 }
 
-/// Returns what one more request at a pod is expected to cost. Only comparisons mean something.
+/// Returns the expected cost of one more request at a pod. Meaningful only in comparisons.
 pub(crate) fn cost(latency: f64, in_flight: u32) -> f64 {
     latency.max(SHORTEST_LATENCY.as_secs_f64()) * (f64::from(in_flight) + 1.0)
 }
 
-/// Returns the better of two pods that `random` names out of `count`. `None` if there is none.
+/// Returns the cheaper of two random pods among `count`.
 pub(crate) fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> Option<usize> {
     let (first, second) = two_of(count, random)?;
     Some(if second != first && cost(second) < cost(first) { second } else { first })
 }
 
-/// Returns the two pods that `random` names out of `count`: the same one twice only if there is no other.
-/// `None` if there is none.
+/// Returns two random pods among `count`, equal only if there is just one.
 pub(crate) fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     let (low, high) = (random as u32 as usize, (random >> 32) as usize);
     let first = low.checked_rem(count)?;
@@ -66,7 +60,6 @@ pub(crate) fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     Some((first, (first + step) % count))
 }
 
-/// Whether a pod fails, and until when it is set aside.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Failures {
     in_a_row: u32,
@@ -75,8 +68,8 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Counts a failed connect, or an answer that a gateway gives: 502, 503 or 504. Returns for how long the
-    /// pod is set aside from now on, if this was one failure too many.
+    /// Counts a failed connect, or an answer with status 502, 503 or 504. Returns the duration of setting the
+    /// pod aside, if it is one too many.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row < FAILURES_IN_A_ROW || self.until(now).is_some() {
@@ -89,19 +82,17 @@ impl Failures {
         Some(ejection)
     }
 
-    /// Counts any other answer: the pod is well.
     pub(crate) fn succeeded(&mut self) {
         *self = Self::default();
     }
 
-    /// Returns until when the pod is set aside; `None` if it is not.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| *until > now)
     }
 }
 
-/// Returns the indexes of the pods that get requests, given until when each is set aside. At most half of
-/// them are: of more, those that were due back first are taken.
+/// Returns the pods that get requests, given the end of each one's exclusion. At most half stay excluded, the
+/// ones due back last.
 pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));
@@ -149,7 +140,7 @@ mod tests {
         for seconds in [5, 10, 20, 40, 60, 60] {
             let ejection = Duration::from_secs(seconds);
             assert_eq!(failures.failed(now), Some(ejection));
-            // What was in flight fails as well.
+            // Requests that were in flight fail as well.
             assert_eq!(failures.failed(now), None);
             assert!(failures.until(now + ejection - MS).is_some());
             now += ejection;

@@ -1,4 +1,4 @@
-//! The way to a pod: through its gate on this host, or through the proxy of its own host, which has its gate.
+//! The path to a pod: its gate on this host, or the proxy of its host, which has its gate.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use tunnel::TunnelStream;
 
 use crate::pod::connection::PodConnection;
 
-/// A way to a pod that has let in.
+/// A path to a pod whose gate admitted the request or connection.
 pub(crate) enum PodPath {
-    /// The pod is on this host.
     Here(Pass),
-    /// A connection to the pod's port, through the tunnel, for one request after the other.
+    /// A tunnel connection to the pod's port, for consecutive requests.
     Http(Box<PodConnection>),
-    /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it
-    /// is for one connection or request, and is never kept.
+    /// A tunnel connection for a single request or TCP connection. It counts at the gate there until its end,
+    /// so it is never kept.
     There {
         stream: Box<TunnelStream>,
-        /// How long it took to connect.
+        /// Time that connecting took.
         took: Duration,
     },
 }
 
-/// Completes when what was let in has to end. The proxy of another host ends the connection instead.
+/// Completes when the request or connection must end. The proxy of another host closes the connection
+/// instead.
 pub(crate) async fn until_cut(cut: Option<&mut Cut>) {
     match cut {
         Some(cut) => cut.await,

@@ -1,24 +1,22 @@
-//! Decides whether a request is sent again, to another pod. Pure.
+//! Decides whether a request is sent again to another pod. Pure.
 
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 
-/// The most pods that may have seen a request.
+/// Maximum number of pods that may have seen a request.
 pub(crate) const MOST_PODS: u32 = 3;
-/// The time over which requests and repetitions are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Parts of the window: the oldest one is forgotten at a time.
+/// Number of parts of the window, which expire one at a time.
 const PARTS: usize = 10;
-/// Repetitions that are allowed in a window however few requests there are.
+/// Retries allowed in a window, however few requests there are.
 const ALWAYS_ALLOWED: u64 = 10;
 
-/// Why a pod gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoAnswer {
-    /// Its gate, or its closed port, refused: nothing was sent, and a refusal costs the pod nothing.
+    /// The gate or a closed port refused: nothing was sent, at no cost to the pod.
     Refused,
-    /// No connection within the time allowed, or it closed before the request was written.
+    /// The connection timed out, or closed before the request was written.
     NotConnected,
     /// The connection ended after the request was sent and before the answer began.
     Unanswered,
@@ -26,8 +24,8 @@ pub(crate) enum NoAnswer {
     BodySent,
 }
 
-/// Returns whether the request may be sent again. `pods` is the number of pods that may have seen it, or were
-/// waited for; `has_budget` is asked only if the answer depends on it.
+/// Returns true if the request may be sent again. `pods` counts pods that may have seen it, or timed out.
+/// Calls `has_budget` only if needed.
 pub(crate) fn may_repeat(
     why: NoAnswer,
     method: &Method,
@@ -42,8 +40,8 @@ pub(crate) fn may_repeat(
     }
 }
 
-/// Allows repetitions for a fifth of the requests of the last 10 s: when pods are overloaded, repeating
-/// everything would finish them.
+/// Allows retries for a fifth of the requests of the last 10 s: retrying everything would kill overloaded
+/// pods.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryBudget {
     started: Instant,
@@ -54,18 +52,15 @@ pub(crate) struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// An empty window.
     pub(crate) fn new(now: Instant) -> Self {
         Self { started: now, newest: 0, requests: [0; PARTS], repeats: [0; PARTS] }
     }
 
-    /// Counts requests; not their repetitions.
     pub(crate) fn add_requests(&mut self, requests: u64, now: Instant) {
         let part = self.forget(now);
         self.requests[part] += requests;
     }
 
-    /// Returns whether a request may be repeated, and counts it if so.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let part = self.forget(now);
         let (requests, repeats) = (self.requests.iter().sum::<u64>(), self.repeats.iter().sum::<u64>());
@@ -74,7 +69,7 @@ impl RetryBudget {
         is_allowed
     }
 
-    /// Empties the parts that are too old. Returns the index of the newest one.
+    /// Clears the expired parts. Returns the index of the newest one.
     fn forget(&mut self, now: Instant) -> usize {
         let part_length = WINDOW.as_millis() as u64 / PARTS as u64;
         let newest = now.saturating_duration_since(self.started).as_millis() as u64 / part_length;

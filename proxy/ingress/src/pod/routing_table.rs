@@ -1,4 +1,4 @@
-//! The services that are followed and their pods, with what was learnt about each pod.
+//! The followed services with their pods, and the state of each pod.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,44 +16,38 @@ use crate::pod::connection::Pools;
 use crate::pod::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
 use crate::pod::retry_policy::RetryBudget;
 
-/// A port that has not refused for this time may have been open meanwhile.
+/// A port without refusals for this long may have been open meanwhile.
 const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
 
-/// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
+/// Routes and services at one moment. Pods keep their state from one table to the next.
 #[derive(Default)]
 pub(crate) struct RoutingTable {
     pub(crate) routes: Arc<RouteTable>,
     services: HashMap<ServiceName, Arc<FollowedService>>,
 }
 
-/// A service that is followed.
 pub(crate) struct FollowedService {
-    /// Of which it was made; `None` if none are known.
+    /// The source of the pods; `None` if no endpoints are known.
     endpoints: Option<Endpoints>,
-    /// Its ready pods.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// Its pods that run and are not ready: only who asks for their very slot reaches them.
+    /// Running pods that are not ready, which only requests for their slot reach.
     unready: Vec<Arc<Pod>>,
     pub(crate) budget: Arc<Mutex<RetryBudget>>,
     pub(crate) metrics: Arc<ServiceMetrics>,
 }
 
-/// A pod, and how it does.
 pub(crate) struct Pod {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) pools: Arc<Pools>,
     in_flight: AtomicU32,
     health: Mutex<PodHealth>,
-    /// For those of other hosts.
     asking: Mutex<AskBackoff>,
 }
 
-/// Why there is no pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoPod {
-    /// None was ready.
     NotReady,
-    /// Some were ready, but did not accept connections.
+    /// Some pods were ready, but did not accept connections.
     NotListening,
 }
 
@@ -61,7 +55,7 @@ pub(crate) enum NoPod {
 struct PodHealth {
     latency: Latency,
     failures: Failures,
-    /// The ports that accept nothing: since when, and when they last refused.
+    /// Ports that accept nothing, with their first and last refusal.
     refusing: Vec<RefusingPort>,
 }
 
@@ -71,7 +65,7 @@ struct RefusingPort {
     last: Instant,
 }
 
-/// A request or connection that counts for the choice of a pod until this is dropped.
+/// Counts as in flight for the choice of a pod until dropped.
 pub(crate) struct InFlight(Arc<Pod>);
 
 impl Drop for InFlight {
@@ -85,13 +79,11 @@ impl Pod {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(self.clone())
     }
 
-    /// Takes in an answer from a port, and how long it took to begin.
     pub(crate) fn answered(&self, port: u16, took: Duration, now: Instant) {
         let mut health = self.health();
         health.refusing.retain(|refusing| refusing.port != port);
@@ -99,7 +91,7 @@ impl Pod {
         health.failures.succeeded();
     }
 
-    /// Takes in a failed connect or the answer of a gateway that failed.
+    /// Records a failed connect or an answer with status 502, 503 or 504.
     pub(crate) fn failed(&self, service: &ServiceName, now: Instant) {
         if let Some(ejection) = self.health().failures.failed(now) {
             tracing::warn!(
@@ -110,7 +102,6 @@ impl Pod {
         }
     }
 
-    /// Takes in that a port has accepted no connection.
     pub(crate) fn port_refused(&self, port: u16, now: Instant) {
         let refusing = &mut self.health().refusing;
         refusing.retain(|refusing| now.saturating_duration_since(refusing.last) < REFUSAL_FORGOTTEN);
@@ -120,15 +111,13 @@ impl Pod {
         }
     }
 
-    /// Returns whether a port has accepted no connection for this time, and refused again and again: it is
-    /// not about to be opened.
+    /// Returns true if a port has refused repeatedly for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         let health = self.health();
         let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
         refusing.is_some_and(|refusing| now.saturating_duration_since(refusing.since) >= time)
     }
 
-    /// Returns whether its host lets requests in, and when it may be asked.
     pub(crate) fn asking(&self) -> MutexGuard<'_, AskBackoff> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,24 +132,22 @@ impl Pod {
 }
 
 impl FollowedService {
-    /// Iterates over the pods, ready or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.iter().chain(&self.unready)
     }
 
-    /// Returns the pod of a slot, ready or not, unless `is_tried` is true for it.
+    /// Returns the slot's pod, ready or not.
     pub(crate) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
     }
 
-    /// Returns whether a port of all ready pods has accepted nothing for this time.
+    /// Returns true if all ready pods have refused on the port for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         !self.pods.is_empty() && self.pods.iter().all(|pod| pod.has_refused_for(port, time, now))
     }
 
-    /// Chooses a ready pod other than those for which `is_tried` is true.
     pub(crate) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
-        // Mostly all are well: then no request has to look at more than two of a thousand.
+        // Usually all pods are healthy, and no request has to check more than two of a thousand.
         let (count, random) = (self.pods.len(), rand::random());
         let (first, second) = two_of(count, random)?;
         let is_well = |pod: &Pod| !is_tried(pod) && pod.set_aside_until(now).is_none();
@@ -177,7 +164,7 @@ impl FollowedService {
         } else {
             let preferred = not_set_aside(&until).into_iter().map(|pod| &self.pods[pod]);
             let preferred: Vec<_> = preferred.filter(|pod| !is_tried(pod)).collect();
-            // Better a pod that failed than none.
+            // A failing pod is better than none.
             let others = || self.pods.iter().filter(|pod| !is_tried(pod)).collect();
             if preferred.is_empty() { others() } else { preferred }
         };
@@ -191,14 +178,13 @@ impl RoutingTable {
         self.services.get(name)
     }
 
-    /// Ends connections to pods that were idle for too long to be used.
     pub(crate) fn end_old_connections(&self) {
         self.services.values().flat_map(|service| service.all()).for_each(|pod| pod.pools.end_old());
     }
 
-    /// Makes the next table; `new_pools` are those of a pod that is new.
+    /// Returns the table for a snapshot. Calls `new_pools` for new pods.
     pub(crate) fn next(&self, snapshot: &RoutingSnapshot, new_pools: &impl Fn() -> Arc<Pools>) -> Self {
-        // A service that has a route may have no endpoints yet.
+        // A service with a route may have no endpoints yet.
         let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
         let services = followed.into_iter().map(|name| {
             let endpoints = snapshot.endpoints.get(name);
@@ -234,7 +220,7 @@ impl FollowedService {
             let endpoints = endpoints.into_iter().flat_map(|all| all.iter());
             let endpoints = endpoints.filter(move |endpoint| endpoint.state == state);
             endpoints.map(|endpoint| match known.get(&of(endpoint)) {
-                // What was learnt about it stays; its state may be another.
+                // Keeps its state, even if the endpoint's state differs.
                 Some(pod) => Arc::clone(pod),
                 None => new_pod(endpoint, new_pools()),
             })
@@ -313,7 +299,7 @@ mod tests {
         assert!(service.has_refused_for(80, seconds(10), start + seconds(10)));
         service.pods[0].answered(80, Duration::ZERO, start);
         assert!(!service.has_refused_for(80, seconds(10), start + seconds(10)), "one accepts");
-        // No request has come for a while: it may have been open.
+        // Without requests for a while, it may have been open.
         service.pods.iter().for_each(|pod| pod.port_refused(80, start + seconds(60)));
         assert!(!service.has_refused_for(80, seconds(10), start + seconds(60)));
     }

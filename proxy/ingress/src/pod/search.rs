@@ -1,4 +1,4 @@
-//! The search for a pod that lets a request or connection in.
+//! The search for a pod that admits a request or connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,54 +15,47 @@ use crate::pod::pod_path::PodPath;
 use crate::pod::routing_table::{FollowedService, NoPod, Pod, RoutingTable};
 use crate::shared::IngressShared;
 
-/// The longest wait until gates and closed ports are tried again: neither tells when it opens.
+/// Interval of retrying gates and closed ports, which do not announce that they open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a request or connection is for.
+/// The target of a request or connection.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTarget<'a> {
     /// The service.
     pub service: &'a ServiceName,
-    /// The slot whose pod it is for, ready or not; `None` for any ready pod.
+    /// The slot whose pod to use, ready or not; `None` for any ready pod.
     pub slot: Option<u32>,
     /// The port of the pod.
     pub port: u16,
 }
 
-/// The search for a pod of one service, for one request or connection.
 pub(crate) struct Search<'a> {
     shared: &'a IngressShared,
     target: RequestTarget<'a>,
-    /// `None` for what has a connection of its own.
+    /// `None` for a TCP connection.
     request: Option<ForRequest>,
     table: Arc<RoutingTable>,
-    /// As the table has it.
     service: Option<Arc<FollowedService>>,
-    /// Pods that refused since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
-    /// When the search ends; `None` until something holds it up.
+    /// End of the search; `None` until it has to wait.
     deadline: Option<Instant>,
 }
 
-/// What a search for a request knows of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForRequest {
-    /// Whether it may be sent again if its connection ends at that moment.
+    /// True if it may be sent again after its connection has ended.
     pub(crate) is_repeatable: bool,
-    /// What the pod speaks.
     pub(crate) protocol: HttpProtocol,
 }
 
-/// Why there is no way to a pod.
 enum NoPath {
-    /// Its gate refuses, or no proxy has it.
+    /// Its gate refuses, or its node has no proxy.
     Refused,
-    /// It let nothing in a moment ago, and was not asked again.
+    /// It refused a moment ago and was not asked again.
     NotAsked(EntryRefusal),
-    /// Its port accepts no connection.
     NotListening,
-    /// The proxy of its host does not answer: no pod of that node is reached.
+    /// The proxy of its host does not answer, so no pod of that node is reachable.
     Unreachable,
 }
 
@@ -81,7 +74,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// As [`new`](Self::new), for a request.
     pub(crate) fn for_request(
         shared: &'a IngressShared,
         target: RequestTarget<'a>,
@@ -90,15 +82,14 @@ impl<'a> Search<'a> {
         Self { request: Some(request), ..Self::new(shared, target) }
     }
 
-    /// Returns the service as it is known now.
     pub(crate) fn service(&self) -> Option<&Arc<FollowedService>> {
         self.service.as_ref()
     }
 
-    /// Returns a pod that lets in. Waits for one if there is none.
+    /// Returns a pod that admits the request. Waits if there is none.
     ///
     /// # Errors
-    /// If there was none for as long as requests wait.
+    /// If there was none within the maximum wait.
     pub(crate) async fn next(&mut self) -> Result<(Arc<Pod>, PodPath), NoPod> {
         loop {
             if let Some(found) = self.find().await {
@@ -108,7 +99,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Tries the pods until one lets in.
     async fn find(&mut self) -> Option<(Arc<Pod>, PodPath)> {
         let service = self.service.clone()?;
         let begun = Instant::now();
@@ -119,7 +109,7 @@ impl<'a> Search<'a> {
                 None => service.choose(now, is_out),
                 Some(slot) => service.of_slot(slot, is_out),
             };
-            // Better a pod whose host is silent than none: the host may be back.
+            // A pod on a silent host is better than none: the host may be back.
             let pod = choose(&|pod| is_tried(pod) || self.is_silent(pod)).or_else(|| choose(&is_tried));
             let Some(pod) = pod else {
                 self.doubt();
@@ -143,12 +133,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether the host of the pod is another one, and does not answer.
     fn is_silent(&self, pod: &Pod) -> bool {
         self.shared.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_silent(&pod.endpoint.node))
     }
 
-    /// What is known of the service may be of yesterday.
+    /// Reports that the known endpoints may be outdated.
     fn doubt(&self) {
         if let Some(doubts) = &self.shared.doubts {
             doubts.note(self.target.service);
@@ -172,7 +161,6 @@ impl<'a> Search<'a> {
         entered.map(PodPath::Here).map_err(|_| NoPath::Refused)
     }
 
-    /// Asks the proxy of the pod's own host.
     async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<PodPath, NoPath> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let connect = async || {
@@ -183,7 +171,7 @@ impl<'a> Search<'a> {
         self.ask(pod, connect).await
     }
 
-    /// Asks the host of a pod to let a request in, unless it has refused a moment ago.
+    /// Asks the pod's host to admit a request, unless it refused a moment ago.
     async fn ask<T>(
         &self,
         pod: &Pod,
@@ -199,14 +187,13 @@ impl<'a> Search<'a> {
                 pod.asking().refused(port, EntryRefusal::Gate, now);
             }
             Err(TunnelError::NotListening(_)) => pod.asking().refused(port, EntryRefusal::Port, now),
-            // Each request tries for itself: on busy hosts some connect in time, and some do not.
+            // Each request tries for itself: on busy hosts only some connect in time.
             Err(TunnelError::Unreachable { .. }) => {}
         }
         connected.map_err(|error| self.no_path(&pod.endpoint, &error))
     }
 
-    /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if
-    /// there is one.
+    /// As [`enter_through`](Self::enter_through), on a kept connection of this thread if there is one.
     async fn enter_with_request(
         &self,
         tunnel: &TunnelDialer,
@@ -224,7 +211,7 @@ impl<'a> Search<'a> {
                 Err(NotAccepted::Unanswered) => return Err(NoPath::Unreachable),
             }
         }
-        // Not in the memory of each request, which most do without it.
+        // Boxed to keep the request's future small: most requests do not connect.
         Box::pin(self.connect_for_requests(tunnel, pod, protocol)).await
     }
 
@@ -258,10 +245,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Rules out a pod until the next wait: its gate lets nothing in.
+    /// Rules out a pod until the next wait: its gate refuses.
     pub(crate) fn refused(&mut self, pod: &Pod) {
         self.doubt();
-        // Servers that stop wait for idle connections to end.
+        // Stopping servers wait for idle connections to end.
         pod.pools.clear();
         self.rule_out(pod, false);
     }
@@ -275,8 +262,7 @@ impl<'a> Search<'a> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Rules out all pods of the pod's host until the next wait. Until it answers, requests of all services
-    /// go to other hosts where they can.
+    /// Rules out all pods on the host until the next wait. Until it answers, requests prefer other hosts.
     pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
@@ -290,13 +276,11 @@ impl<'a> Search<'a> {
         self.has_refused_connection = true;
     }
 
-    /// Returns when the search ends: what held it up first began at `begun`.
     fn deadline_since(&mut self, begun: Instant) -> Instant {
         *self.deadline.get_or_insert(begun + self.shared.config.wait)
     }
 
-    /// Returns whether the pods are ready and their port has been closed for longer than anything waits: it
-    /// is the wrong port.
+    /// Returns true if all ready pods have refused on the port for the maximum wait: it is the wrong port.
     fn is_hopeless(&self, now: Instant) -> bool {
         let (port, wait) = (self.target.port, self.shared.config.wait);
         let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());
@@ -305,7 +289,6 @@ impl<'a> Search<'a> {
             && self.service.as_ref().is_some_and(refuses)
     }
 
-    /// Waits until something has changed, or for a moment.
     async fn wait(&mut self) -> Result<(), NoPod> {
         let now = Instant::now();
         let deadline = self.deadline_since(now);
@@ -315,7 +298,7 @@ impl<'a> Search<'a> {
         let mut table = self.shared.table.clone();
         if Arc::ptr_eq(&table.borrow_and_update(), &self.table) {
             let until = deadline.min(now + RETRY_INTERVAL);
-            // An end of the channel is the end of the proxy.
+            // The channel ends with the proxy.
             let _ = tokio::time::timeout_at(until, table.changed()).await;
         }
         self.table = table.borrow().clone();

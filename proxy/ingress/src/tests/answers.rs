@@ -1,4 +1,4 @@
-//! What pods answer, and what the proxy does, as clients see it.
+//! Answers of pods and of the proxy, as clients see them.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use tokio::net::TcpStream;
 use super::fixture::{Client, FakePod, Fixture, Pods, get, rule, rule_with, text};
 use crate::IngressConfig;
 
-/// A pod that answers each head with these bytes and closes the connection.
 async fn pod_that_says(answer: impl Into<Vec<u8>>) -> FakePod {
     let answer = answer.into();
     FakePod::with(0, move |mut stream: TcpStream| {
@@ -140,7 +139,7 @@ async fn trailers_arrive_without_what_they_say_of_the_origin(pods: Pods) {
     assert!(answer.contains("hello\r\n0\r\nx-checksum: 1\r\n\r\n"), "{answer}");
 }
 
-/// A reset would take the answer away from a client that has not read it.
+/// A reset would discard the answer before the client reads it.
 async fn a_refused_upload_is_answered_before_its_connection_ends(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
@@ -168,7 +167,7 @@ async fn a_refused_upload_is_answered_before_its_connection_ends(pods: Pods) {
     }
 }
 
-/// Closing with unread bytes resets the connection: the answer arrives before that.
+/// Closing with unread bytes resets the connection, after the answer arrived.
 #[tokio::test]
 async fn a_pod_that_answers_an_upload_and_closes_at_once_is_heard() {
     let pod = pod_that_says("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
@@ -184,7 +183,7 @@ async fn a_pod_that_answers_an_upload_and_closes_at_once_is_heard() {
     }
 }
 
-/// As some servers of Python do. They do not say so.
+/// Like some Python servers, which do not announce it.
 async fn requests_to_a_pod_that_closes_each_connection_do_not_fail(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
@@ -204,7 +203,7 @@ async fn requests_to_a_pod_that_closes_each_connection_do_not_fail(pods: Pods) {
     }
 }
 
-/// Those that must not be repeated, too: a connection for each would cost more than the request.
+/// Even unrepeatable ones: a connection for each would cost more than the request.
 #[tokio::test]
 async fn requests_to_a_pod_that_keeps_its_connections_share_them() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -239,7 +238,7 @@ async fn a_pod_may_take_as_long_as_its_rule_says(pods: Pods) {
     }
 }
 
-/// Each request would wait for 10 s for a port that is never opened.
+/// Otherwise each request would wait 10 s for a port that never opens.
 #[tokio::test]
 async fn a_request_to_a_port_that_stays_closed_waits_no_more() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -273,7 +272,7 @@ async fn a_request_that_cannot_be_read_is_told_why() {
             format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(65_534)),
             "The head of the request has more",
         ),
-        // What a pod answers stays as it is.
+        // A pod's own answer stays unchanged.
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "HTTP/1.1 400 Bad Request\r\ncontent-length: 0"),
     ] {
         let answer = fixture.raw(request.as_bytes()).await;
@@ -296,7 +295,7 @@ async fn a_client_is_told_that_its_connection_ends() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("connection: close\r\n"), "{answer}");
-    // Mostly nothing ends it.
+    // Usually nothing ends it.
     let mut client = Client::connect(fixture.address).await;
     let response = client.send(get("/")).await.unwrap();
     assert!(!response.headers().contains_key("connection"));

@@ -5,10 +5,8 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::RootCertStore;
 
-/// An authority that clients of tests trust.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// The texts of a certificate and its key.
 pub(crate) struct Issued {
     pub(crate) chain: String,
     pub(crate) key: String,
@@ -31,7 +29,6 @@ impl Authority {
         Issued { chain, key: key.serialize_pem() }
     }
 
-    /// Returns what a client trusts.
     pub(crate) fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
@@ -40,7 +37,6 @@ impl Authority {
 }
 
 impl Issued {
-    /// Writes `NAME.crt` and `NAME.key`.
     pub(crate) fn write(&self, directory: &Path, name: &str) {
         std::fs::write(directory.join(format!("{name}.key")), &self.key).unwrap();
         std::fs::write(directory.join(format!("{name}.crt")), &self.chain).unwrap();

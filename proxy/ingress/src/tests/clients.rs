@@ -1,4 +1,4 @@
-//! Clients that go away, read nothing, or are too many.
+//! Clients that disconnect, read nothing, or are too many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,6 @@ async fn before(pod: &FakePod, pods: Pods, config: IngressConfig) -> Fixture {
     fixture
 }
 
-/// Returns how many requests are at the pod.
 fn in_flight(fixture: &Fixture) -> u64 {
     let row = row("p");
     let count = fixture.gates.close(&row.pod, &row.assignment);
@@ -35,7 +34,7 @@ async fn connect(fixture: &Fixture, bytes: &[u8]) -> TcpStream {
     client
 }
 
-/// Else each would keep the pod busy with what is waited for no more.
+/// Otherwise each would keep the pod busy with unwanted work.
 async fn the_pod_learns_that_the_client_has_gone(pods: Pods) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = ended.clone();

@@ -1,5 +1,5 @@
-//! The same requests and answers through nginx and through the ingress: what one passes the other passes,
-//! but for the differences that are named.
+//! Sends the same requests and answers through nginx and the ingress. Both pass the same ones, except for the
+//! named differences.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -18,11 +18,11 @@ use crate::IngressConfig;
 use crate::client::framing::{FramingState, Scanner};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-/// What nginx does with answers that others follow.
+/// nginx treats interim answers as final.
 const FINAL: &str = "nginx takes it for the answer";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A request, the answer of the pod, and why the two proxies differ, if they do.
+/// A request, the pod's answer, and the reason if the proxies differ.
 struct Case {
     name: &'static str,
     request: String,
@@ -40,12 +40,10 @@ impl Case {
     }
 }
 
-/// What a client sent in a request with these lines and this body.
 fn sent(method: &str, target: &str, lines: &str, body: &str) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n{body}")
 }
 
-/// An answer with these lines and this body.
 fn answer(status: &str, lines: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{lines}\r\n{body}")
 }
@@ -121,17 +119,14 @@ fn answers() -> Vec<Case> {
     ]
 }
 
-/// What came of a request: what the pod was sent, and what the client got.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    /// The first line of each request, and its body.
     at_pod: Vec<(String, String)>,
     status: String,
-    /// The body; of an error of the proxy nothing.
+    /// The body; empty for an error of the proxy.
     body: String,
 }
 
-/// A pod that keeps what it is sent, and answers in the same way each time.
 #[derive(Clone, Default)]
 struct Script {
     answer: Arc<Mutex<String>>,
@@ -178,7 +173,7 @@ impl Script {
         let reading = stream.read_to_end(&mut got);
         let _ = tokio::time::timeout(Duration::from_millis(1500), reading).await;
         let text = String::from_utf8_lossy(&got).into_owned();
-        // Without `100 Continue`, which each sends as it likes.
+        // Ignores `100 Continue`, which is optional.
         let text = text.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(&text);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let status = head.split(' ').nth(1).unwrap_or_default().lines().next().unwrap_or_default().to_owned();
@@ -186,7 +181,7 @@ impl Script {
         let body = if is_chunked { dechunked(body) } else { body.to_owned() };
         let is_of_proxy = status == "502" || status == "400";
         let mut at_pod = self.seen.lock().unwrap().clone();
-        // How often one that fails is tried is not compared.
+        // The number of retries is not compared.
         at_pod.dedup();
         Outcome { at_pod, status, body: if is_of_proxy { String::new() } else { body } }
     }

@@ -35,17 +35,13 @@ use tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 use crate::client::framing::{FramingState, Scanner};
 use crate::{Ingress, IngressConfig};
 
-/// An ingress whose routes and pods the test sets.
 pub(super) struct Fixture {
     pub(super) gates: Arc<Gates>,
     pub(super) address: SocketAddr,
-    /// That of HTTPS, if the ingress has it.
     pub(super) https_address: Option<SocketAddr>,
-    /// The proxies that the ingress knows.
     pub(super) peers: Arc<Peers>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
     shutdown: CancellationToken,
-    /// That of the pods, if it is not that of the ingress.
     pub(super) another_host: Option<AnotherHost>,
 }
 
@@ -55,17 +51,14 @@ impl Drop for Fixture {
     }
 }
 
-/// Where the pods are, seen from the ingress.
 #[derive(Clone, Copy)]
 pub(super) enum Pods {
     OnThisHost,
     OnAnotherHost,
 }
 
-/// Any port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The host of the pods, where they are not on that of the ingress.
 pub(super) struct AnotherHost {
     key: ProxyKey,
     known: Arc<Peers>,
@@ -74,7 +67,7 @@ pub(super) struct AnotherHost {
 }
 
 impl AnotherHost {
-    /// Starts a host with these gates. Also returns a key that it accepts, and where it is.
+    /// Starts a host. Also returns a key that it accepts, and the peers with its address.
     fn start(gates: &Arc<Gates>) -> (Self, ProxyKey, Arc<Peers>) {
         let (here, key) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let node = NodeName::new("worker1").unwrap();
@@ -102,7 +95,6 @@ impl AnotherHost {
         address
     }
 
-    /// Another process takes its sockets.
     pub(super) fn follow(&mut self) {
         let next = follower_of(&self.process);
         let former = std::mem::replace(&mut self.process, next);
@@ -121,7 +113,6 @@ pub(super) fn web() -> ServiceName {
     ServiceName::new("web").unwrap()
 }
 
-/// A rule for all hosts and paths.
 pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
     IngressRule::Http(HttpRule {
         host: String::new(),
@@ -133,7 +124,6 @@ pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
     })
 }
 
-/// A rule for all hosts and paths, with some fields of its own.
 pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> IngressRule {
     let mut rule = HttpRule { port, ..HttpRule::default() };
     change(&mut rule);
@@ -141,7 +131,7 @@ pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> Ingres
 }
 
 impl Fixture {
-    /// Starts an ingress with the rules of the service `web`. Its pods are on the same host.
+    /// Starts an ingress with the rules of `web`, whose pods are on the same host.
     pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
         Self::start_with(Pods::OnThisHost, config, rules).await
     }
@@ -174,7 +164,7 @@ impl Fixture {
         let (snapshot, following) = watch::channel(Arc::new(snapshot));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        // The ingress of another host has gates of its own, and none of these pods.
+        // The ingress on another host has its own gates, without these pods.
         let own = if tunnel.is_some() { Arc::default() } else { gates.clone() };
         let shutdown = CancellationToken::new();
         let https = match &config.https {
@@ -191,7 +181,6 @@ impl Fixture {
         Self { gates, address, https_address, peers, snapshot, shutdown, another_host: None }
     }
 
-    /// Changes the rules of `web`.
     pub(super) fn set_rules(&self, rules: Vec<IngressRule>) {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
         let endpoints = self.snapshot.borrow().endpoints.clone();
@@ -199,26 +188,22 @@ impl Fixture {
         self.snapshot.send_replace(Arc::new(RoutingSnapshot { routes, endpoints }));
     }
 
-    /// Tells the ingress which pods `web` has.
     pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
         let routes = self.snapshot.borrow().routes.clone();
         let endpoints = HashMap::from([(web(), endpoints.into_iter().map(Arc::new).collect())]);
         self.snapshot.send_replace(Arc::new(RoutingSnapshot { routes, endpoints }));
     }
 
-    /// Opens the gate of a pod and tells that it is the only one.
     pub(super) fn set_only_pod(&self, name: &str) {
         self.gates.set(row(name));
         self.set_endpoints(vec![endpoint(name, EndpointState::Ready)]);
     }
 
-    /// Sends a request on a connection of its own.
     pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
         Client::connect(self.address).await.send(request).await.unwrap()
     }
 
-    /// Sends bytes and returns all that comes until the connection ends. What is sent ends when all requests
-    /// in it were answered.
+    /// Returns everything until the connection ends. Closes the sending side after all answers.
     pub(super) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -238,8 +223,7 @@ impl Fixture {
     }
 }
 
-/// Returns how many requests these bytes are, without one that has not ended; `None` if something in them
-/// ends the connection.
+/// Returns the number of complete requests in these bytes; `None` if they end the connection.
 fn answers_to(bytes: &[u8]) -> Option<usize> {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).ok()?;
@@ -247,12 +231,10 @@ fn answers_to(bytes: &[u8]) -> Option<usize> {
     Some(if has_ended { heads } else { heads.saturating_sub(1) })
 }
 
-/// The row of a pod at the loopback address.
 pub(super) fn row(name: &str) -> LocalPod {
     LocalPod { start: 1, service: Some(web()), ..local_pod(name) }
 }
 
-/// A pod: a server whose answers begin with its name.
 pub(super) struct FakePod {
     pub(super) port: u16,
     accepting: AbortHandle,
@@ -262,7 +244,6 @@ pub(super) struct FakePod {
 type Connections = Arc<Mutex<JoinSet<()>>>;
 
 impl FakePod {
-    /// Starts an HTTP/1.1 pod that answers after a while.
     pub(super) async fn http1(name: &str, port: u16, after: Duration) -> Self {
         let name = name.to_owned();
         Self::with(port, move |stream| {
@@ -270,7 +251,7 @@ impl FakePod {
             async move {
                 let service = service_fn(move |request| echo(name.clone(), after, request));
                 let mut server = hyper::server::conn::http1::Builder::new();
-                // The proxy adds some, and has a limit of its own.
+                // The proxy adds some, and has its own limit.
                 server.max_headers(2000);
                 let _ = server.serve_connection(TokioIo::new(stream), service).await;
             }
@@ -278,8 +259,8 @@ impl FakePod {
         .await
     }
 
-    /// Starts a pod that speaks HTTP/2, and counts its connections and those that have ended. It pings
-    /// between requests.
+    /// Starts an HTTP/2 pod that pings between requests. Also returns the counts of its connections and of
+    /// ended ones.
     pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
         let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
         let counted = counts.clone();
@@ -299,7 +280,7 @@ impl FakePod {
         (pod, counts)
     }
 
-    /// Starts a pod that speaks by itself. Killing it drops its connections at once.
+    /// Starts a pod with its own handler. Killing it drops its connections at once.
     pub(super) async fn with<F: Future<Output = ()> + Send + 'static>(
         port: u16,
         serve: impl Fn(TcpStream) -> F + Send + 'static,
@@ -316,20 +297,19 @@ impl FakePod {
         Self { port, accepting: accepting.abort_handle(), connections }
     }
 
-    /// Returns how many connections are open.
     pub(super) fn open_connections(&self) -> usize {
         let mut connections = self.connections.lock().unwrap();
         while connections.try_join_next().is_some() {}
         connections.len()
     }
 
-    /// Ends the pod as SIGKILL does, and waits until its port is free.
+    /// Ends the pod like SIGKILL, and waits until its port is free.
     pub(super) async fn kill(self) {
         self.connections.lock().unwrap().abort_all();
         self.leave().await;
     }
 
-    /// Frees the pod's port, while connections that are left stay open.
+    /// Frees the pod's port, while its connections stay open.
     pub(super) async fn leave(self) {
         self.accepting.abort();
         while TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.is_err() {
@@ -360,7 +340,6 @@ async fn echo(
     Ok(response)
 }
 
-/// A client with one connection.
 pub(super) enum Client {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -393,18 +372,16 @@ impl Client {
     }
 }
 
-/// A request for `web.example`.
 pub(super) fn get(path: &str) -> Request<Full<Bytes>> {
     Request::get(path).header("host", "web.example").body(Full::default()).unwrap()
 }
 
-/// Returns the whole body as text.
 pub(super) async fn text(response: Response<Incoming>) -> String {
     let body = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// Waits for a condition, 10 s at most.
+/// Waits for a condition, at most 10 s.
 pub(super) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..2000 {
         if condition().await {

@@ -1,4 +1,4 @@
-//! Pods are replaced under load: nothing fails. Without any one safeguard something does.
+//! Replaces pods under load without a failure. Without any one of the safeguards, some requests fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,11 +23,10 @@ const CONNECTIONS: usize = 32;
 struct Counts {
     requests: AtomicUsize,
     failed: AtomicUsize,
-    /// Number of the first pod whose gate has not let go.
+    /// Number of the first pod that is not yet drained.
     gone: AtomicUsize,
 }
 
-/// Sends requests without pause over one connection, which is made anew when it ends.
 async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Counts>) {
     loop {
         let mut client = if number.is_multiple_of(4) {
@@ -49,7 +48,7 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
                 let response = client.send(request).await.ok()?;
                 let is_ok = response.status() == StatusCode::OK;
                 let body = response.into_body().collect().await.ok().filter(|_| is_ok)?.to_bytes();
-                // A pod that was gone must not answer.
+                // A stopped pod must not answer.
                 let pod = std::str::from_utf8(&body).ok()?.split(' ').next()?;
                 pod.strip_prefix('p')?.parse().ok().filter(|pod: &usize| *pod >= gone)
             };
@@ -62,9 +61,9 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
     }
 }
 
-/// Replaces the only pod again and again, each time by one with the same address and port. It is killed as
-/// soon as its gate has let go; every fourth leaves its connections open, as a network does that is taken
-/// away with its container. Returns the number of requests and of those that failed.
+/// Replaces the only pod repeatedly by one at the same address. It is killed once drained. Every fourth
+/// leaves its connections open, like a container removed with its network. Returns the numbers of requests
+/// and failures.
 async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];
@@ -84,14 +83,14 @@ async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, request
         }
         let (old, new) = (format!("p{number}"), format!("p{}", number + 1));
         if number.is_multiple_of(2) {
-            // Every other time the ingress is not told that the pod leaves.
+            // Every other time the ingress does not learn that the pod leaves.
             fixture.set_endpoints(vec![endpoint(&old, EndpointState::Leaving)]);
         }
         let leaving = row(&old);
         fixture.gates.close(&leaving.pod, &leaving.assignment);
         fixture.gates.drained(&leaving.pod, &leaving.assignment, Duration::from_secs(1)).await;
         counts.gone.store(number + 1, Ordering::SeqCst);
-        // What the worker takes to send the signal.
+        // The worker's delay before the signal.
         tokio::time::sleep(SIGNAL_TAKES).await;
         let port = pod.port;
         if number % 4 == 3 {

@@ -1,4 +1,4 @@
-//! What happens to one request.
+//! Single HTTP requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ async fn a_request_waits_for_a_pod_that_becomes_ready() {
     let waiting = fixture.request(get("/"));
     tokio::pin!(waiting);
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
-    // Known to be ready before its gate is open.
+    // Ready before its gate is open.
     fixture.set_endpoints(vec![endpoint("p", EndpointState::Ready)]);
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
     fixture.gates.set(row("p"));
@@ -126,7 +126,7 @@ async fn a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_t
     assert!(response.frame().await.unwrap().is_err());
 }
 
-/// The connection has a cut of the gate that let its first request in, and that gate is not there any more.
+/// The connection has a cut of the gate that admitted its first request, and that gate is gone.
 #[tokio::test]
 async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
     let second = Arc::new(AtomicUsize::new(0));
@@ -149,9 +149,9 @@ async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
     let row = row("p");
     fixture.gates.forget(&row.assignment);
     fixture.gates.set(row.clone());
-    // Now the pod is known to keep its connections.
+    // By now the pod counts as keeping its connections.
     tokio::time::sleep(Duration::from_millis(150)).await;
-    // It may not be sent again.
+    // It must not be sent again.
     let post = Request::post("/").header("host", "web.example").body(Full::from("x")).unwrap();
     let request = tokio::spawn(async move { client.send(post).await.unwrap().status() });
     eventually(async || second.load(Ordering::Relaxed) > 0).await;
@@ -183,7 +183,7 @@ async fn an_unanswered_request_is_sent_again_only_if_that_is_safe() {
     assert_eq!(seen.swap(0, Ordering::SeqCst), 1);
 }
 
-/// As one whose connection ends.
+/// Like a request whose connection ends.
 async fn a_request_that_is_cut_is_sent_again_if_that_is_safe(pods: Pods) {
     let accepted = Arc::new(AtomicUsize::new(0));
     let count = accepted.clone();
@@ -221,7 +221,7 @@ async fn a_request_whose_pod_dies_late_still_waits_for_the_next_one() {
         async move {
             let _ = stream.read(&mut [0; 1024]).await;
             if is_first {
-                // It dies after more time than a request waits for a pod.
+                // Longer than a request waits for a pod.
                 tokio::time::sleep(2 * WAIT).await;
             } else {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
@@ -251,7 +251,7 @@ async fn a_failing_pod_is_set_aside_while_another_is_well() {
     let endpoints = ["p", "q"].map(|name| endpoint(name, EndpointState::Ready));
     fixture.gates.set(row("q"));
     fixture.set_endpoints(endpoints.into());
-    // Nothing listens at the address of `q`: it is refused and then not tried.
+    // Nothing listens at the address of `q`, so it refuses and is then skipped.
     let mut gone = row("q");
     gone.address = "127.0.0.77".parse().unwrap();
     fixture.gates.set(gone);
@@ -266,7 +266,7 @@ async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_afte
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await.unwrap());
         }
-        // What was sent early would be here now.
+        // Bytes sent too early would have arrived by now.
         let early = tokio::time::timeout(Duration::from_millis(100), stream.read_u8()).await;
         assert!(early.is_err());
         assert!(String::from_utf8(head).unwrap().to_lowercase().contains("upgrade: websocket"));
@@ -303,7 +303,7 @@ async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_afte
     read.read_exact(&mut echoed).await.unwrap();
     assert!(echoed == bytes);
     let _write = sending.await.unwrap();
-    // The upgraded connection is in flight, and is ended by the drain.
+    // The upgraded connection is in flight, and the drain ends it.
     assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 1);
     assert_eq!(fixture.gates.drained(&row.pod, &row.assignment, Duration::ZERO).await.unwrap().cut, 1);
     assert_eq!(read.read(&mut [0; 1]).await.unwrap_or(0), 0);
@@ -371,7 +371,7 @@ async fn clients_that_take_too_long_are_cut_and_long_answers_are_not() {
     let config = IngressConfig { head_within: head, idle, ..IngressConfig::default() };
     let fixture = Fixture::start(config, vec![rule(pod.port, HttpProtocol::Http)]).await;
     fixture.set_only_pod("p");
-    // One byte at a time does not help.
+    // Sending one byte at a time does not help.
     let mut slow = TcpStream::connect(fixture.address).await.unwrap();
     let begun = Instant::now();
     let mut bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyy".chunks(1);
@@ -383,7 +383,7 @@ async fn clients_that_take_too_long_are_cut_and_long_answers_are_not() {
     }
     assert!(bytes.next().is_some() || slow.read(&mut [0; 1]).await.unwrap_or(0) == 0);
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // The pod takes longer than a silent client may; then the connection is idle.
+    // The pod takes longer than a client may be silent; then the connection is idle.
     let mut patient = TcpStream::connect(fixture.address).await.unwrap();
     patient.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut answer = String::new();
@@ -407,7 +407,7 @@ async fn a_client_that_takes_too_long_for_a_head_by_http2_is_cut_and_one_with_a_
     });
     let request = Request::post("http://web.example/").body(StreamBody::new(Box::pin(pieces))).unwrap();
     let answer = tokio::spawn(client.send_request(request));
-    // No settings, and then the head of a request of which a byte comes in a while.
+    // Incomplete settings, and then a request's head in single bytes.
     let mut slow = TcpStream::connect(fixture.address).await.unwrap();
     let (settings, headers) = ([0, 0, 0, 4, 0, 0, 0, 0, 0], [0, 0, 100, 1, 4, 0, 0, 0, 1]);
     let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings, &headers].concat();
@@ -423,7 +423,7 @@ async fn a_client_that_takes_too_long_for_a_head_by_http2_is_cut_and_one_with_a_
     assert!(text(answer.await.unwrap().unwrap()).await.starts_with("p 20 "));
 }
 
-/// No request comes that would find them old.
+/// No request comes that would find them expired.
 #[tokio::test]
 async fn connections_to_a_pod_that_no_request_uses_are_ended() {
     let pod = FakePod::http1("p", 0, Duration::from_millis(50)).await;

@@ -1,5 +1,5 @@
-//! HTTP/2 clients that send or take in nothing, go without a word, or ask for very much at a time: each
-//! request has its own deadline, and those of others are served.
+//! HTTP/2 clients that send or read nothing, disappear, or request too much: each request has its own
+//! deadline, and others are served.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,7 +22,6 @@ use crate::IngressConfig;
 
 type AnyBody = BoxBody<Bytes, Infallible>;
 
-/// A client whose streams may send as much ahead as `window` says.
 async fn connect(address: SocketAddr, window: u32) -> http2::SendRequest<AnyBody> {
     let stream = TcpStream::connect(address).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -40,13 +39,11 @@ fn empty() -> AnyBody {
     Full::default().boxed()
 }
 
-/// A body that begins and never goes on.
 fn unending() -> AnyBody {
     let begin = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"x")))]);
     BodyExt::boxed(StreamBody::new(begin.chain(futures_util::stream::pending())))
 }
 
-/// Returns how many requests are at the pod.
 fn in_flight(fixture: &Fixture) -> u64 {
     let row = row("p");
     let count = fixture.gates.close(&row.pod, &row.assignment);
@@ -93,7 +90,7 @@ async fn an_answer_of_which_nothing_is_taken_in_is_reset_and_keeps_no_pod(pods: 
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").await;
         while stream.write_all(&[b'x'; 16 * 1024]).await.is_ok() {
-            // The client of the test has its turn.
+            // Yields to the test's client.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
@@ -121,7 +118,7 @@ async fn an_answer_of_which_nothing_is_taken_in_is_reset_and_keeps_no_pod(pods: 
     assert!(!without_window.is_closed(), "its connection is not cut");
 }
 
-/// It answers no ping.
+/// The client answers no ping.
 async fn a_client_that_has_gone_without_a_word_keeps_no_request(pods: Pods) {
     let pod = FakePod::http1("p", 0, Duration::from_secs(3600)).await;
     let config = patient_for(Duration::from_secs(2));
@@ -144,7 +141,7 @@ async fn an_idle_connection_ends_also_if_its_client_answers_pings() {
     eventually(async || client.is_closed()).await;
 }
 
-/// Else a few connections with a hundred requests each take all files of the proxy.
+/// Otherwise a few connections with a hundred requests each take all files of the proxy.
 #[tokio::test]
 async fn requests_beside_each_other_count_as_connections_do() {
     let pod = FakePod::http1("p", 0, Duration::from_secs(2)).await;
@@ -161,7 +158,7 @@ async fn requests_beside_each_other_count_as_connections_do() {
     assert_eq!(client.send_request(request("GET", empty())).await.unwrap().status(), StatusCode::OK);
 }
 
-/// Streams of gRPC wait for something to happen.
+/// gRPC streams wait for events.
 async fn a_stream_to_a_pod_that_speaks_http2_may_be_silent(pods: Pods) {
     async fn echo(
         request: Request<Incoming>,
@@ -190,7 +187,7 @@ async fn a_stream_to_a_pod_that_speaks_http2_may_be_silent(pods: Pods) {
     }
 }
 
-/// Some clients see no answer to an upload that is reset: Debian's curl is one.
+/// Some clients, such as Debian's curl, see no answer to an upload that is reset.
 async fn a_refused_upload_is_answered_before_it_is_reset(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
@@ -213,7 +210,7 @@ async fn a_refused_upload_is_answered_before_it_is_reset(pods: Pods) {
         let response = client.send_request(upload).await.unwrap();
         assert!(response.status().is_client_error());
         text(response).await;
-        // More than the window has room for: it is taken in, and not reset.
+        // More than the window: it is read, and not reset.
         for _ in 0..30 {
             sender.send(vec![b'x'; 100_000].into()).await.expect("the upload was reset");
         }

@@ -1,4 +1,4 @@
-//! HTTPS at the ingress, and plain HTTP where a rule wants HTTPS.
+//! HTTPS at the ingress, and plain HTTP for rules that require HTTPS.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ use super::authority::Authority;
 use super::fixture::{Client, FakePod, Fixture, eventually, get, rule, text};
 use crate::{HttpsConfig, IngressConfig};
 
-/// An ingress with HTTPS, a pod, and certificates.
 struct Secure {
     fixture: Fixture,
     authority: Authority,
@@ -29,7 +28,6 @@ struct Secure {
     _pod: FakePod,
 }
 
-/// A rule for all hosts and paths that wants HTTPS.
 fn https_rule(port: u16) -> IngressRule {
     let protocol = HttpProtocol::Http;
     IngressRule::Http(HttpRule {
@@ -74,7 +72,7 @@ impl Secure {
         TcpStream::connect(self.fixture.https_address.unwrap()).await.unwrap()
     }
 
-    /// Makes a TLS connection for a name, offering these protocols. The certificate must be for the name.
+    /// Connects by TLS for a name, offering these protocols. The certificate must match the name.
     async fn tls(&self, name: &str, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -94,7 +92,6 @@ impl Secure {
         Client::Http1(sender)
     }
 
-    /// Returns the certificate that a client gets for a name, `None` if it is refused.
     async fn certificate(&self, name: &str) -> Option<Vec<u8>> {
         let stream = self.tls(name, &[]).await.ok()?;
         Some(stream.get_ref().1.peer_certificates().unwrap()[0].to_vec())
@@ -148,7 +145,7 @@ async fn a_renewed_certificate_is_served_to_new_connections_and_a_faulty_one_is_
     let mut open = secure.http1("web.example").await;
     std::fs::write(secure.directory.path().join("web.crt"), "faulty").unwrap();
     secure.authority.issue(&["new.example"], 2090).write(secure.directory.path(), "new");
-    // When the new one is there the faulty one has been looked at.
+    // Once the new one is there, the faulty one was read too.
     eventually(async || secure.certificate("new.example").await.is_some()).await;
     assert_eq!(secure.certificate("web.example").await.unwrap(), first);
     secure.authority.issue(&["web.example"], 2091).write(secure.directory.path(), "web");
@@ -165,7 +162,7 @@ async fn a_client_that_takes_too_long_for_the_handshake_is_cut_and_counts_until_
     let secure = Secure::start_with(|port| rule(port, HttpProtocol::Http), limits).await;
     let begun = Instant::now();
     let mut silent = secure.tcp().await;
-    // The one connection of this client is taken, for both schemes. A port accepts in the order of arrival.
+    // This client's only connection is taken, for both schemes. A port accepts in the order of arrival.
     assert_eq!(secure.certificate("web.example").await, None);
     assert!(Client::connect(secure.fixture.address).await.send(get("/")).await.is_err());
     assert_eq!(silent.read(&mut [0; 1]).await.unwrap_or(0), 0);
@@ -188,7 +185,7 @@ async fn a_rule_with_tls_redirects_plain_http_and_serves_https() {
     let secure = Secure::start_with(https_rule, |config| config).await;
     let port = secure.fixture.https_address.unwrap().port();
     for (host, expected) in [("web.example", "web.example"), ("A.Wild.Example:80", "a.wild.example")] {
-        // What a client that is not trusted says of its scheme is not believed.
+        // The scheme header of an untrusted client is ignored.
         let response = secure.fixture.request(asking(host, "https")).await;
         assert_eq!(response.status(), StatusCode::PERMANENT_REDIRECT);
         assert_eq!(location(&response), format!("https://{expected}:{port}/a/b?c=d"));

@@ -1,5 +1,5 @@
-//! 200 malformed and odd requests on a raw socket: each is refused with 400 and the connection closed, or
-//! reaches the pod as exactly one request that has one meaning.
+//! 200 malformed and odd requests. Each is refused with 400 and a closed connection, or reaches the pod as
+//! exactly one unambiguous request.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,14 @@ use super::fixture::{FakePod, Fixture, rule};
 use crate::IngressConfig;
 use crate::client::framing::{FramingState, Scanner};
 
-/// The connections to the pod.
 pub(super) type Record = Arc<Mutex<Vec<Connection>>>;
 
-/// What came on one connection to the pod.
 #[derive(Default)]
 pub(super) struct Connection {
     pub(super) bytes: Vec<u8>,
     has_ended: bool,
 }
 
-/// A pod that keeps what it is sent and answers each head.
 pub(super) async fn recorder(record: Record) -> FakePod {
     FakePod::with(0, move |mut stream: TcpStream| {
         let record = record.clone();
@@ -51,9 +48,8 @@ pub(super) async fn recorder(record: Record) -> FakePod {
     .await
 }
 
-/// Returns the connections that the ingress has made since the last call, when all have ended.
 pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connection> {
-    // Accepted after all that the ingress has made.
+    // Accepted after all connections of the ingress.
     let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, pod.port)).await.unwrap();
     last.write_all(b"last").await.unwrap();
     drop(last);
@@ -69,7 +65,7 @@ pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connectio
     connections
 }
 
-/// Headers that change how a request is read, each with and without a body that would be a second request.
+/// Framing headers, each with and without a body that would be a second request.
 const FRAMING: [&str; 40] = [
     "Content-Length: 5\r\nContent-Length: 6",
     "Content-Length: 5\r\nContent-Length: 5",
@@ -113,7 +109,6 @@ const FRAMING: [&str; 40] = [
     "\r\nTransfer-Encoding: chunked",
 ];
 
-/// First lines and Hosts.
 const HEADS: [&str; 40] = [
     "GET /\r\n",
     "GET\r\n",
@@ -157,7 +152,6 @@ const HEADS: [&str; 40] = [
     "GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n",
 ];
 
-/// Bodies in chunks.
 const CHUNKS: [&str; 40] = [
     "5\nhello\r\n0\r\n\r\n",
     "5\rhello\r\n0\r\n\r\n",
@@ -234,7 +228,7 @@ async fn a_malformed_request_is_refused_or_reaches_the_pod_as_exactly_one() {
         let refusals = answer.matches("HTTP/1.1 400").count() + answer.matches("HTTP/1.0 400").count();
         match (heads, refusals) {
             (0, 1) => refused += 1,
-            // The first one was well-formed. What came after it is a request of its own, or is refused.
+            // The first one was well-formed. The rest is a request of its own, or is refused.
             (1, 0 | 1) => forwarded += 1,
             (2, 0) if has_second && is_well_formed(&text) => forwarded += 1,
             other => panic!("{text:?}: {other:?} (requests at the pod, refusals); answer {answer:?}"),
@@ -248,8 +242,7 @@ fn is_well_formed(text: &str) -> bool {
     Scanner::default().feed(text.as_bytes()).is_ok()
 }
 
-/// Returns the number of requests that the pod saw on one connection. A refused body leaves a request that
-/// never ends.
+/// Returns the number of requests on one connection. A refused body leaves one without an end.
 pub(super) fn whole_requests(text: &str, bytes: &[u8]) -> usize {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).unwrap_or_else(|(at, why)| panic!("{text:?}: at {at}: {why}"));

@@ -1,7 +1,6 @@
 //! Tests of ingress with real sockets and pods that are tasks.
 
-/// Tests what holds wherever the pod is: with the pod on the host of the ingress, and with the pod on
-/// another.
+/// Runs each test twice: with the pod on the ingress's host, and on another.
 macro_rules! wherever_the_pod_is {
     ($($test:ident),* $(,)?) => {
         mod on_this_host {
@@ -43,10 +42,10 @@ use std::sync::Arc;
 
 use crate::pod::connection::Pools;
 
-/// A safeguard that is taken out: the tests must notice.
+/// A safeguard to remove, which the tests must detect.
 #[derive(Clone)]
 pub(super) enum Ablation {
-    /// The gate counts, but lets everything in.
+    /// The gate counts, but admits everything.
     GateNotLookedAt,
     /// One pool for all pods, which have the same address.
     PoolPerAddress(Arc<Pools>),
@@ -56,7 +55,6 @@ thread_local! {
     static ABLATION: RefCell<Option<Ablation>> = const { RefCell::new(None) };
 }
 
-/// Returns the ablation of this test.
 pub(super) fn ablation() -> Option<Ablation> {
     ABLATION.with_borrow(Clone::clone)
 }
@@ -70,7 +68,6 @@ impl Ablation {
     }
 }
 
-/// Takes a safeguard out of what this test starts next.
 fn ablate(ablation: Ablation) {
     ABLATION.set(Some(ablation));
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between the ingress of one host and the pods of another.
+//! Failures between the ingress of one host and the pods of another.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ async fn before_another_host(pod: &FakePod) -> Fixture {
     Fixture::start_with(Pods::OnAnotherHost, IngressConfig::default(), rules).await
 }
 
-/// Before a pod that speaks HTTP/2, with one thread, which has all connections to it.
+/// Starts an ingress before an HTTP/2 pod, with one thread that has all connections.
 async fn http2_before_another_host(pod: &FakePod) -> Fixture {
     let config = IngressConfig { threads: 1, ..IngressConfig::default() };
     Fixture::start_with(Pods::OnAnotherHost, config, vec![rule(pod.port, HttpProtocol::H2c)]).await
@@ -79,7 +79,7 @@ async fn the_requests_of_a_client_share_a_connection_to_the_pod() {
     let fixture = before_another_host(&pod).await;
     fixture.set_only_pod("p");
     let mut client = Client::connect(fixture.address).await;
-    // With the second answer the pod is known to keep its connections.
+    // With the second answer the pod counts as keeping its connections.
     for length in [0, 0, 1, 0, 100_000, 0, 0, 17] {
         let request = if length == 0 { get("/") } else { post(vec![b'x'; length]) };
         assert_eq!(text(client.send(request).await.unwrap()).await, length.to_string());
@@ -97,14 +97,14 @@ async fn requests_by_http2_share_a_connection_to_the_pod_one_after_another() {
         let request = if length == 0 { get_http2() } else { post_http2(vec![b'x'; length]) };
         let answer = text(client.send(request).await.unwrap()).await;
         assert!(answer.starts_with(&format!("p {length} ")), "{answer}");
-        // The pod pings meanwhile, and the answers wait for the next request.
+        // Meanwhile the pod pings, and the answers wait for the next request.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let row = row("p");
         assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 0, "an idle connection counts");
         fixture.gates.set(row);
     }
     assert_eq!(counts[0].load(Ordering::SeqCst), 1);
-    // At the same time each has its own.
+    // Each concurrent request has its own connection.
     let mut clients: Vec<Client> = Vec::new();
     for _ in 0..4 {
         clients.push(Client::connect_http2(fixture.address).await);
@@ -116,7 +116,7 @@ async fn requests_by_http2_share_a_connection_to_the_pod_one_after_another() {
         }
     }
     assert!(counts[0].load(Ordering::SeqCst) <= 4);
-    // They end with the pod, as the ingress knows it.
+    // They end when the ingress removes the pod.
     fixture.set_endpoints(vec![]);
     let accepted = || counts.each_ref().map(|count| count.load(Ordering::SeqCst));
     eventually(async || accepted()[0] == accepted()[1]).await;
@@ -170,7 +170,7 @@ async fn refuses_on_kept_connections(
     for _ in 0..4 {
         assert_eq!(client.send(requests[0].clone()).await.unwrap().status(), StatusCode::OK);
     }
-    // The ingress is told nothing.
+    // The ingress gets no update.
     fixture.gates.set(row("b"));
     fixture.gates.close(&row("a").pod, &row("a").assignment);
     for number in 0..20 {
@@ -228,7 +228,7 @@ async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers
     fixture.set_endpoints(vec![far("a")]);
     let waiting = fixture.request(get("/"));
     assert!(tokio::time::timeout(connect_within * 2, waiting).await.is_err(), "there is no other pod");
-    // Nothing was learnt of these pods. The time is enough for several questions to the host.
+    // These pods have no recorded refusals. The time suffices for several questions to the host.
     fixture.set_endpoints(vec![far("a"), far("b"), near]);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {
@@ -242,8 +242,7 @@ async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers
     assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
 }
 
-/// Such as a proxy that was killed and is started again. Where there is no other pod, requests do not wait
-/// until the host was asked.
+/// Like a proxy that was killed and restarted. Without another pod, requests do not wait for the next probe.
 #[tokio::test]
 async fn a_host_whose_proxy_is_back_is_used_at_once() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -267,7 +266,7 @@ async fn a_host_whose_proxy_is_back_is_used_at_once() {
     }
 }
 
-/// Each question is a connection by TLS.
+/// Each question is a TLS connection.
 #[tokio::test]
 async fn of_the_requests_that_wait_for_a_pod_one_asks_for_all() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -293,11 +292,10 @@ async fn of_the_requests_that_wait_for_a_pod_one_asks_for_all() {
     assert!(asked < REQUESTS + 20, "asked {asked} times");
 }
 
-/// A cable to a proxy, which can be cut: nothing is passed on then, and nothing ends.
+/// A link to a proxy that can be cut: then it forwards nothing, but ends nothing.
 struct Cable {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
-    /// The connections so far.
     connections: Arc<AtomicUsize>,
 }
 
@@ -345,7 +343,7 @@ async fn what_the_gate_of_the_other_host_refuses_is_sent_to_another_pod_also_a_p
         fixture.gates.set(row(name));
     }
     fixture.gates.close(&row("a").pod, &row("a").assignment);
-    // The third is unknown there.
+    // The third pod is unknown there.
     fixture.set_endpoints(["a", "b", "c"].map(|name| endpoint(name, EndpointState::Ready)).into());
     for _ in 0..50 {
         assert_eq!(fixture.request(post(vec![b'x'; 100])).await.status(), StatusCode::OK);

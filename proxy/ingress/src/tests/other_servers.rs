@@ -1,5 +1,4 @@
-//! What pods are sent for malformed and odd requests is one request for other servers too: nginx, HAProxy
-//! with nginx behind it, and Python's.
+//! Forwards malformed and odd requests to nginx, HAProxy and Python's server. Each must see a single request.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -15,7 +14,6 @@ use super::fixture::{Fixture, rule};
 use super::malformed::{Record, connections, corpus, recorder, whole_requests};
 use crate::IngressConfig;
 
-/// A server that answers each request with its method and target.
 struct Server {
     name: &'static str,
     port: u16,
@@ -82,7 +80,7 @@ impl Server {
         ]
     }
 
-    /// Sends a request, and another one on the same connection. Returns what comes until it ends.
+    /// Sends a request, and another one on the same connection. Returns everything until the connection ends.
     async fn answers(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
         let next = b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -94,12 +92,10 @@ impl Server {
     }
 }
 
-/// What a server has made of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// One request, and the next one began where it has ended.
+    /// One request, and the next one began at its end.
     Exactly1,
-    /// It refuses it and closes the connection.
     Refused,
     Otherwise,
 }
@@ -138,7 +134,7 @@ async fn what_a_pod_is_sent_for_a_malformed_request_is_exactly_one_for_other_ser
     }
     let mut others = Vec::new();
     for server in &servers {
-        // What smuggles a second one is noticed.
+        // A smuggled second request is detected.
         let two = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(seen(two, &server.answers(two).await), Seen::Otherwise);
         let mut all = Vec::new();

@@ -1,7 +1,6 @@
-//! Clients that send a byte at a time, and bodies in chunks of one byte: the requests of others go on as
-//! before.
+//! Clients that send a byte at a time, and chunks of one byte, do not disturb others.
 //!
-//! `INGRESS_SLOW_CLIENTS=10000` and `INGRESS_CHUNKS=1000000` make the long form, whose figures are printed.
+//! `INGRESS_SLOW_CLIENTS=10000` and `INGRESS_CHUNKS=1000000` select the long form, whose figures are printed.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -26,15 +25,13 @@ use tokio::task::JoinSet;
 use super::fixture::{Client, FakePod, Fixture, get, rule, text};
 use crate::IngressConfig;
 
-/// Clients that behave, and the time between two requests of one.
+/// Number of normal clients, and each one's pause between two requests.
 const CLIENTS: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(10);
-/// How long they are measured while nothing disturbs them.
 const UNDISTURBED: Duration = Duration::from_secs(2);
-/// The longest time that one of their requests may take meanwhile.
+/// Maximum duration of a normal request under disturbance.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The 99th percentile may be this many times what it was, and this at least: tests of other crates run
-/// beside.
+/// Maximum increase of the 99th percentile, and its lower bound, as tests of other crates run in parallel.
 const P99_TIMES: u32 = 5;
 const P99_AT_LEAST: Duration = Duration::from_millis(200);
 /// Connections from one address; one may have 1,000.
@@ -44,7 +41,6 @@ fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// How long requests took.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are printed")]
 struct Latencies {
@@ -54,7 +50,7 @@ struct Latencies {
     longest: Duration,
 }
 
-/// Sends requests of clients that behave until `disturbance` has ended. Each has to be answered.
+/// Sends requests of normal clients until `disturbance` has ended. Each must be answered.
 async fn measure<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -> (Latencies, T) {
     let has_ended = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
@@ -82,7 +78,6 @@ async fn measure<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -
     (Latencies { requests: all.len(), p50: at(50), p99: at(99), longest: all[all.len() - 1] }, value)
 }
 
-/// Measures with and without the disturbance.
 async fn compare<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -> T {
     let (undisturbed, ()) = measure(address, tokio::time::sleep(UNDISTURBED)).await;
     let (disturbed, value) = measure(address, disturbance).await;
@@ -95,19 +90,16 @@ async fn compare<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -
     value
 }
 
-/// A client that sends a byte in each round, until its connection ends.
 struct SlowClient {
     stream: std::net::TcpStream,
     begun: Instant,
-    /// What is left to be sent.
     bytes: &'static [u8],
-    /// How long the connection was open.
     cut_after: Option<Duration>,
 }
 
 impl SlowClient {
     fn connect(address: SocketAddr, index: usize) -> Self {
-        // HTTP/1, what HTTP/2 begins with, and what could become either.
+        // HTTP/1, the beginning of HTTP/2, and bytes that could become either.
         let kinds: [&[u8]; 3] = [
             b"GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyy",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n",
@@ -141,13 +133,13 @@ impl SlowClient {
     }
 }
 
-/// Connects slow clients, which end when they are cut or after `most`. Returns how long each was open.
+/// Connects slow clients, which end when they are cut or after `most`. Returns each one's lifetime.
 fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Duration>> {
     let begun = Instant::now();
     let mut clients: Vec<SlowClient> = Vec::with_capacity(count);
     while clients.len() < count {
         clients.push(SlowClient::connect(address, clients.len()));
-        // The queue of those that wait to be accepted does not fill.
+        // Keeps the accept queue from filling up.
         if clients.len().is_multiple_of(50) {
             thread::sleep(Duration::from_millis(10));
         }
@@ -155,7 +147,7 @@ fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Dura
     println!("{count} slow clients after {:?}", begun.elapsed());
     let deadline = Instant::now() + most;
     while Instant::now() < deadline && clients.iter().any(|client| client.cut_after.is_none()) {
-        // All send within a second, and not all at once.
+        // All send within a second, but spread over it.
         for some in clients.chunks_mut(count.div_ceil(50)) {
             let next = Instant::now() + Duration::from_millis(20);
             some.iter_mut().for_each(SlowClient::step);
@@ -182,7 +174,7 @@ async fn thousands_of_clients_that_send_a_byte_a_second_disturb_none_and_are_cut
     assert_eq!(open, 0, "of {count} are still open");
     let cut_after: Vec<Duration> = cut_after.into_iter().flatten().collect();
     println!("cut after {:?} to {:?}", cut_after.iter().min(), cut_after.iter().max());
-    // A client looks once a second.
+    // A client checks once a second.
     let longest = head_within + Duration::from_secs(5);
     assert!(cut_after.iter().all(|after| *after + Duration::from_secs(1) > head_within && *after < longest));
 }
@@ -199,7 +191,7 @@ fn rule_of_path(path: &str, port: u16) -> IngressRule {
     })
 }
 
-/// A pod that answers with as many bytes as it was sent, each in a chunk.
+/// Answers with as many bytes as received, each in its own chunk.
 async fn answer_in_chunks(
     request: Request<Incoming>,
 ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>>, Infallible> {
@@ -215,7 +207,7 @@ async fn answer_in_chunks(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_of_very_many_chunks_of_one_byte_arrives_and_disturbs_none() {
     let count = number("INGRESS_CHUNKS", 50_000);
-    // The many chunks have event loops of their own at both ends.
+    // Both ends of the chunked requests have their own event loops.
     let own = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
     let serve = |stream| async move {

@@ -1,4 +1,4 @@
-//! One process after the other takes the sockets under load: nothing fails, and what was accepted goes on.
+//! Processes take over the sockets under load: no request fails, and accepted connections go on.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, rule_with, text, web};
 use crate::{Ingress, IngressConfig};
 
-/// Where the ingress listens while one process follows the other.
 struct Host {
     gates: Arc<Gates>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
@@ -38,7 +37,6 @@ impl Host {
         Self { gates, snapshot: watch::Sender::new(Arc::new(snapshot)), config }
     }
 
-    /// Starts a process that has inherited the sockets of another.
     fn start(&self, former: Option<&Listening>) -> Listening {
         let alone = || Listening::from(CancellationToken::new());
         let next = former.map_or_else(alone, follower_of);
@@ -58,14 +56,14 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
-/// Returns whether clients send a request again after this error. The connection had ended before it was
-/// sent, or crossed with it: then the last message of HTTP/2 says that it was not looked at.
+/// Returns true if clients repeat a request after this error: the connection had ended before, or HTTP/2
+/// reports it as not processed.
 fn was_not_taken(error: &hyper::Error) -> bool {
     let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
     error.is_canceled() || error.is_closed() || crossed()
 }
 
-/// Sends requests without pause. A connection that has ended in order is made anew, as clients do.
+/// Sends requests without pause. Reconnects when a connection ends in order, as clients do.
 async fn send_without_pause(
     address: SocketAddr,
     is_http2: bool,
@@ -93,8 +91,6 @@ async fn send_without_pause(
     answered
 }
 
-/// Sends requests while `replace` is called twenty times. Returns how many were answered, and why others were
-/// not.
 async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usize, Vec<String>) {
     let (stop, failures) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
     let clients: Vec<_> = (0..16)
@@ -172,7 +168,7 @@ async fn what_was_upgraded_goes_on_in_the_process_that_has_accepted_it() {
     assert!(head.starts_with(b"HTTP/1.1 101"));
     let second = host.start(Some(&first));
     first.hand_over();
-    // Longer than a thread needs that has nothing to wait for.
+    // Longer than an idle thread needs to end.
     for _ in 0..20 {
         let mut byte = [0];
         stream.write_all(b"x").await.unwrap();
@@ -219,8 +215,7 @@ async fn what_was_accepted_goes_on_in_the_process_that_has_accepted_it() {
     first.hand_over();
     assert_eq!(in_flight.await.unwrap(), StatusCode::OK);
     echo().await;
-    // A connection without a request is not closed, as its next request may be on its way: it ends with the
-    // answer.
+    // An idle connection is not closed, as its next request may be on its way: it ends with the answer.
     let last = kept.send(get("/")).await.unwrap();
     assert_eq!((last.status(), last.headers()["connection"].as_bytes()), (StatusCode::OK, &b"close"[..]));
     let new = Client::connect(address).await.send(get("/")).await.unwrap();

@@ -10,12 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use super::fixture::{FakePod, Fixture, Pods, eventually, row};
 use crate::IngressConfig;
 
-/// Returns a port that was free a moment ago.
 async fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port()
 }
 
-/// A pod that answers with all that it got, once the client has ended its side.
 async fn reverse_pod() -> FakePod {
     FakePod::with(0, async |mut stream: TcpStream| {
         let mut bytes = Vec::new();

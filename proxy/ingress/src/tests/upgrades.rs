@@ -1,4 +1,4 @@
-//! Which connections are upgraded, and how they end.
+//! The upgrade of connections, and their end.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 use super::fixture::{FakePod, Fixture, Pods, row, rule_with};
 use crate::IngressConfig;
 
-/// A pod that agrees to what it is asked, and else answers with the head that it was sent.
 async fn agreeing_pod() -> FakePod {
     FakePod::with(0, async |mut stream: TcpStream| {
         loop {
@@ -28,7 +27,7 @@ async fn agreeing_pod() -> FakePod {
                     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {protocol}\r\n\r\n"
                 );
                 stream.write_all(answer.as_bytes()).await.unwrap();
-                // A text frame, and then what comes.
+                // A text frame, and then an echo.
                 stream.write_all(b"\x81\x05hello").await.unwrap();
                 let (mut read, mut write) = stream.split();
                 let _ = tokio::io::copy(&mut read, &mut write).await;
@@ -83,7 +82,7 @@ async fn only_websocket_and_what_the_rule_names_is_upgraded() {
     }
 }
 
-/// Java's client and `curl --http2` ask so with each request, also with a body.
+/// Java's client and `curl --http2` offer it with each request, even with a body.
 #[tokio::test]
 async fn a_request_that_offers_http2_is_one_like_others() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -100,7 +99,7 @@ async fn a_websocket_that_is_cut_ends_with_a_close_frame(pods: Pods) {
     let fixture = fixture_of(pods, &pod, &["tcp"]).await;
     for (protocol, sent, expected) in [
         ("websocket", &b""[..], &b"\x88\x02\x03\xe9"[..]),
-        // In the middle of a frame there is no place for one.
+        // No close frame fits into the middle of another frame.
         ("websocket", b"\x81\x05hel", b""),
         // The pod has closed it.
         ("websocket", b"\x88\x02\x03\xe8", b""),

@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
 
-/// Where a pod of the app `shop` asks from, and one of none.
+/// Addresses of a pod of the app `shop`, and of a pod without an app.
 const IN_SHOP: [u8; 4] = [172, 18, 0, 2];
 const OUTSIDE: [u8; 4] = [172, 18, 0, 3];
 
@@ -53,7 +53,6 @@ impl Host {
         let _added: i64 = self.redis.cli(&fields).await;
     }
 
-    /// Returns the address that a name has for a pod; an error with the code if none.
     async fn ask(&self, from: [u8; 4], name: &str) -> Result<Ipv4Addr, ResponseCode> {
         let mut question = Message::new(7, MessageType::Query, OpCode::Query);
         question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
@@ -102,7 +101,7 @@ async fn without_redis_what_is_known_is_answered_and_what_is_not_fails_and_does_
     let missing = host.ask(IN_SHOP, "other.kubeleet.").await;
     assert_eq!(missing, Ok(other));
     host.redis.kill();
-    // Long enough that Redis is asked again about what is missing: `shop-other`.
+    // Until the negative answer for `shop-other` expires.
     tokio::time::sleep(MISSING_KEPT).await;
     for from in [OUTSIDE, IN_SHOP] {
         assert_eq!(host.ask(from, "other.kubeleet.").await, Ok(other));
