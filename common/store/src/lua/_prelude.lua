@@ -172,6 +172,12 @@ local function unreported_nodes(reports)
   return nodes
 end
 
+-- As string.match, for texts of the lengths that kubeleet writes. Another program may have written a megabyte,
+-- on which a pattern takes tens of milliseconds, in each script that reads it.
+local function match_short(text, pattern)
+  if #text <= 1000 then return string.match(text, pattern) end
+end
+
 -- Returns the copies of persistent volumes that no record names, by volume. `volumes:copies` has them: the
 -- field is "<volume> <node>", because a node has at most one copy, and the value "<epoch> <id of its engine>
 -- <1 if a pod has it>", with '-' for what is unknown. The epoch is when the volume was bound that the copy
@@ -179,8 +185,8 @@ end
 local function read_copies(copies)
   local by_volume, fields = {}, redis.call('HGETALL', copies)
   for f = 1, #fields, 2 do
-    local name, node = string.match(fields[f], '^(%S+) (%S+)$')
-    local epoch, engine_id, mounted = string.match(fields[f + 1], '^(%S+) (%S+) ([01])$')
+    local name, node = match_short(fields[f], '^(%S+) (%S+)$')
+    local epoch, engine_id, mounted = match_short(fields[f + 1], '^(%S+) (%S+) ([01])$')
     -- What another program wrote is no copy.
     if name and epoch then
       local of_volume = by_volume[name] or {}
