@@ -1,5 +1,4 @@
-//! Schedulers among themselves: who is alive and with which times, what a silent one had in flight, and
-//! leases on loops.
+//! Schedulers: their signs of life, failure detection times, in-flight pods, and leases on loops.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use model::node::timing::Timing;
 
 impl Store {
     /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
-    /// an hour. One that has ended was silent for almost as long when it ended.
+    /// an hour. A scheduler that shut down is recorded as silent for almost that long.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -27,8 +26,8 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Records with which times a scheduler detects failures. Success shows that Redis takes writes. Returns
-    /// the time on Redis' clock.
+    /// Records a scheduler's failure detection times. Success shows that Redis takes writes. Returns the time
+    /// on Redis' clock.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -37,8 +36,8 @@ impl Store {
         read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
     }
 
-    /// Returns the times with which these schedulers detect failures, in this order. `None` for one that has
-    /// recorded none within the last minute, as those of a version before this one.
+    /// Returns the failure detection times of these schedulers, in this order; `None` if none was recorded
+    /// within the last minute, as by earlier versions.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -54,7 +53,7 @@ impl Store {
         Ok(found.into_iter().zip(ids).map(read).collect())
     }
 
-    /// Returns to the queue up to `max` pods that a scheduler has in flight, if it was silent for longer than
+    /// Returns up to `max` in-flight pods of a scheduler to the queue, if it was silent for longer than
     /// `silent`. Returns their number, or `None` if the scheduler is alive.
     ///
     /// # Errors
@@ -68,9 +67,9 @@ impl Store {
         self.reclaim(id, silent, max, false).await
     }
 
-    /// Returns to the queue up to `max` pods that a scheduler has in flight which has ended, and says so
-    /// itself. Once there are none it counts as silent, and is forgotten soon. Returns their number, or
-    /// `None` if the scheduler has shown a sign of life in this very millisecond: try again.
+    /// Returns up to `max` in-flight pods of a scheduler that shuts down to the queue. Once none are left, it
+    /// counts as silent and is forgotten soon. Returns their number; `None` if the scheduler showed a sign of
+    /// life in this very millisecond: retry.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -103,7 +102,7 @@ impl Store {
         }
     }
 
-    /// Takes or renews the lease on a loop that one process is enough for. Returns whether `holder` has it.
+    /// Takes or renews the lease on a loop for which one process is enough. Returns true if `holder` has it.
     /// It only saves work: correctness never depends on it.
     ///
     /// # Errors
