@@ -1,7 +1,7 @@
 //! Formats amounts for the explanations of filters.
 //!
-//! A requested amount is rounded up and a free amount is rounded down, so that an explanation never reads
-//! "needs 2 GiB, 2 GiB free".
+//! Requested amounts are rounded up and free amounts down, so that an explanation never reads "needs 2 GiB, 2
+//! GiB free".
 
 use std::time::Duration;
 

@@ -210,8 +210,6 @@ impl Store {
     }
 
     /// Returns when a service of each name was last deleted; `None` if that is unknown or was forgotten.
-    ///
-    /// # Errors
     async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
         let mut deletions = Vec::with_capacity(names.len());
         for chunk in names.chunks(RECORDS_PER_READ) {

@@ -39,8 +39,7 @@ impl Script {
     }
 }
 
-/// Returns the functions for one group. `parameter` is what they call the number of the item; the head has
-/// none.
+/// Returns the functions of one group. `parameter` is the name of the item number; the head has none.
 fn functions(
     name: &str,
     parameter: &str,

@@ -102,8 +102,6 @@ impl Store {
     }
 
     /// Returns the stored results of the indices of a job: complete ones, and failed ones.
-    ///
-    /// # Errors
     pub(crate) async fn saved_results(
         &self,
         job: &ServiceName,
