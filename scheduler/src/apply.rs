@@ -23,17 +23,14 @@ const PODS_PER_SCRIPT: usize = 250;
 /// order.
 const CONCURRENT_SCRIPTS: usize = 3;
 
-/// Executes the decisions of one scheduler.
 pub(crate) struct Executor<'a> {
     pub(crate) store: &'a Store,
     pub(crate) id: &'a SchedulerId,
     pub(crate) dead_after: Duration,
 }
 
-/// The result of one assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AssignResult {
-    /// The script answered.
     Answered(AssignOutcome),
     /// The node's keys are broken: decide again without the node.
     NodeBroken(StoreError),
@@ -150,7 +147,6 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Moves the payload of a pod that its service does not know to the dead letters.
     pub(crate) async fn reject_unknown_service(&self, payload: &Payload) -> Result<(), StoreError> {
         let reason = format!(
             "pod {} has no record and does not belong to service {}: the service was deleted, or the payload \
@@ -160,7 +156,6 @@ impl Executor<'_> {
         self.reject(&InvalidPod { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
     }
 
-    /// Moves a payload to the dead letters.
     pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {
         match self.store.reject_in_flight(self.id, &pod.raw, pod.id.as_ref(), &pod.reason).await {
             // The pod's record may be the broken key. The dead letter does not need it.

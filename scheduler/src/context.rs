@@ -18,7 +18,6 @@ pub(crate) struct SchedulerContext {
     /// Random for each start of the process.
     pub(crate) id: SchedulerId,
     pub(crate) timings: LoopTimings,
-    /// The number of pod slots of an external worker.
     pub(crate) external_worker_pods: u64,
     /// Time for which volumes stay without their service; `None` for ever.
     pub(crate) volume_grace: Option<Duration>,

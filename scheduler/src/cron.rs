@@ -6,10 +6,8 @@ use model::service::{Service, ServiceState};
 use model::spec::{Concurrency, CronPolicy};
 use store::CronTick;
 
-/// The next action on a cron.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CronStep {
-    /// Take this tick.
     Take(CronTick),
     /// End these jobs first: the tick is for their successor.
     Replace(Vec<ServiceName>),

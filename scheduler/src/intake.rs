@@ -10,7 +10,6 @@ use placement::{
 };
 use store::{Store, StoreError};
 
-/// A pod to be placed.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingPod {
     pub(crate) payload: Payload,
@@ -20,11 +19,8 @@ pub(crate) struct PendingPod {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct InvalidPod {
-    /// The payload, byte for byte.
     pub(crate) raw: Bytes,
-    /// The pod's id, if the payload has one.
     pub(crate) id: Option<PodId>,
-    /// The reason for the dead letter.
     pub(crate) reason: String,
 }
 
@@ -101,9 +97,6 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
 
 /// Reads the locations of the pods' volumes. A volume with an unreadable record counts as being removed, so
 /// that its pod waits.
-///
-/// # Errors
-/// See [`StoreError`].
 pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
     let names: Vec<_> = pods.iter().flat_map(|pod| &pod.volumes).map(|claim| claim.name.clone()).collect();
     if names.is_empty() {

@@ -63,7 +63,6 @@ pub use self::metrics::describe_metrics;
 
 /// Maximum time that a graceful shutdown spends on returning in-flight payloads.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
-/// In-flight payloads that are returned at a time.
 const RETURN_BATCH: usize = 1000;
 
 /// Why a scheduler ended without a shutdown.

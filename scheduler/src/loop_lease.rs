@@ -6,18 +6,13 @@ use std::time::{Duration, Instant};
 use model::ids::SchedulerId;
 use store::{Store, StoreError};
 
-/// The state of this scheduler regarding the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseStanding {
-    /// Another scheduler holds it.
     Without,
-    /// This scheduler has just acquired it.
     New,
-    /// This scheduler held it before.
     Kept,
 }
 
-/// The lease of one loop, as known to this scheduler.
 pub(crate) struct LoopLease {
     store: Store,
     holder: SchedulerId,

@@ -51,7 +51,6 @@ mod tests {
 
     use super::*;
 
-    /// The kind, the name and the help text of each metric.
     #[derive(Default)]
     struct Descriptions(Mutex<Vec<(&'static str, String, String)>>);
 

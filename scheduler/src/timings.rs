@@ -6,14 +6,12 @@ use std::time::Duration;
 use daemon::redis_url::RedisUrl;
 use model::node::timing::Timing;
 
-/// The intervals and timeouts of all loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoopTimings {
     /// Maximum time that a wait for pods blocks, and so the heartbeat interval of an idle scheduler. 2 s.
     pub(crate) queue_block: Duration,
     /// Silence after which a node is declared dead. 20 s.
     pub(crate) dead_after: Duration,
-    /// The configured times of failure detection.
     pub(crate) detection: Timing,
     /// Time without a successful write after which the silence of nodes counts anew. 10 s.
     pub(crate) max_write_gap: Duration,
@@ -44,7 +42,6 @@ pub(crate) struct LoopTimings {
 }
 
 impl LoopTimings {
-    /// Derives the timings from the configuration.
     pub(crate) fn of(timing: &Timing, redis: &RedisUrl) -> Self {
         let dead_after = timing.dead_after;
         let queue_block = Duration::from_secs(2);

@@ -25,7 +25,6 @@ enum RefreshScope {
     Changes,
     /// The same, and the list of all nodes.
     Members,
-    /// Every node.
     All,
 }
 

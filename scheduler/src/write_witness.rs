@@ -115,7 +115,6 @@ mod tests {
     }
     use Step::{Breaker, Refused, Unreachable, Write};
 
-    /// A write each second, from the first time to the last one.
     fn writes(from: u64, to: u64) -> Vec<(u64, Step)> {
         (from..=to).step_by(1000).map(|at| (at, Write)).collect()
     }

@@ -12,7 +12,6 @@ use model::value::ValueKind;
 /// Limits keys and problems, which any program can write.
 const MAX_TEXT: usize = 300;
 
-/// Describes a key that the store could not read.
 pub(crate) fn new(key: impl Into<String>, error: &StoreError) -> BrokenKey {
     let problem = match error {
         StoreError::WrongType { .. } => "its type is not the one that kubeleet uses".to_owned(),

@@ -83,7 +83,6 @@ impl Store {
     }
 }
 
-/// One entry of the stream.
 struct StreamEntry {
     id: String,
     fields: Vec<(String, Vec<u8>)>,

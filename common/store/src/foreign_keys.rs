@@ -7,7 +7,6 @@ use super::scripts::repair;
 use super::{Store, StoreError, keys};
 use model::ids::{NodeName, SchedulerId, ServiceName};
 
-/// Keys whose types are read in one round trip.
 const KEYS_PER_READ: usize = 1000;
 
 /// The field of `meta` that exists from the moment when `services` was moved away until all services are

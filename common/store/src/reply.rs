@@ -11,7 +11,6 @@ use super::StoreError;
 /// Names and values of a hash or of a stream entry, as any bytes.
 pub(crate) type RawFields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads a reply as a type that the redis crate supports.
 pub(crate) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, StoreError> {
     redis::from_redis_value(value).map_err(|e| corrupt(what, e))
 }
@@ -28,7 +27,6 @@ pub(crate) fn list(what: &str, value: Value) -> Result<Vec<Value>, StoreError> {
     }
 }
 
-/// Reads a one-word reply, such as the verdict of a script.
 pub(crate) fn word(what: &str, value: Value) -> Result<String, StoreError> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|e| corrupt(what, e)),

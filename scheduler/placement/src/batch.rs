@@ -44,7 +44,6 @@ struct PooledNode<'a> {
     snapshot_index: u32,
 }
 
-/// Pods with equal requirements.
 pub(crate) struct PodClass {
     pub(crate) requirements: Requirements,
     /// All pooled nodes up to this key have refused this class.

@@ -29,7 +29,6 @@ pub(crate) struct Candidate {
     pub(crate) engine_healthy: bool,
     pub(crate) has_disk: bool,
     pub(crate) has_shared_directory: bool,
-    /// The id of its container engine, if it has one.
     pub(crate) engine_id: Option<Arc<str>>,
     /// Host resources that pods may access, if known.
     pub(crate) host_access: Option<Arc<HostAccess>>,

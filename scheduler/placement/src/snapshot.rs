@@ -34,12 +34,10 @@ pub struct ClusterSnapshot {
     entries: Vec<NodeEntry>,
     /// Indexes into `entries`.
     by_name: BTreeMap<NodeName, u32>,
-    /// Nodes that report their pressure.
     order: BTreeSet<RankKey>,
     /// Nodes without reported pressure. Their loads lack the typical pressure, so that a change of it moves
     /// no node.
     order_without_pressure: BTreeSet<RankKey>,
-    /// Number of nodes per pressure.
     pressures: BTreeMap<LoadScore, usize>,
 }
 

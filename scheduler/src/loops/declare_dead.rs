@@ -37,14 +37,12 @@ pub(crate) struct DeclareDeadLoop {
     timings: LoopTimings,
     witness: WriteWitness,
     node_died: Arc<Notify>,
-    /// As last logged.
     is_breaker_open: bool,
     /// As last announced by an event, of this scheduler or another one.
     told_breaker: Option<bool>,
     /// The time of Redis at the last successful write, and why writes have failed since.
     last_write: Option<RedisMillis>,
     refusal: Option<String>,
-    /// True if the script last answered "wait".
     is_waiting: bool,
     /// Silent nodes that cannot be declared dead. Each is logged once.
     broken: HashSet<NodeName>,

@@ -24,7 +24,6 @@ use crate::context::SchedulerContext;
 const MAX_SCRIPTS_PER_NODE: usize = 1000;
 /// Multiple of `dead_after` after which the proxy of a silent node is forgotten: half an hour by default.
 const FORGET_PROXY_AFTER: u32 = 90;
-/// Nodes whose queue lengths are read at a time.
 const PAGE_SIZE: usize = 500;
 
 pub(crate) struct DrainLoop {

@@ -19,7 +19,6 @@ use store::{ExternalBeat, ExternalSign, Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// Keys in one page of a scan.
 const SCAN_PAGE_SIZE: usize = 1000;
 /// The name of the lease, which schedulers of earlier versions use too.
 const LEASE_NAME: &str = "guests";

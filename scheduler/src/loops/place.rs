@@ -61,7 +61,6 @@ pub(crate) struct PlacementLoop {
     /// The blocking end of `sq`. `None` during a wait and after an error: dropping a wait must also drop its
     /// connection.
     queue: Option<SchedulerQueue>,
-    /// Payloads that the last wait returned.
     received: Vec<Bytes>,
     batch_size: usize,
     hints: Subscription,

@@ -13,7 +13,6 @@ use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// Payloads that one script returns.
 const MAX_BATCH: usize = 1000;
 
 pub(crate) struct ReclaimLoop {

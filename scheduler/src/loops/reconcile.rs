@@ -98,10 +98,8 @@ pub(crate) struct ReconcileLoop {
     broken_indexes: HashSet<&'static str>,
 }
 
-/// The result of one plan of a service.
 struct PlannedStep {
     seen: SeenService,
-    /// True if another plan is needed at once.
     needs_another: bool,
     /// Pods that may have lost their payload.
     suspects: Vec<PodRecord>,

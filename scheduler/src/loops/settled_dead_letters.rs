@@ -11,7 +11,6 @@ use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// Dead letters per step.
 const PAGE_SIZE: usize = 500;
 
 pub(crate) struct SettledDeadLetterLoop {

@@ -11,11 +11,9 @@ use store::{Store, StoreError, Subscription, Unpark, channel};
 
 use crate::context::SchedulerContext;
 
-/// Check interval for pods whose backoff is over.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between two steps, however often resources become free.
 const MIN_STEP_INTERVAL: Duration = Duration::from_millis(500);
-/// Pods that one step requeues.
 const MAX_BATCH: usize = 1000;
 
 pub(crate) struct UnschedulableLoop {

@@ -18,7 +18,6 @@ use super::plan::ReconcilePlan;
 use super::rollout::{RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason};
 
-/// Pods whose payloads are searched for concurrently.
 const CONCURRENT_SEARCHES: usize = 16;
 
 pub(crate) const STOPPED_AGAIN: &str = "stop requested again; the first request may have been lost";

@@ -19,20 +19,16 @@ use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::plan::{self, ReconcilePlan};
 use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 
-/// A change of the state of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JobStep {
     /// Succeeded pods must be counted.
     Count(Vec<PodId>),
-    /// All its completions are reached.
     Complete,
     /// It fails, with this word and sentence as reason.
     Fail(&'static str, String),
-    /// Its retention time is over.
     Expire,
 }
 
-/// The actions on a job.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct JobPlan {
     pub(crate) pods: ReconcilePlan,
@@ -50,7 +46,6 @@ impl JobPlan {
     }
 }
 
-/// The input of a plan.
 pub(crate) struct JobState<'a> {
     pub(crate) service: &'a Service,
     pub(crate) policy: &'a JobPolicy,

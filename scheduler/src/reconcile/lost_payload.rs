@@ -13,7 +13,6 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 
-/// The observed state of the cluster during a reconciliation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
     /// The time of Redis before anything else was read.

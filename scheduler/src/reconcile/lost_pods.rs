@@ -1,6 +1,6 @@
-//! Slots of pods that Redis has lost while a node may still run them. Their slots stay empty until all live
-//! nodes had time to report their held pods, and while one of them holds the pod: otherwise two pods of one
-//! replica would run. Pure: the time is an argument.
+//! Slots of pods that Redis has lost while a node may still run them. No pod is created in them until all
+//! live nodes had time to report the pods that they hold, nor while one of them holds the pod: two pods of
+//! one replica would run. Pure: the time is an argument.
 //!
 //! An ended pod keeps its record for an hour. A pod without a record was lost.
 
@@ -12,7 +12,6 @@ use model::node::{HeldPod, Node, NodeState};
 
 use super::slots::{ReplicaSlot, SlotHolder};
 
-/// Maximum number of replicas named in a sentence.
 const MAX_NAMED: usize = 5;
 
 /// The replicas whose pods live nodes hold, with one of those nodes, by service.

@@ -109,7 +109,6 @@ fn ids_with(service: &Service, slots: &Slots) -> BTreeMap<u32, Vec<PodId>> {
     ids
 }
 
-/// Changes a slot whose pod is not simply running.
 fn advance_one(one: prop::sample::Index, slots: &mut Slots) {
     let is_moving = |pod: &Option<PodRecord>| pod.as_ref().is_some_and(|pod| pod.phase != Phase::Running);
     let moving: Vec<Slot> = slots.iter().filter(|(_, pod)| is_moving(pod)).map(|(slot, _)| *slot).collect();
@@ -227,9 +226,8 @@ proptest! {
         }
     }
 
-    /// Updates that start first do not either, whatever the pods do, and never exceed the maximum number of
-    /// pods. A pod that was or became in service is only stopped once another one of its replica is in
-    /// service.
+    /// Whatever the pods do, their number never exceeds the maximum. A pod that was or became in service is
+    /// only stopped once another one of its replica is in service.
     #[test]
     fn starting_first_takes_nothing_out_of_service(
         replicas in 1..12u32,

@@ -39,11 +39,9 @@ pub(crate) struct ReconcilePlan {
     pub(crate) successors: Vec<u32>,
     /// Pods that may have lost their payload.
     pub(crate) requeue: Vec<PodRecord>,
-    /// The decision about the rollout of its generation.
     pub(crate) rollout: Option<RolloutStep>,
     /// Why no further pod is replaced for now, although the rollout has not failed.
     pub(crate) held: Option<String>,
-    /// True if the service can be removed.
     pub(crate) forget: bool,
 }
 

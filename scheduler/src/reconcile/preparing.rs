@@ -17,7 +17,6 @@ use super::rollout::{self, Judgement};
 /// Maximum wait for the answer of a node: its worker may be of an earlier version, or gone.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
-/// The fulfilled preconditions.
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
     /// The missing dependency of the service, in a sentence.

@@ -18,12 +18,10 @@ const MIN_WAIT: Duration = Duration::from_millis(10);
 /// Maximum time until a planned check: the clocks of Redis and this process differ. A full pass checks too.
 const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
-/// The result of one reconciliation of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SeenService {
     /// True if pods of an older generation are left.
     pub(crate) is_replacing: bool,
-    /// True if there was something to do.
     pub(crate) has_acted: bool,
     /// Time until a check without a hint: a job has a deadline, or retries.
     pub(crate) look_again_in: Option<Duration>,
@@ -31,7 +29,6 @@ pub(crate) struct SeenService {
     pub(crate) needs_pass: bool,
 }
 
-/// The services whose pods are being replaced.
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
     /// The last wait, and when it ends; `None` once that was taken.
@@ -39,7 +36,6 @@ pub(crate) struct Replacements {
 }
 
 impl Replacements {
-    /// Plans the next check of a service, if one is needed.
     pub(crate) fn note(&mut self, name: &ServiceName, seen: SeenService, now: Instant) {
         if let Some(wait) = seen.look_again_in {
             let wait = wait.clamp(MIN_WAIT, MAX_PLANNED_WAIT);

@@ -23,7 +23,6 @@ use crate::apply::only_lacks_room;
 /// Milliseconds for which a successor that starts first waits for room beside the pod that it replaces.
 const ROOM_WAIT: RedisMillis = 10_000;
 
-/// The next step.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Replacing {
     /// Old pods to stop on which nothing depends.
@@ -44,7 +43,6 @@ struct Basis<'a> {
     now: RedisMillis,
 }
 
-/// The remaining budget of this step.
 struct StepBudget {
     /// Number of replicas that may be taken out of service.
     unavailable: usize,
@@ -207,7 +205,6 @@ mod tests {
     const OLD: Holder = (1, Running, "");
     const NEW: Holder = (2, Running, "");
 
-    /// Returns slots with the first pod of each replica, and perhaps a second one.
     fn slots(replicas: &[(Holder, Option<Holder>)]) -> Vec<ReplicaSlot> {
         let pod = |replica: usize, (generation, phase, reason): Holder| PodRecord {
             reason: reason.to_owned(),

@@ -22,7 +22,6 @@ const BAD_REASONS: [&str; 5] =
 /// The verdict of a new pod on its generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RolloutVerdict {
-    /// It was ready for long enough.
     Good,
     /// It is undecided yet.
     Young,
@@ -30,7 +29,6 @@ pub(crate) enum RolloutVerdict {
     Bad(String),
 }
 
-/// A change of the rollout of a service's generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RolloutStep {
     /// All pods are good: it is complete.
@@ -55,7 +53,6 @@ pub(crate) fn canary(service: &Service) -> Option<usize> {
     (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
 }
 
-/// Returns the verdict of a pod of the service's generation.
 pub(crate) fn verdict(
     service: &Service,
     policy: &UpdatePolicy,
@@ -113,7 +110,6 @@ pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMi
 /// The judgement of a service's rollout by its new pods.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Judgement {
-    /// The change of the rollout.
     pub(crate) step: Option<RolloutStep>,
     /// Why no further pod is replaced for now, although the rollout has not failed.
     pub(crate) held: Option<String>,

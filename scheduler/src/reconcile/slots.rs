@@ -7,11 +7,9 @@ use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 use model::service::Service;
 
-/// The content of a slot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SlotHolder {
     Pod(Box<PodRecord>),
-    /// A pod without a record.
     NoRecord,
     /// A pod without a record that a node may still run: the slot stays taken.
     Lost,
@@ -39,18 +37,14 @@ impl ReplicaSlot {
     }
 }
 
-/// The reason why a pod is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// The service is being deleted.
     ServiceDeleted,
-    /// The service has fewer replicas now.
     ScaledDown,
     /// A pod of a newer generation replaces it.
     Replaced,
     /// Its replica has another pod that is as good.
     Surplus,
-    /// Its job has ended.
     JobEnded,
     /// It has failed, and its index is retried.
     Retried,
@@ -73,7 +67,6 @@ impl PodStop {
     }
 }
 
-/// Returns the pods with readable records.
 pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
     slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
 }

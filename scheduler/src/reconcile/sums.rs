@@ -69,7 +69,6 @@ impl PassSums {
         self.used.get(node).copied().unwrap_or_default()
     }
 
-    /// Returns the drift of a node's usage, if any.
     pub(crate) fn drift(&self, node: &NodeUsage) -> Option<Drift> {
         let actual = self.used(&node.name).to_array();
         let used = std::array::from_fn(|i| node.used[i].saturating_sub_unsigned(actual[i]));

@@ -22,9 +22,7 @@ pub(super) struct Flow {
     /// Read bytes, as last reported to the other side.
     reported: AtomicU64,
     report_due: Notify,
-    /// Bytes that the other side has read.
     peer_read: watch::Sender<u64>,
-    /// Number of the last received entry.
     last_entry: AtomicU64,
     /// When the last frame arrived, in milliseconds after `began`.
     heard_at: AtomicU64,
@@ -109,7 +107,6 @@ impl Flow {
         }
     }
 
-    /// Waits until a report of the read bytes is due.
     pub(super) async fn report_due(&self) {
         self.report_due.notified().await;
     }

@@ -6,7 +6,5 @@ use std::time::Duration;
 pub const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Seconds until requests, records and streams expire after their last write.
 pub(crate) const EXPIRE_SECONDS: u64 = 60;
-/// Requests that may wait for one worker.
 pub(crate) const MAX_REQUESTS: u64 = 100;
-/// Frames that may wait to be written together.
 pub(crate) const QUEUE_LENGTH: usize = 32;

@@ -23,7 +23,6 @@ const BLOCK: Duration = Duration::from_secs(2);
 const COUNT: usize = 64;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Receives until the channel fails or its reader is dropped.
 pub(super) async fn run(
     link: Link,
     key: String,

@@ -25,14 +25,12 @@ pub(super) struct OutgoingFrame {
     pub(super) done: Option<oneshot::Sender<()>>,
 }
 
-/// The keys of a channel, as seen from this side.
 pub(super) struct Keys {
     pub(super) write: String,
     pub(super) read: String,
     pub(super) record: String,
 }
 
-/// Sends until the channel fails or both halves were dropped.
 pub(super) async fn run(link: Link, keys: Keys, flow: Arc<Flow>, mut queue: mpsc::Receiver<OutgoingFrame>) {
     let mut sender = Sender { link, keys, flow, last: 0 };
     let mut tick = interval(REPORT_INTERVAL);

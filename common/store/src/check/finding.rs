@@ -25,7 +25,6 @@ pub(crate) enum Repair {
     RemoveSlot { field: Vec<u8>, seen: Vec<u8> },
     /// Adds an element to a set, if its record exists.
     AddElement { element: String, record: String },
-    /// Sets an expiry.
     Expire,
     /// Writes the specification again from the record of its service, if the service still names it and its
     /// text is unchanged.

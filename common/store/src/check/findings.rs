@@ -34,7 +34,6 @@ const NODE_FIELDS: [&str; 19] = [
     "state",
 ];
 
-/// Returns the problems, sorted by key.
 pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = wrong_types(copy);
     found.extend(broken_pods(copy));
@@ -316,7 +315,6 @@ fn slot_holder<'a>(copy: &'a KeyCopy, service: &str, replica: &str) -> Option<&'
     copy.pods.get(holder).filter(|pod| is_placed(pod) && names_slot(pod, service, replica)).map(|_| holder)
 }
 
-/// Containers without a record, which nodes leave alone.
 fn held_pods(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     let of_live = copy.held_pods.iter().filter(|(node, _)| copy.live_nodes.contains(*node));
@@ -371,7 +369,6 @@ fn misplaced_payloads(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Payloads that occur twice in a list.
 fn doubled_payloads(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (key, payloads) in &copy.lists {

@@ -34,7 +34,6 @@ pub(crate) struct KeyCopy {
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) former_specs: BTreeSet<String>,
-    /// Specifications that do not expire.
     pub(crate) lasting_specs: BTreeSet<String>,
     /// The members of `nodes`, and the records.
     pub(crate) nodes: BTreeSet<String>,
@@ -69,7 +68,6 @@ pub(crate) struct PodCopy {
     pub(crate) replica: String,
     /// Reserved resources; nothing if the record is unreadable.
     pub(crate) request: Resources,
-    /// Why the record is unreadable, if it is.
     pub(crate) unreadable: Option<String>,
     /// Numeric fields that are not numbers, one per line.
     pub(crate) no_numbers: String,
@@ -102,7 +100,6 @@ const POD_NUMBERS: [&str; 9] =
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VolumeCopy {
-    /// The node that has its data.
     pub(crate) node: String,
     /// True if it is in the shared directory, and needs no node.
     pub(crate) is_shared: bool,
@@ -110,11 +107,9 @@ pub(crate) struct VolumeCopy {
     pub(crate) conflict: String,
     /// True if its node no longer has the data.
     pub(crate) is_lost: bool,
-    /// Why the record is unreadable, if it is.
     pub(crate) unreadable: Option<String>,
 }
 
-/// Returns a field as text; empty if missing.
 pub(crate) fn text(fields: &RawFields, field: &str) -> String {
     String::from_utf8_lossy(&raw(fields, field)).into_owned()
 }

@@ -10,7 +10,6 @@ use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::network::certificate::{CertificateStatus, IssuedCertificate, OrderFailure, StoredCertificate};
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 const STATUS_FIELDS: [&str; 10] = [
     "id",

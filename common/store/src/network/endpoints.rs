@@ -264,8 +264,8 @@ impl EndpointReading {
         Ok((pods, next))
     }
 
-    /// Builds the endpoints of these pods from their records. Returns false if the set was removed, or another
-    /// process has completed it.
+    /// Builds the endpoints of these pods from their records. Returns false if the set was removed, or
+    /// another process has completed it.
     async fn make(&self, master: &str, pods: &[PodId], is_last: bool) -> Result<bool, StoreError> {
         let what = "making endpoints";
         let count = pods.len().div_ceil(PAGE).max(1);

@@ -201,7 +201,7 @@ impl Store {
     }
 }
 
-/// True if the record of the pod is changed when its payload moves to `sq`.
+/// Tells whether the record of the pod changes when its payload moves to `sq`.
 #[derive(Debug, Clone, Copy)]
 enum WithRecord {
     Yes,

@@ -12,7 +12,6 @@ use crate::{Store, StoreError, keys};
 use model::ids::{Incarnation, NodeName, PodId, ServiceName, SpecId};
 use model::node::{Resource, Resources};
 
-/// Objects per script.
 const BATCH: usize = 250;
 
 /// The result for one pod of [`Store::restore_pods`].

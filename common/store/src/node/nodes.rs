@@ -17,11 +17,8 @@ use model::node::{
     HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
 };
 
-/// Nodes whose records are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
-/// Nodes whose queue lengths are read in one round trip.
 const QUEUES_PER_READ: usize = 500;
-/// Payloads of a node's queue that one command reads.
 const PAYLOADS_PER_READ: usize = 250;
 
 /// The lengths of a node's queues and of its container set.

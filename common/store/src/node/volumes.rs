@@ -21,9 +21,7 @@ use model::service::volume::{
     VolumeState, VolumeVerdict,
 };
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
-/// Volumes that one script restores.
 const RESTORED_AT_ONCE: usize = 500;
 /// Attempts of a removal while the volume moves.
 const MAX_CHANGES: usize = 5;
@@ -511,7 +509,6 @@ impl Store {
         Ok((!able.is_empty()).then(|| able.swap_remove(asked)))
     }
 
-    /// Returns the services whose pods may have a volume, and how they use it.
     async fn use_of(&self, claim: &VolumeClaim) -> Result<VolumeUse, StoreError> {
         let candidates = match claim.scope {
             VolumeScope::App => self.service_names().await?,
@@ -563,7 +560,6 @@ impl Store {
 }
 
 struct VolumeUse {
-    /// Services whose pods may have it.
     users: Vec<ServiceName>,
     /// True if a service that is not being deleted has it.
     is_mounted: bool,

@@ -20,7 +20,6 @@ use model::pod::payload::{InvalidPayload, Payload};
 const ENTRIES_PER_READ: usize = 16;
 const MAX_READ: usize = 16 * 1024 * 1024;
 
-/// The process that holds the rejected payload.
 pub(crate) enum Holder<'a> {
     Worker(&'a NodeName, &'a Incarnation),
     Scheduler(&'a SchedulerId),
@@ -125,7 +124,6 @@ impl DeadLetter {
     }
 }
 
-/// Decodes the first bytes of an oversized payload.
 fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(*pair.first()?)? * 16 + digit(*pair.get(1)?)?) as u8);

@@ -9,7 +9,6 @@ use crate::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName};
 use model::pod::payload::Payload;
 
-/// Pods that one script acknowledges.
 const ACK_CHUNK: usize = 100;
 
 /// The result of [`Store::external_beat`].

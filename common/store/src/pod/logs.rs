@@ -16,7 +16,6 @@ use model::value::registry::StoredLogin;
 
 /// Seconds until a request and its answer expire after the last read.
 const EXPIRE_SECONDS: u64 = 30;
-/// Requests that a worker takes in one round trip.
 const REQUESTS_AT_ONCE: usize = 100;
 /// Maximum number of chunks kept for a reader. A worker waits for its reader long before.
 const MAX_CHUNKS: usize = 500;

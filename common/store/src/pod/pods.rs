@@ -18,7 +18,6 @@ use model::pod::slot::Slot;
 use model::pod::{EndedRun, PodRecord, Refusal};
 use model::spec::MAX_MEMORY_BYTES;
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 impl Store {
@@ -43,7 +42,7 @@ impl Store {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
-    /// Like [`Store::slots`]. Also returns the invalid entries, without the version fields of the hash.
+    /// Like [`Store::slots`]. Also returns an invalid entry, if there is one. An unreadable hash is an error.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -62,10 +62,8 @@ pub struct ReplacedPod {
     pub successor: Option<PodId>,
 }
 
-/// The place of a replica in which a pod is created.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplicaPlace<'a> {
-    /// The first one.
     First,
     /// The first one of a job, in the step after `step`.
     FirstOfJob { step: &'a str },

@@ -24,11 +24,9 @@ use model::pod::slot::Slot;
 /// Seconds until a request and its answers expire.
 const EXPIRE_SECONDS: u64 = 120;
 const BATCH: usize = 250;
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 /// Approximate bytes of the pieces in which answers are written and read.
 const PIECE: usize = 256 * 1024;
-/// Pieces that are read at once.
 const PIECES_PER_READ: isize = 16;
 /// Maximum bytes of an answer. A worker with more does not answer: Redis would have to store it.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;

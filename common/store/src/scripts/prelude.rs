@@ -23,7 +23,6 @@ impl std::fmt::Debug for Prelude<'_> {
     }
 }
 
-/// A part of the prelude, which declares names.
 struct PreludePart<'a> {
     /// Its code, without comment lines.
     lines: Vec<&'a str>,

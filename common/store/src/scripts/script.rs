@@ -254,13 +254,11 @@ pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>
 }
 
 pub(crate) trait BatchItem {
-    /// The script that it belongs to.
     const SCRIPT: &'static str;
 
     fn add_to(self, call: &mut ScriptInvocation<'_>);
 }
 
-/// A script argument.
 pub(crate) trait ScriptArg {
     fn add_to(self, call: &mut ScriptInvocation<'_>);
 }

@@ -55,7 +55,6 @@ macro_rules! scripts {
                 }
 
                 impl<$($key: ToRedisArgs,)* $($arg: ScriptArg,)*> Head<$($key,)* $($arg,)*> {
-                    /// Begins a call; items of batches are added to it.
                     pub(crate) fn call(self) -> Call<'static> {
                         let mut call = Call::begin(&SCRIPT);
                         $(call.key(self.$key);)*

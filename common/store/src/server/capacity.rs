@@ -6,7 +6,6 @@ use crate::reply::corrupt;
 use crate::{Store, StoreError, keys};
 use model::spec::MAX_REPLICAS;
 
-/// Services whose sizes are read in one round trip.
 const SERVICES_PER_READ: usize = 500;
 
 /// Used and available memory of Redis.

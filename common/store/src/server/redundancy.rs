@@ -73,7 +73,6 @@ impl Redundancy {
     }
 }
 
-/// Answers of the Sentinels, by their addresses.
 type Facts<'a> = BTreeMap<&'a str, &'a SentinelFacts>;
 
 fn answers(sentinels: &[SentinelReport]) -> Facts<'_> {

@@ -44,7 +44,7 @@ struct Settings {
 /// The result of a probe.
 #[derive(Debug, Clone)]
 pub struct ProbeReport {
-    /// Whether Redis accepted the write.
+    /// The outcome of the write.
     pub writes: Result<(), StoreError>,
     /// The server's information; `None` if it does not answer.
     pub server: Option<ServerInfo>,

@@ -21,7 +21,6 @@ pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
 const MIN_AGE: Duration = Duration::from_secs(3);
 /// Maximum delay of an answer by the removal of its note. After that the confirm loop removes it.
 const REMOVE_NOTE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Notes per round of the confirm loop.
 const BATCH: usize = 500;
 
 /// A completed write of a service.

@@ -11,7 +11,6 @@ use model::pod::PodRecord;
 use model::service::{Service, ServiceState};
 use model::spec::{Dependency, DependsOn, ServiceProgress};
 
-/// Maximum number of checked pods per service.
 const MAX_PODS: u32 = 256;
 
 impl Store {

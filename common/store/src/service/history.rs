@@ -40,7 +40,7 @@ impl GenerationOutcome {
         }
     }
 
-    /// Returns why it is known to be bad.
+    /// Returns the reason if it is known to be bad.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Failed(why) | Self::RolledBack(why) => Some(why),
@@ -81,7 +81,6 @@ impl FormerGeneration {
         Some(Self { generation, until, fingerprint, outcome, pod, spec: None, images: Vec::new() })
     }
 
-    /// Adds the images from the record of the service.
     fn with_images(mut self, service: &HashFields<'_>) -> Self {
         self.spec = service.parse(&format!("former_spec:{}", self.generation)).ok();
         if let Some(spec) = &self.spec {

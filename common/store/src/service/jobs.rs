@@ -19,7 +19,6 @@ use model::spec::{Kind, PodSpec, ServiceFields};
 
 const BATCH: usize = 250;
 
-/// Services that are checked in one round trip.
 const NAMES_PER_READ: usize = 1000;
 
 /// The result of a job index that has ended at least once.

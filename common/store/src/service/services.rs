@@ -25,7 +25,6 @@ use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, Servi
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 /// The treatment of an existing service by [`Store::put_service`].
@@ -587,7 +586,6 @@ impl Store {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PutCause<'a> {
-    /// A user describes the service.
     User,
     /// A user returns to a former specification. Its id, if known.
     Undo(Option<&'a SpecId>),
@@ -701,7 +699,6 @@ fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome,
     })
 }
 
-/// Reads the kind of a service from a script's reply.
 fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
     let what = "reading the kind of a service";
     let word: String = read(what, rest.into_iter().next().unwrap_or(redis::Value::Nil))?;

@@ -10,7 +10,6 @@ use model::ids::RegistryHost;
 use model::value::registry::{RegistryInfo, StoredLogin};
 use redis_link::Durability;
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_login`].

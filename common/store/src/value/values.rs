@@ -11,7 +11,6 @@ use model::ids::{AppName, ValueName};
 use model::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
 use redis_link::Durability;
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_value`].

@@ -64,7 +64,6 @@ impl fmt::Display for Reason {
 /// The context of an evaluation, besides node and pod.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EvalContext {
-    /// The time of the decision.
     pub(crate) now: RedisMillis,
     /// The longest silence of a ready node.
     pub(crate) dead_after: Duration,

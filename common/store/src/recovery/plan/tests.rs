@@ -61,7 +61,6 @@ fn saved() -> SavedState {
     saved
 }
 
-/// Executes a plan on a model of Redis.
 fn apply(plan: &RecoveryPlan, known: &mut KnownState) {
     for service in &plan.services {
         let entry = known.services.entry(service.name.clone()).or_default();
