@@ -1,8 +1,8 @@
 //! Executes decisions. The only decision made here is which key is broken if Redis reports a wrong type.
 //!
-//! Every payload passed to these functions is in this scheduler's in-flight list, and stays there until a
-//! script moves it. After an error or the death of this process, the remaining payloads are taken again: by
-//! this scheduler in its next step, or by another one after the reclaim loop has returned them to the queue.
+//! Every payload passed to these functions is in this scheduler's in-flight list until a script moves it.
+//! After an error or the death of this process, the rest is taken again: by this scheduler in its next step,
+//! or by another one after the reclaim loop has returned it to the queue.
 
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ pub(crate) enum AssignResult {
 
 impl Executor<'_> {
     /// Assigns pods to nodes; returns one result each. A node refuses if it has more pods than `max_pods`
-    /// returns for it. With such a limit pass no more pods than fit into one script, because each of them
-    /// counts.
+    /// returns for it. With such a limit pass at most the pods of one script, because each of them counts.
     ///
     /// # Errors
     /// Errors that concern all pods. Some of the pods may have been assigned.

@@ -1,8 +1,8 @@
 //! The silence of nodes that a scheduler can prove (invariant 16).
 //!
 //! A node that cannot write is as silent as a dead one, and while Redis takes no writes all nodes are silent.
-//! A scheduler writes at each check for silent nodes: silence counts only while its own writes succeed. After
-//! a write outage or a mass loss, every silence begins anew.
+//! Silence therefore counts only while this scheduler's own writes at each check succeed. After a write
+//! outage or a mass loss, every silence begins anew.
 //!
 //! Pure: the time is an argument.
 

@@ -1,5 +1,4 @@
-//! The stream of events. An entry holds one event, or the same event for many pods; readers see one event per
-//! pod.
+//! The stream of events. An entry holds an event of one or many pods; readers see one event per pod.
 
 use redis::{Value, cmd};
 
@@ -11,8 +10,8 @@ use model::event::{ClusterEvent, EventPosition, ObjectKind};
 const ENTRIES_PER_READ: usize = 100;
 
 impl Store {
-    /// Returns up to `count` events after this id, oldest first. `"0"` starts at the oldest stored event.
-    /// Does not wait for events.
+    /// Returns up to `count` events after this id, oldest first, without waiting. `"0"` starts at the oldest
+    /// event.
     ///
     /// # Errors
     /// `Corrupt` if `id` is not the id of an event; see [`StoreError`].

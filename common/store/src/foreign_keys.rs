@@ -61,8 +61,7 @@ impl Store {
         Ok(foreign)
     }
 
-    /// Moves cluster-wide keys of a wrong type away and returns them. They are queues and lists that are
-    /// rebuilt from the records.
+    /// Moves cluster-wide keys of a wrong type away and returns them. The records can rebuild them.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -164,8 +163,8 @@ impl Store {
         Ok(word("listing a service again", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Returns the members of a set that lists all records of a kind. While the set has a wrong type, reads
-    /// the names of the records instead, which is slower but complete.
+    /// Returns the members of a set that lists all records of a kind. If the set has a wrong type, scans the
+    /// names of the records instead, which is slower.
     pub(super) async fn members_or_records(
         &self,
         set: &str,

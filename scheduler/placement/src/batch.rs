@@ -1,8 +1,8 @@
 //! Places the pods of one batch one after the other; each placement counts for the next.
 //!
-//! Nodes are visited in the snapshot's order, best first, and only as far as needed. Visited nodes form the
-//! pool, which is ordered too and holds copies: placing a pod changes the copy and moves it to the position
-//! of its higher load. The snapshot itself does not change.
+//! Nodes are visited in the snapshot's order, best first, as far as needed. Visited nodes form the ordered
+//! pool of copies: placing a pod changes the copy and moves it to the position of its higher load. The
+//! snapshot itself does not change.
 //!
 //! This is fast because loads only grow and free resources only shrink while a batch is placed. Therefore:
 //! - an unvisited node still has its position in the snapshot;

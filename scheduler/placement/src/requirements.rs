@@ -107,7 +107,7 @@ pub struct BoundVolume {
 }
 
 /// A hasher spends more time per write than per byte, and hashing dominates the lookup of a class: so the
-/// amounts are one write, and the common defaults of nearly all pods are none.
+/// amounts are one write, and the defaults of nearly all pods add none.
 impl Hash for Requirements {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Resources { cpu_millis, memory_bytes, pids, disk_bytes, pods: _ } = self.request;

@@ -2,8 +2,8 @@
 //!
 //! The passes of this loop count the time in Redis, never from a clock: a clock that jumps would remove data.
 //! Nothing is counted while no scheduler runs, or a worker is on hold because Redis does not know its pods. A
-//! volume whose record was lost is not counted until its service was seen again, because the service may be
-//! lost as well.
+//! volume whose record was lost counts only after its service was seen again, because the service may be lost
+//! as well.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

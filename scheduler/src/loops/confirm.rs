@@ -2,8 +2,7 @@
 //! them.
 //!
 //! Restores the promise of a 202: once the replicas have the write, an event says so, even if the API that
-//! answered is gone. A lease limits this to one scheduler, to save work. Two at a time emit one event,
-//! because the script compares.
+//! answered is gone. A lease only saves work: two schedulers emit one event, because the script compares.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Takes the ticks of crons, and limits the history of their ended jobs.
 //!
-//! Restores: for each tick of a cron its job is created exactly once, and not more than its `catch_up` late.
-//! The script that records a tick also creates its job, and does nothing if another scheduler took the tick
-//! before; so a lease only saves work. A failover loses both together.
+//! Restores: for each tick of a cron its job is created exactly once, and at most its `catch_up` late. The
+//! script that records a tick also creates its job, unless another scheduler took the tick before; so a lease
+//! only saves work. A failover loses both together.
 //!
 //! All crons are read in regular passes, and one at once after a hint that it changed.
 

@@ -1,8 +1,8 @@
 //! Finds and serves external workers: nodes that other programs run (docs/reference/redis.md).
 //!
 //! Restores: every program that writes `hb:<worker>` and serves the queues of that worker is a node, alive as
-//! long as the value changes, and every payload in its container set is a running pod. A lease limits this to
-//! one scheduler, to save work.
+//! long as the value changes, and every payload in its container set is a running pod. A lease only saves
+//! work.
 //!
 //! A heartbeat key alone does not make a node: it may be left over, or belong to a kubeleet worker whose
 //! record was lost. Such a worker writes no heartbeat before it has registered again, so a worker without a

@@ -4,9 +4,8 @@
 //! scripts keep invariants 2, 7 and 9.)
 //!
 //! A crash at any instruction loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list of
-//! this scheduler, and only `assign`, `park` and `reject` remove them, each in the same step that moves them
-//! to their destination. In between, this process only holds copies. After an error, the remaining payloads
-//! are still in the list, and the next `take` returns them first.
+//! this scheduler, and only `assign`, `park` and `reject` move them on, atomically. This process only holds
+//! copies. After an error, the rest is still in the list, and the next `take` returns it first.
 
 use std::time::{Duration, Instant};
 
@@ -283,8 +282,7 @@ fn with_few_examples(refusal: &Refusal) -> Refusal {
 }
 
 /// Swaps nodes among consecutive pods with equal requirements, so that the pods of one node follow each
-/// other. The order of the pods stays. A script then accesses few nodes, and a worker finds its pods at once
-/// and can claim and acknowledge them together.
+/// other. A script then accesses few nodes, and a worker can claim and acknowledge its pods together.
 fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
     let is_equal =
         |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.service) == (&b.requirements, &b.service);

@@ -1,8 +1,8 @@
 //! Ensures that every service has exactly its desired pods.
 //!
 //! Restores invariant 1, and invariant 2 after a failover that lost writes: every service has exactly its
-//! pods, of its newest generation, and the payload of every pod is where its phase says. A lease limits this
-//! to one scheduler, to save work. Two at a time do no harm, because every script checks again.
+//! pods, of its newest generation, and the payload of every pod is where its phase says. A lease only saves
+//! work: every script checks again.
 //!
 //! Reconciles a service at once after a hint that it changed, and everything in regular full passes.
 
@@ -268,9 +268,9 @@ impl ReconcileLoop {
         result.map(drop)
     }
 
-    /// Returns how long to leave a service alone because many of its pods are missing and another process is
-    /// creating them: the API, after a POST. Reading all of them meanwhile would only slow it down. If the
-    /// API dies, the number of pods stops growing.
+    /// Returns how long to leave a service alone while another process creates many of its pods: the API,
+    /// after a POST. Reading all of them meanwhile would slow it down. If the API dies, the number of pods
+    /// stops growing.
     fn creation_delay(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
         let previous = self.in_creation.remove(name);
         let (created, desired) = counts?;
@@ -410,8 +410,8 @@ impl ReconcileLoop {
         }
     }
 
-    /// Returns true if a service lacks pods that this scheduler may not know, because it checks the service
-    /// for the first time. Nodes report pods that run although another program has removed their slots.
+    /// Returns true if this scheduler checks a service for the first time and it lacks pods. Nodes report
+    /// pods that run although another program has removed their slots.
     fn may_lack_slots_of_running_pods(
         &self,
         service: &Service,

@@ -1,8 +1,8 @@
 //! Restarts the services that use a changed secret or config.
 //!
 //! Restores the promise of a rotation: running pods get the new version by a stepwise replacement, even if
-//! the API that stored it is gone. A lease limits this to one scheduler, to save work. Two at a time restart
-//! a service once, because the script compares times.
+//! the API that stored it is gone. A lease only saves work: two schedulers restart a service once, because
+//! the script compares times.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Schedules the checks of services whose pods are being replaced. Pure: the time is an argument.
 //!
-//! Most new pods publish no hint when they run, since no replacement waits for them. So a service is read
-//! again soon after each step, and less and less often while nothing changes.
+//! A new pod publishes no hint when it runs, since most pods start without a replacement. So a service is
+//! read again soon after each step, and less and less often while nothing changes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,12 +1,12 @@
 //! Plans the stepwise replacement of pods of an earlier generation. Pure.
 //!
 //! Old pods that are not in service go at once, because nothing depends on them. Those in service are
-//! replaced in one of two ways, within the limits of the service's `update` policy. Either a pod is stopped,
-//! and its successor is created in its slot: only while at most `max_unavailable` replicas are out of
-//! service, and only once its node has the image and its dependencies are ready, see [`super::preparing`]. Or
-//! its successor is created in the second slot of its replica, and the pod is stopped when the successor is
-//! good: only while at most `max_surge` replicas have two pods. If the cluster has no room for two, a service
-//! that does not require this order falls back to the other one, pod by pod.
+//! replaced in one of two ways, within the service's `update` policy. Either a pod is stopped, and its
+//! successor is created in its slot: only while at most `max_unavailable` replicas are out of service, its
+//! node has the image and its dependencies are ready, see [`super::preparing`]. Or its successor is created
+//! in the second slot of its replica, and the pod is stopped when the successor is good: only while at most
+//! `max_surge` replicas have two pods. Without room for two, a service that does not require this order falls
+//! back to the other one, pod by pod.
 
 use model::RedisMillis;
 use model::node::Resource;

@@ -65,8 +65,8 @@ struct ChannelTasks {
 }
 
 impl Store {
-    /// Leaves a request for the worker of `node`. Records an event with this message, unless the request is
-    /// one of many (`is_quiet`).
+    /// Leaves a request for the worker of `node`, with an event unless the request is one of many
+    /// (`is_quiet`).
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -128,8 +128,8 @@ impl Store {
         Ok(is_open.then(|| self.channel(id, ChannelSide::Worker)))
     }
 
-    /// Ends a channel as its client or, with `of_worker`, as its worker. Call it after both halves were
-    /// dropped. The first side to end it records the event.
+    /// Ends a channel as its client or, with `of_worker`, as its worker, after both halves were dropped. The
+    /// first side records the event.
     ///
     /// # Errors
     /// See [`StoreError`].

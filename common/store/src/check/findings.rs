@@ -122,8 +122,8 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Slots whose pod has a record that names another slot. They are void, and the pod is left alone. If the
-/// record names a missing service, the record was overwritten.
+/// Slots whose pod has a record with another slot. They are void, and the pod is left alone. If the record's
+/// service is missing, the record was overwritten.
 fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {

@@ -5,8 +5,8 @@ use super::key_copy::{KeyCopy, is_placed};
 use crate::NodeUsage;
 use model::node::resources::{Resource, Resources};
 
-/// Nodes whose usage differs from the sum of their pods. Returns none while a record is unreadable: the sum
-/// of the others would be too small.
+/// Nodes whose usage differs from the sum of their pods; none while a record is unreadable, since the sum
+/// would be too small.
 pub(super) fn wrong_sums(copy: &KeyCopy) -> Vec<Finding> {
     let is_incomplete =
         !copy.unreadable_pods.is_empty() || copy.pods.values().any(|pod| pod.unreadable.is_some());

@@ -24,8 +24,8 @@ use model::pod::payload::Payload;
 const PAGE_SIZE: usize = 1000;
 
 impl Store {
-    /// Compares all keys with each other and returns the problems, sorted by key. Reads everything, which
-    /// takes seconds with a hundred thousand pods. Concurrent changes may look wrong.
+    /// Compares all keys and returns the problems, sorted by key. Takes seconds with a hundred thousand pods.
+    /// Concurrent changes may look wrong.
     ///
     /// # Errors
     /// See [`StoreError`].

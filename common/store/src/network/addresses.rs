@@ -88,8 +88,8 @@ impl Store {
         Ok(app.and_then(|app| AppName::new(String::from_utf8(app).ok()?).ok()))
     }
 
-    /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns the number
-    /// of freed addresses, and the next cursor; `None` after the last page.
+    /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns their
+    /// number, and the next cursor; `None` after the last page.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -86,7 +86,7 @@ impl Store {
     }
 
     /// Begins an order for a host as holder of the lease `lease`. Returns the number of orders since the last
-    /// success, including this one; `None` if `holder` has lost the lease.
+    /// success, with this one; `None` if `holder` lost the lease.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -59,8 +59,7 @@ pub enum FollowedEndpoints {
     BeingMade,
 }
 
-/// Reads the endpoints of a service in pieces, so that none blocks Redis for long. Builds the set first if it
-/// is missing.
+/// Reads the endpoints of a service in pieces that do not block Redis for long. Builds a missing set first.
 pub struct EndpointReading {
     store: Store,
     service: ServiceName,
@@ -84,8 +83,8 @@ pub enum ReadingStep {
     Made,
     /// A page was read; there are more.
     Read,
-    /// All endpoints were read. Changes after this version may already be included: a caller that applies
-    /// them again, in order, reaches the later version.
+    /// All endpoints were read. They may include later changes: applying these again, in order, yields the
+    /// later version.
     Done(EndpointVersion, Vec<Endpoint>),
     /// The set was removed or rebuilt meanwhile: follow again.
     Again,
@@ -142,8 +141,8 @@ impl Store {
         Ok(routing)
     }
 
-    /// Compares the endpoints of a service with those that the caller knows. The scripts that move pods then
-    /// maintain them for the next hour.
+    /// Compares the endpoints of a service with the caller's. Scripts that move pods then maintain them for
+    /// an hour.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -176,8 +175,8 @@ impl Store {
         }))
     }
 
-    /// Returns the endpoint version of each service, and keeps the endpoints for the next hour; `None` for
-    /// services to follow anew. A hundred cost Redis as much as a few calls of [`Store::follow_endpoints`].
+    /// Returns the endpoint version of each service, and keeps the endpoints for an hour; `None` for services
+    /// to follow anew. A hundred cost Redis as much as a few calls of [`Store::follow_endpoints`].
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -238,8 +237,8 @@ impl EndpointReading {
         }
     }
 
-    /// Returns the pods in a page of the slots, and the next cursor. The script that starts a pod writes
-    /// those that get their slot after `follow`.
+    /// Returns the pods in a page of the slots, and the next cursor. The script that starts a pod adds those
+    /// that come later.
     async fn slot_page(&self) -> Result<(Vec<PodId>, u64), StoreError> {
         let (link, slots) = (&self.store.link, keys::slots(&self.service));
         let mut scan = cmd("HSCAN");

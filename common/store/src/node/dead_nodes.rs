@@ -54,8 +54,8 @@ pub enum DrainOutcome {
 
 impl Store {
     /// Declares a node dead if its incarnation is unchanged and it was silent for longer than `dead_after`
-    /// and than the time registered by its worker. Only silence that `proof` covers counts. At least `gap`
-    /// must pass between two declarations.
+    /// and its worker's registered time. Only silence that `proof` covers counts. At least `gap` must pass
+    /// between two declarations.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! Repairs in a full pass of the reconcile loop, apart from pods of services: restores lost list entries,
-//! corrects sums, and expires unused specifications.
+//! Repairs in a full pass of the reconcile loop, apart from pods of services: lost list entries, wrong sums,
+//! unused specifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -63,9 +63,8 @@ pub struct FormerSpecs {
 }
 
 impl Store {
-    /// Lists pods again that are on a node, but in no slot of their service, or not in `pushed` if `service`
-    /// is `None`. `has_second` tells whether a replica of the service may have two pods. Returns one outcome
-    /// per pod.
+    /// Lists pods again that are on a node, but in no slot of `service`, or not in `pushed` without one. With
+    /// `has_second`, a replica may have two pods. Returns one outcome per pod.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -102,8 +101,8 @@ impl Store {
         Ok(outcomes)
     }
 
-    /// Reconciles the list of nodes with the heartbeats: adds live nodes that are missing in either, and
-    /// drops heartbeats of nodes without a record. Returns the number of added nodes.
+    /// Adds live nodes missing in the list of nodes or the heartbeats, and drops heartbeats without a record.
+    /// Returns the number of added nodes.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -154,8 +153,8 @@ impl Store {
         Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
-    /// Sets an expiry on the `unused` former specifications, which no pod names. Returns their number; 0 if
-    /// one was reused since `former` was read.
+    /// Sets an expiry on the `unused` former specifications. Returns their number; 0 if one was reused since
+    /// `former` was read.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -68,7 +68,7 @@ impl Store {
 
 impl Store {
     /// Returns the nodes that leave containers alone because Redis has no records of their pods. Usually
-    /// there are none, and then no record of a node is read.
+    /// there are none, and then no node is read.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -107,8 +107,8 @@ impl Store {
         Ok((nodes, unreadable))
     }
 
-    /// Returns live nodes with a heartbeat at or after `since`, with its time, for an incremental snapshot.
-    /// Ask next time with the latest returned time. A node may come twice; none is missed.
+    /// Returns live nodes with a heartbeat at or after `since`, with its time. Ask next with the latest
+    /// returned time. A node may come twice; none is missed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -152,8 +152,8 @@ impl Store {
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
     }
 
-    /// Records that containers with a former node name run on this machine; sends an event if that is new.
-    /// Returns true if the former node has a record.
+    /// Records that containers with a former node name run on this machine, with an event if that is new.
+    /// Returns true if that node has a record.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -167,8 +167,8 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// Removes a dead node with empty queues and all its keys. With `is_former`, only gives up the volumes of
-    /// machines that had this name before: `Missing` if none could have any.
+    /// Removes a dead node with empty queues. With `is_former`, only gives up the volumes of machines that
+    /// had this name before: `Missing` if none could have any.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -256,8 +256,8 @@ impl Store {
         Ok(members)
     }
 
-    /// Returns the payloads that wait or start on a node, sorted. Read in pages: not a snapshot. A pod that
-    /// is acknowledged meanwhile is in the container set afterwards.
+    /// Returns the payloads that wait or start on a node, sorted. Read in pages: not a snapshot. Pods
+    /// acknowledged meanwhile are in the container set afterwards.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -13,8 +13,8 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 
 impl Store {
-    /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
-    /// an hour. A scheduler that shut down is recorded as silent for almost that long.
+    /// Returns every known scheduler with its last sign of life. Silent ones are forgotten after an hour. One
+    /// that shut down counts as silent for almost that long.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -37,7 +37,7 @@ impl Store {
     }
 
     /// Returns the failure detection times of these schedulers, in this order; `None` if none was recorded
-    /// within the last minute, as by earlier versions.
+    /// within a minute, as by earlier versions.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -53,8 +53,8 @@ impl Store {
         Ok(found.into_iter().zip(ids).map(read).collect())
     }
 
-    /// Returns up to `max` in-flight pods of a scheduler to the queue, if it was silent for longer than
-    /// `silent`. Returns their number, or `None` if the scheduler is alive.
+    /// Returns up to `max` in-flight pods of a scheduler that was silent for longer than `silent` to the
+    /// queue. Returns their number; `None` if it is alive.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -67,9 +67,9 @@ impl Store {
         self.reclaim(id, silent, max, false).await
     }
 
-    /// Returns up to `max` in-flight pods of a scheduler that shuts down to the queue. Once none are left, it
-    /// counts as silent and is forgotten soon. Returns their number; `None` if the scheduler showed a sign of
-    /// life in this very millisecond: retry.
+    /// Returns up to `max` in-flight pods of a scheduler that shut down to the queue. Without any left, it
+    /// counts as silent and is soon forgotten. Returns their number; `None` if it showed a sign of life in
+    /// this very millisecond: retry.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Takes or renews the lease on a loop for which one process is enough. Returns true if `holder` has it.
-    /// It only saves work: correctness never depends on it.
+    /// Takes or renews a lease on a loop. Returns true if `holder` has it. It only saves work: correctness
+    /// never depends on it.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! The session of a worker, from one registration to the next. Every operation carries the worker's
-//! incarnation: a worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
+//! The session of a worker, from one registration to the next. Every operation carries its incarnation: a
+//! worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
 
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ pub enum Registration {
 pub enum Fenced {
     /// It was declared dead and owns no pods. Stop them, and register again.
     Dead,
-    /// Another session has its name: a second worker registered under it, or a failover lost this
-    /// registration. Register again. If this repeats, two workers share the name.
+    /// Another session has its name: a second worker, or a failover lost this registration. Register again.
+    /// If this repeats, two workers share the name.
     Replaced,
     /// This Redis does not know the worker's cluster: it was emptied, or is another one. Leave all containers
     /// alone, and register again.
@@ -122,9 +122,9 @@ pub struct HeartbeatReply {
 }
 
 impl Store {
-    /// Begins a new session of a worker. Pods that it was starting go back to its queue. A worker without a
-    /// cluster joins the one of this Redis, which gets a random id if it has none. A name is taken over from
-    /// another holder only when that one is silent; from a worker of an earlier version, at once.
+    /// Begins a new session of a worker. Its starting pods go back to its queue. A worker without a cluster
+    /// joins this one, which gets a random id if it has none. The name of another holder is taken over only
+    /// if that one is silent; of a worker of an earlier version, at once.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -235,8 +235,8 @@ impl Session {
         self.store.container_set(&self.node).await
     }
 
-    /// Records that the worker is alive and its condition. Checks which of its pods it still owns.
-    /// `containers_held` is the number of containers without a record that it leaves alone.
+    /// Records that the worker is alive, and its condition. Checks which of its pods it still owns.
+    /// `containers_held` counts the containers that it leaves alone for lack of a record.
     ///
     /// # Errors
     /// See [`StoreError`].

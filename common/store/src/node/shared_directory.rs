@@ -81,9 +81,9 @@ impl Session {
         }
     }
 
-    /// Reports the shared directory of this node. `known` is the id of the cluster's directory that the
-    /// worker remembers, which restores it in an emptied Redis. Returns the id of the cluster's directory;
-    /// after `None`, give an id to a directory without one and report again.
+    /// Reports the shared directory of this node. `known` is the id of the cluster's directory as last seen,
+    /// which restores it in an emptied Redis. Returns the id of the cluster's directory; after `None`, give
+    /// the directory an id and report again.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).

@@ -87,7 +87,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the records of these volumes, in this order; `None` for a missing one. Each unreadable record
+    /// Returns the records of these volumes, in this order; `None` for missing ones. Each unreadable record
     /// is an error of its own.
     ///
     /// # Errors
@@ -139,8 +139,8 @@ impl Store {
         Ok(nodes)
     }
 
-    /// Requires reports of these nodes before a volume without a record is bound. For nodes of a recovered or
-    /// restored cluster, which may have data and may be down.
+    /// Requires reports of these nodes before a volume without a record is bound. They may have data of a
+    /// restored cluster, and may be down.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -244,8 +244,8 @@ impl Store {
         Ok(usable.filter_map(saved).collect())
     }
 
-    /// Adds `passed` to the time for which these volumes have had no service. All others start again at zero.
-    /// An unreadable count starts at zero too.
+    /// Adds `passed` to the time for which these volumes have had no service. All others, and unreadable
+    /// counts, start at zero.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -277,8 +277,8 @@ impl Store {
         Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())
     }
 
-    /// Records that the services of these volumes exist, after their records were lost. From now on a missing
-    /// service counts as deleted.
+    /// Records that the services of these volumes exist. From now on a missing service counts as deleted, not
+    /// lost.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -307,7 +307,7 @@ impl Store {
         Ok(counts.into_iter().filter_map(read).collect())
     }
 
-    /// Asks the node of a volume to remove its data, unless a pod uses it or will. The record is removed
+    /// Asks the node of a volume to remove its data, unless a pod uses it or will. The record goes
     /// afterwards, or at once if the node is gone.
     ///
     /// # Errors
@@ -316,9 +316,8 @@ impl Store {
         self.remove(name, false).await
     }
 
-    /// Like [`Store::remove_volume`] for all volumes of a service that is being deleted, including those that
-    /// its last pods still use: each is removed when its pods are gone. Volumes shared by an app stay.
-    /// Returns the number of volumes.
+    /// Like [`Store::remove_volume`] for all volumes of a service that is being deleted. Volumes in use are
+    /// removed when their pods are gone; volumes of an app stay. Returns their number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -493,8 +492,8 @@ impl Store {
         }
     }
 
-    /// Returns the node that must remove the data of a volume. Any node with the shared directory can remove
-    /// shared data: the one asked before while it is alive, otherwise the first.
+    /// Returns the node that must remove the data of a volume. For shared data: the live node asked before,
+    /// otherwise the first with the directory.
     async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
@@ -568,8 +567,8 @@ struct VolumeUse {
 }
 
 impl Session {
-    /// Reports all persistent volumes of this node's engine, and the shared ones that it finds. `seen_run` is
-    /// the run of Redis that was known before the engine was asked: of an earlier report, or `None`.
+    /// Reports the persistent volumes of this node's engine, and its shared ones. `seen_run` is the run of
+    /// Redis from an earlier report, known before the engine was asked; or `None`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -649,8 +648,8 @@ impl Session {
         }
     }
 
-    /// Asks whether the containers of a pod may mount these persistent volumes. Each comes with the epoch of
-    /// the engine's copy; `None` without a copy. Returns one verdict per volume.
+    /// Asks whether the containers of a pod may mount these persistent volumes, given the epoch of the
+    /// engine's copy, if any. Returns one verdict per volume.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -279,9 +279,9 @@ impl Store {
         }
     }
 
-    /// Drops pointless dead letters among `count` from `offset`: their pod belonged to a service that was
-    /// deleted, scaled down or replaced since. Such payloads are built from the service, so none is lost.
-    /// Returns the dropped ones and the next offset; `None` after the last.
+    /// Drops pointless dead letters among `count` from `offset`: the pod's service was deleted, scaled down
+    /// or replaced since. None is lost, because the service can rebuild such payloads. Returns the dropped
+    /// ones and the next offset; `None` after the last.
     ///
     /// # Errors
     /// See [`StoreError`].

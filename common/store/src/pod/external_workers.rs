@@ -36,8 +36,8 @@ pub enum ExternalSign {
 }
 
 impl Store {
-    /// Reads one page of a slow scan of the key space for `hb:*` and `pq:*`. Returns the next cursor (0 at
-    /// the end) and the names found.
+    /// Reads one page of a scan of the key space for `hb:*` and `pq:*`. Returns the next cursor (0 at the
+    /// end) and the names found.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -89,7 +89,7 @@ impl Store {
         Ok(values)
     }
 
-    /// Reads the heartbeat key of a possible external worker. It registers as a node if it has no record and
+    /// Reads the heartbeat key of a possible external worker. Registers it as a node if it has no record and
     /// its value differs from `seen` (see [`Store::heartbeat_values`]), or if it was dead and its value has
     /// changed.
     ///

@@ -1,5 +1,5 @@
-//! Logs on demand. No process calls another: the api leaves a request for the worker, and the worker writes
-//! the output to a stream that exists while a client reads it.
+//! Logs on demand. The api leaves a request for the worker, which writes the output to a stream that exists
+//! while a client reads it.
 
 use std::time::{Duration, Instant};
 
@@ -206,8 +206,8 @@ impl Store {
         }
     }
 
-    /// Like [`Store::write_log`] for output; `total` is the length of the answer so far, including this
-    /// chunk. The totals tell a slow reader how much was dropped.
+    /// Like [`Store::write_log`] for output. `total` is the length of the answer including this chunk, which
+    /// tells a slow reader how much was dropped.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -261,9 +261,9 @@ impl Store {
         Ok(is_wanted.then_some(chunks))
     }
 
-    /// Reads the chunks after `last` (`"0"` at first, then the value of the previous call), and renews the
-    /// expiry. Returns them and the new `last`. A line marks dropped output. Does not wait for output: call
-    /// again, after [`Store::LOG_POLL`] if nothing came.
+    /// Reads the chunks after `last` (`"0"` at first, then the returned one), and renews the expiry. Returns
+    /// them and the new `last`. A line marks dropped output. Does not wait: call again, after
+    /// [`Store::LOG_POLL`] if nothing came.
     ///
     /// # Errors
     /// See [`StoreError`].

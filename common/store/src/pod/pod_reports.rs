@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// Returns a pod in rq that cannot start here to the schedulers, with a word and a sentence as reason.
-    /// They avoid this node for a while if another program has its host ports `taken`.
+    /// They avoid this node for a while if its host ports are `taken`.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).
@@ -236,9 +236,9 @@ impl Session {
         self.write("reporting on a pod", &report.call()).await
     }
 
-    /// Records the images of a pod that is about to start here. Returns the images pinned for its
-    /// specification: those of its first pod, which may be this one. `None` if the pod should no longer start
-    /// here. `differs` is empty, or describes the difference to the pinned images.
+    /// Records the images of a pod that is about to start here. Returns the images pinned by the first pod of
+    /// its specification, possibly this one; `None` if the pod should no longer start here. `differs`
+    /// describes the difference to the pinned images, if any.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).

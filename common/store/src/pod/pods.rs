@@ -33,8 +33,8 @@ impl Store {
         self.link.query(&question).await
     }
 
-    /// Returns the pod in each slot of a service, by replica index. Read in pages: not a snapshot. Invalid
-    /// entries are skipped, see [`Store::slots_and_broken`].
+    /// Returns the pod in each slot of a service, by replica index. Read in pages: not a snapshot. Skips
+    /// invalid entries, see [`Store::slots_and_broken`].
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -120,8 +120,8 @@ impl Store {
         Ok(records)
     }
 
-    /// Returns the assignments of these pods, in this order, each with a time within it; `None` for a pod
-    /// without a readable record. The assignment of a pod that waits for a node is `None`.
+    /// Returns the assignments of these pods, in this order, each with a time within it; `None` without a
+    /// readable record. The assignment of a waiting pod is `None`.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].

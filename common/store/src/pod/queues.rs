@@ -202,8 +202,8 @@ impl Store {
         Ok(peek.finish(self.link.query(cmd("SCARD").arg(key)).await?))
     }
 
-    /// Returns the number of entries to read at a time. Any program can push payloads of half a gigabyte:
-    /// entries that are large on average, or may include one, are read one by one.
+    /// Returns the number of entries to read at a time. Any program can push payloads of half a gigabyte, so
+    /// large entries are read one by one.
     async fn entries_per_read(&self, key: &str, length: &str) -> Result<usize, StoreError> {
         let length: usize = self.link.query(cmd(length).arg(key)).await?;
         let mut usage = cmd("MEMORY");

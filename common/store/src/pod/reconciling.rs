@@ -15,8 +15,8 @@ use model::service::Service;
 /// Pods that one script creates or stops: a few milliseconds of Redis.
 const BATCH: usize = 250;
 
-/// Concurrent scripts while pods are created. Redis serves other clients in between. Yet a large service is
-/// queued quickly, so that schedulers give each node its share at once instead of pod by pod.
+/// Concurrent scripts while pods are created. Redis serves other clients in between, but the service is
+/// queued quickly, so that schedulers give each node its share at once.
 const CONCURRENT_CREATES: usize = 8;
 
 /// The result of [`Store::create_pods`].
@@ -114,8 +114,8 @@ impl Store {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
 
-    /// Creates a second pod, the successor, for as many of these replicas as one script handles. This is the
-    /// step of replacement after that of `service`.
+    /// Creates a successor for as many of these replicas as one script handles. This is the step of
+    /// replacement after that of `service`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Creates pods of a job, for as many of these indices as one script handles. This is the step after that
-    /// of `job`: if two schedulers have read the same step, only one creates pods.
+    /// of `job`: of two schedulers with the same step, only one creates pods.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -138,9 +138,8 @@ impl Store {
         self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
     }
 
-    /// Stops pods in service that are replaced, as many as one script handles. This is the step of
-    /// replacement after that of `service`. Returns true if work is left: the service or a pod has changed,
-    /// or pods remain.
+    /// Stops replaced pods in service, as many as one script handles. This is the step of replacement after
+    /// that of `service`. Returns true if work is left: the service or a pod has changed, or pods remain.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -181,9 +180,8 @@ impl Store {
         }
     }
 
-    /// Sets the current generation in the records of these pods if they have the current specification of
-    /// their service. Skips a pod whose generation differs from the given one. Returns the number of updated
-    /// pods.
+    /// Sets the current generation in the records of these pods if they have the service's current
+    /// specification and still the given generation. Returns their number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -199,8 +197,8 @@ impl Store {
         Ok(kept)
     }
 
-    /// Records that pods are no longer wanted. Each comes with the node where it was last seen. All are of
-    /// `service`, or all are pushed pods. Returns one outcome per pod.
+    /// Records that pods of `service`, or pushed pods without one, are no longer wanted. Each comes with its
+    /// last known node. Returns one outcome per pod.
     ///
     /// # Errors
     /// See [`StoreError`]. If the keys of some pods are broken, stops the others before it fails.
@@ -291,9 +289,8 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Frees slots whose pod has no record. If no pod is named, the first place of the replica is free
-    /// already, and the pod in the second place takes it. Returns the number of changed slots. Slots that
-    /// another pod holds meanwhile stay.
+    /// Frees slots whose pod has no record. Without a named pod, the replica's pod in the second place moves
+    /// to the first. Returns the number of changed slots. Slots that another pod holds meanwhile stay.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -316,8 +313,8 @@ impl Store {
         Ok(freed)
     }
 
-    /// Requeues the payload of a pod according to its phase, if it is missing. `schedulers` are all known
-    /// schedulers, whose in-flight lists are searched.
+    /// Requeues a missing payload according to the phase of its pod. `schedulers` are all known schedulers,
+    /// whose in-flight lists are searched.
     ///
     /// # Errors
     /// See [`StoreError`].

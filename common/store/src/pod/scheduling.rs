@@ -95,8 +95,8 @@ pub struct SchedulerQueue {
 }
 
 impl SchedulerQueue {
-    /// Waits up to one block period for a pod, and then does the same as [`Store::take`] in the same round
-    /// trip. Returns at most [`TAKEN_AT_ONCE`] in-flight payloads, oldest first.
+    /// Like [`Store::take`], but first waits up to one block period for a pod. Returns at most
+    /// [`TAKEN_AT_ONCE`] in-flight payloads, oldest first.
     ///
     /// # Errors
     /// See [`StoreError`]. After an error create a new queue: the connection may still receive a late reply.
@@ -161,8 +161,8 @@ impl Store {
         self.assign_as_seen(id, dead_after, assignments, &|_| None).await
     }
 
-    /// Like [`Store::assign`], but a node refuses if it has more pods than `seen` returns for it. This
-    /// prevents several schedulers with the same few idle nodes in view from all choosing the same one.
+    /// Like [`Store::assign`], but a node refuses if it has more pods than `seen` returns for it. This keeps
+    /// several schedulers from all choosing the same idle node.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! Usage of pods and nodes, measured only on demand. A reader leaves a key that expires. Each worker that
-//! sees it measures on its own schedule and writes one report, which all readers share.
+//! Usage of pods and nodes, measured on demand. A reader leaves a key that expires. Each worker that sees it
+//! writes reports, which all readers share.
 
 use bytes::Bytes;
 use redis::cmd;

@@ -16,8 +16,8 @@ use model::value::ValueKind;
 const ATTEMPTS: usize = 5;
 
 impl Store {
-    /// Returns a service with its specifications and the pods in its slots, if it exists. Reads it again if
-    /// it changes meanwhile, so that record, slots and pods are consistent.
+    /// Returns a service with its specifications and the pods in its slots, if it exists. Retries until
+    /// record, slots and pods are consistent.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,8 +1,7 @@
 //! `kubeleet cluster recover`: asks the workers for their saved state, and restores what is missing.
 //!
-//! No process calls another: the api leaves a request in Redis, and each worker writes its answer to a list
-//! of its own. Both expire. A worker on hold looks for a request with each retry; a worker with a session
-//! gets a message.
+//! The api leaves a request in Redis, and each worker writes its answer to a list of its own. Both expire. A
+//! worker on hold polls for a request with each retry; a worker with a session gets a message.
 
 use std::collections::BTreeSet;
 
@@ -256,9 +255,9 @@ impl Store {
 
 impl Store {
     /// Executes the plan of one service: specifications, then pods, then the record, so that no pod is
-    /// created for a slot that is about to be restored. Returns the number of restored pods. It may be
-    /// interrupted anywhere; the next run completes it. The record is written only `with_record`, when no
-    /// other pods of the service follow.
+    /// created for a slot that is about to be restored. Returns the number of restored pods. The next run
+    /// completes an interrupted one. Writes the record only `with_record`, when no other pods of the service
+    /// follow.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -328,8 +327,8 @@ impl Store {
         }
     }
 
-    /// Records pods of a service, or pushed pods if `service` is `None`. Returns the number of recorded pods.
-    /// Pods with a record, or whose slot another pod has, are skipped.
+    /// Records pods of a service, or pushed pods if `service` is `None`. Skips pods with a record or a taken
+    /// slot. Returns the number of recorded pods.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! Plans which saved objects to restore in Redis. Pure: equal arguments give equal plans, and after a plan
-//! was executed the next one is empty.
+//! Plans which saved objects to restore in Redis. Pure: equal arguments give equal plans, and an executed
+//! plan is followed by an empty one.
 //!
 //! Redis takes precedence: existing records, taken slots, and services of the same or a newer revision stay.
 //! `problems` has a line for every saved object that is not written.
@@ -145,9 +145,8 @@ impl ServiceRecovery {
     }
 }
 
-/// Returns the saved pods without a record that are no longer wanted: another pod has the slot, fewer
-/// replicas are desired, or the service was deleted. An older state of a service, as after a restore, does
-/// not count.
+/// Returns the saved pods without a record that are no longer wanted: their slot is taken, fewer replicas are
+/// desired, or the service was deleted. An older state of a service, as after a restore, does not count.
 pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     let is_unwanted = |service: &ServiceName, payload: &Payload| {
         if known.deletion_of(service, saved).is_some() {
@@ -210,8 +209,8 @@ impl<'a> Planner<'a> {
         self.plan.problems = problems.into_lines();
     }
 
-    /// Returns the saved pods with their payloads, without duplicates: running pods first, newer generations
-    /// before older ones, and younger assignments before older ones.
+    /// Returns the saved pods with their payloads, without duplicates: running pods, newer generations and
+    /// younger assignments first.
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {

@@ -3,8 +3,8 @@
 //!
 //! The first line is a [`SavedHeader`]. The last line is a [`SavedEnd`] with the number of lines in between,
 //! which reveals a truncated file. A backup may have a second section with secrets, configs, logins and an
-//! end line of its own; versions that do not know it stop at the first end line. Environments in the lines
-//! may be secrets: only the owner can read the files, and nothing is logged.
+//! end line of its own; older versions stop at the first end line. The lines may contain secrets: only the
+//! owner can read the files, and nothing is logged.
 
 use std::collections::BTreeMap;
 use std::fmt;

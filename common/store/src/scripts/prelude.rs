@@ -1,6 +1,6 @@
-//! Selects the parts of the prelude that a script needs. Redis executes all code of a script on each call.
-//! The whole prelude would create dozens of functions and query the time and the length of `events`, which
-//! costs more than most scripts do.
+//! Selects the parts of the prelude that a script needs, because Redis executes all code of a script on each
+//! call. The whole prelude would create dozens of functions and query the time and the length of `events`,
+//! which costs more than most scripts do.
 
 use std::collections::HashSet;
 

@@ -238,8 +238,8 @@ impl DerefMut for Call<'_> {
     }
 }
 
-/// Returns the distinct values, and for each value its index among them, from 1: items of a batch share
-/// values that are passed once. Values repeat, so it searches from the end.
+/// Returns the distinct values, and for each value its index among them, from 1. Values repeat, so it
+/// searches from the end.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut distinct: Vec<T> = Vec::new();
     let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {

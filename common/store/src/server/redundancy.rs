@@ -33,9 +33,8 @@ impl Store {
 }
 
 impl Redundancy {
-    /// Evaluates the states of the master and the Sentinels. `remembered` are replicas that were attached
-    /// before; they count only without Sentinels, which would remember them. `min_replicas` is
-    /// `min-replicas-to-write`, if known.
+    /// Evaluates the states of the master and the Sentinels. `remembered` are replicas attached before, which
+    /// count only without Sentinels. `min_replicas` is `min-replicas-to-write`, if known.
     pub fn of(
         server: Option<&ServerInfo>,
         min_replicas: Option<u64>,

@@ -21,8 +21,8 @@ const SETTINGS_INTERVAL: Duration = Duration::from_secs(30);
 /// The field of `meta` that says that Redis has had an append-only file.
 const HAD_AOF: &str = "appendonly";
 
-/// Checks whether Redis accepts writes, with a script, a published message and INFO, as all operations use.
-/// It has a connection of its own, because Redis blocks a whole connection while it holds back a write.
+/// Checks whether Redis accepts writes, with a script, a published message and INFO, like all operations. It
+/// has its own connection, because Redis blocks a whole connection while it holds back a write.
 pub struct WriteProbe {
     link: Link,
     /// The lease that it takes repeatedly. No other process uses it.

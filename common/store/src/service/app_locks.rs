@@ -1,7 +1,7 @@
 //! Locks of apps: one client changes an app at a time.
 //!
 //! A lock is a lease that its holder renews. It is lost when its holder dies, or when a failover loses the
-//! write: the client notices that when it renews, and stops. It only prevents clients from mixing up their
+//! write: the client notices that at the renewal, and stops. It only keeps clients from mixing up their
 //! changes: no record depends on it.
 
 use std::time::Duration;

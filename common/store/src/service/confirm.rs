@@ -1,9 +1,8 @@
 //! Writes of services that the replicas have not confirmed yet. A write that was answered with "stored, not
 //! yet confirmed" is confirmed later, and an event announces it.
 //!
-//! The script that writes a service adds a note in the same step, so a failover that loses the write also
-//! loses the note. The note is removed when its write is confirmed: nearly always at once by the writer,
-//! otherwise by the confirm loop of a scheduler.
+//! The script that writes a service also adds a note, so a failover loses both or none. The note is removed
+//! when its write is confirmed: usually at once by the writer, otherwise by the confirm loop of a scheduler.
 
 use std::time::Duration;
 

@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// Like [`Store::put_service`] for an existing service, when a user returns to a former generation and
-    /// its images. Records that so that it can be undone, and ends a manual pause.
+    /// its images. The undo itself can be undone. Ends a manual pause.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -185,8 +185,8 @@ impl Store {
         Ok((read_put(&desired, reply)?, receipt))
     }
 
-    /// Rolls back a failed rollout: the pods get a former specification with its images. `why` is recorded
-    /// and announced by an event. Returns false if the service has changed since it was read.
+    /// Rolls back a failed rollout to a former specification with its images. Records `why`, with an event.
+    /// Returns false if the service has changed since it was read.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -204,7 +204,7 @@ impl Store {
     }
 
     /// Rewrites the routes of a service, see [`Service::lacks_routes`]. Returns false if the service has
-    /// changed since it was read, or another service has one of its routes by now.
+    /// changed since it was read, or another one took a route.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -214,9 +214,8 @@ impl Store {
         Ok(matches!(outcome, PutOutcome::Scaled { .. }))
     }
 
-    /// Stores a service that must not exist. Creates up to [`PODS_CREATED_INLINE`] pods in the same round
-    /// trip, and returns their number. The reconcile loop creates larger services. If the service is refused,
-    /// no pod is created.
+    /// Stores a service that must not exist. Also creates up to [`PODS_CREATED_INLINE`] pods, and returns
+    /// their number; the reconcile loop creates larger services. A refused service gets no pods.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -290,7 +289,7 @@ impl Store {
     }
 
     /// Replaces all pods of a service step by step, as a new generation with the same specification. It must
-    /// have the `expected` revision, if given. Not idempotent: each call replaces them again.
+    /// have the `expected` revision, if given. Not idempotent.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -523,8 +522,8 @@ impl Store {
         text.map(|text| self.remember_spec(id, &text)).transpose()
     }
 
-    /// Caches these specifications in few round trips, so that [`Store::pod_spec`] need not query each. Skips
-    /// missing or unreadable ones; [`Store::pod_spec`] reports them.
+    /// Caches these specifications in few round trips for [`Store::pod_spec`], which also reports missing or
+    /// unreadable ones.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -647,8 +646,8 @@ fn put_call(
     call
 }
 
-/// Returns true if the routes of a service lack a line that follows from its record: an API of an earlier
-/// version, which does not know a field, has written them. Additional lines of later versions are allowed.
+/// Returns true if the routes of a service lack a line of its record, because an API of an earlier version,
+/// which does not know a field, has written them. Additional lines of later versions are allowed.
 fn lacks_routes(service: &Service, routes_text: &str) -> bool {
     let wanted = routes(&service.name, &service.fields);
     if wanted.is_empty() {

@@ -1,8 +1,8 @@
 //! The stored form of a specification, in `spec:<id>` and in the field `spec_text` of a service.
 //!
-//! User documents are read strictly, this form leniently: an unknown field is ignored, and a missing one
-//! means the behaviour before the field existed. So a version can read specifications of the next one, and a
-//! new field replaces no pod.
+//! User documents are read strictly, this form leniently: unknown fields are ignored, and missing ones mean
+//! the behaviour before the field existed. So a version can read specifications of the next one, and a new
+//! field replaces no pod.
 //!
 //! `tests/fixtures/stored` has specifications of each version.
 
@@ -24,8 +24,8 @@ const WITH_MORE_FIELDS: u32 = 2;
 /// without their index.
 const OF_JOBS: u32 = 3;
 
-/// The container fields of version 1. Programs that know only these would ignore others, for example the
-/// entry point or the user, so a pod with others is stored as version 2.
+/// The container fields of version 1. Programs that know only these would ignore others, such as the entry
+/// point or the user, so a pod with others is stored as version 2.
 const FIELDS_OF_VERSION_1: [&str; 7] =
     ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
 
