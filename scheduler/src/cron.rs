@@ -63,7 +63,6 @@ pub(crate) fn step(cron: &Service, jobs: &[CronJob<'_>], since: RedisMillis, now
     CronStep::Take(tick)
 }
 
-/// Returns true if a job belongs to this cron and is not being deleted.
 fn is_of_time(job: &Service, cron: &Service) -> bool {
     job.state == ServiceState::Active && job.progress.of_cron.as_ref().is_some_and(|(of, _)| *of == cron.name)
 }

@@ -33,7 +33,6 @@ impl LoopLease {
         self.time / 4
     }
 
-    /// Returns true if this scheduler held it at the last check.
     pub(crate) fn is_held(&self) -> bool {
         self.is_held
     }

@@ -92,7 +92,6 @@ impl DrainLoop {
         }
     }
 
-    /// Returns the nodes with payloads in their queues, and those with unreadable queues.
     async fn with_payloads<'a>(&self, dead: &'a [Node]) -> Result<Vec<&'a Node>, StoreError> {
         let mut found = Vec::new();
         for page in dead.chunks(PAGE_SIZE) {

@@ -248,7 +248,6 @@ impl ReconcileLoop {
         self.cooldowns.get(name).copied().unwrap_or(self.last_pass_ended_at)
     }
 
-    /// Returns the services named by hints and those whose replacement may go on.
     fn due(&mut self) -> Vec<ServiceName> {
         let now = Instant::now();
         self.queued.extend(self.replacements.take_due(now));
@@ -806,7 +805,6 @@ fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>
     }
 }
 
-/// Returns the nodes whose pods share the ports of their machine.
 fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
     let has_them = |node: &&Node| NodeInfo::runtime_has_machine_ports(&node.facts.runtime);
     nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()

@@ -263,7 +263,6 @@ async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<boo
     }))
 }
 
-/// Returns the reason and the message for the pod's record and event.
 fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) {
     let Service { name, replicas, generation, .. } = service;
     match reason {

@@ -36,7 +36,6 @@ pub(crate) struct ObservedState {
 }
 
 impl ObservedState {
-    /// Returns true if the pod has not changed for longer than the settle time.
     pub(crate) fn is_settled(&self, pod: &PodRecord) -> bool {
         // A future time comes from a former master whose clock was ahead, so it is past as well.
         self.now.abs_diff(pod.since) > self.settle_time.as_millis() as RedisMillis

@@ -64,7 +64,6 @@ impl LostPods {
         Self { wait, last: HashMap::new(), since: HashMap::new() }
     }
 
-    /// Returns true if this scheduler has checked the pods of the service before.
     pub(crate) fn knows(&self, service: &ServiceName) -> bool {
         self.last.contains_key(service)
     }

@@ -241,7 +241,6 @@ pub(crate) mod testing {
         ReplicaSlot { slot, id: pod.id.clone(), holder: SlotHolder::Pod(Box::new(pod)) }
     }
 
-    /// Returns the slots 0, 1, 2 … with pods of these generations and phases.
     pub(crate) fn slots(holders: &[(u64, Phase)]) -> Vec<ReplicaSlot> {
         let each = holders.iter().enumerate();
         each.map(|(i, (generation, phase))| slot(record("web", i as u32, *generation, *phase))).collect()
@@ -262,7 +261,6 @@ mod tests {
         plan.stop.iter().map(|stop| (stop.replica, stop.reason)).collect()
     }
 
-    /// Returns the replicas whose pods are replaced, in service or not.
     fn replaced(plan: &ReconcilePlan, slots: &[ReplicaSlot]) -> Vec<u32> {
         let replica = |id: &PodId| slots.iter().find(|slot| slot.id == *id).unwrap().slot.replica;
         let stopped = plan.stop.iter().filter(|stop| stop.reason == StopReason::Replaced);

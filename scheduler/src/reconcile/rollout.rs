@@ -41,7 +41,6 @@ pub(crate) enum RolloutStep {
     RollBack(String),
 }
 
-/// Returns true if the rollout of the service's generation is still judged.
 pub(crate) fn is_judged(service: &Service) -> bool {
     !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
 }

@@ -48,7 +48,6 @@ pub(crate) enum StopReason {
     JobEnded,
     /// It has failed, and its index is retried.
     Retried,
-    /// It was stopped before, and the request may have been lost.
     AlreadyStopping,
 }
 

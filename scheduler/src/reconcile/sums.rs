@@ -60,7 +60,6 @@ impl PassSums {
         self.specs.insert(spec.clone());
     }
 
-    /// Returns true if a pod or a service names this specification.
     pub(crate) fn uses(&self, spec: &SpecId) -> bool {
         self.specs.contains(spec)
     }

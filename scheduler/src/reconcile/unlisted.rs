@@ -111,7 +111,6 @@ async fn has_record(store: &Store, name: &ServiceName) -> Result<bool, StoreErro
     }
 }
 
-/// Returns the records of pods that are on nodes, but not `listed`.
 async fn unlisted(
     store: &Store,
     service: &Option<ServiceName>,

@@ -232,12 +232,10 @@ impl FakeNode {
         self.session().report_held_pods(pods).await.unwrap().unwrap();
     }
 
-    /// Starts all pods that wait on this node, and stops those with a stop request.
     pub(super) async fn work(&self) {
         self.work_on(1000).await;
     }
 
-    /// Starts at most `max` pods, and stops those with a stop request.
     pub(super) async fn work_on(&self, max: usize) {
         let session = self.session();
         let store = session.store();

@@ -155,7 +155,6 @@ fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Returns true if the service of the pod exists, or its entry in `pushed`.
 fn has_owner(copy: &KeyCopy, id: &String, pod: &PodCopy) -> bool {
     match pod.service.as_str() {
         "" => copy.pushed.contains(id),

@@ -100,7 +100,6 @@ impl Store {
         read("reading the results of a job", self.link.pipeline(&pipe).await?)
     }
 
-    /// Returns the stored results of the indices of a job: complete ones, and failed ones.
     pub(crate) async fn saved_results(
         &self,
         job: &ServiceName,
