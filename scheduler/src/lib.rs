@@ -61,7 +61,6 @@ use timings::LoopTimings;
 
 pub use self::metrics::describe_metrics;
 
-/// Maximum time that a graceful shutdown spends on returning in-flight payloads.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 const RETURN_BATCH: usize = 1000;
 

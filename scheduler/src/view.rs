@@ -88,7 +88,6 @@ impl ClusterView {
         self.read(store, RefreshScope::All).await
     }
 
-    /// Reads these nodes, and removes missing ones from the view.
     pub(crate) async fn read_nodes(&mut self, store: &Store, names: &[NodeName]) -> Result<(), StoreError> {
         let (nodes, unreadable) = store.nodes_each(names).await?;
         let found: HashSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();

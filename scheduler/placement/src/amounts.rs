@@ -29,7 +29,6 @@ pub(crate) fn cores(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }
 
-/// Formats a duration in seconds: "27.3 s".
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis() as f64 / 1000.0)
 }

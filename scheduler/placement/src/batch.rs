@@ -28,10 +28,8 @@ use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     snapshot: &'a ClusterSnapshot,
     weights: &'a Weights,
-    /// See [`ClusterSnapshot::typical_pressure`].
     typical_pressure: LoadScore,
     context: EvalContext,
-    /// Nodes that are not in the pool yet, in the order of the snapshot.
     unvisited: Peekable<I>,
     pooled: Vec<PooledNode<'a>>,
     /// Pooled nodes with a free pod slot. The index of a key refers to `pooled`.

@@ -62,7 +62,6 @@ impl Candidate {
         ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))
     }
 
-    /// Records that the pod `name` takes these ports.
     pub(crate) fn take_ports(&mut self, ports: &HostPorts, name: &str) {
         if !ports.is_empty() {
             let taken = Arc::make_mut(self.host_ports.get_or_insert_default());

@@ -153,7 +153,6 @@ impl ClusterSnapshot {
         self.entries.is_empty()
     }
 
-    /// Returns the same nodes, ordered by these weights.
     pub(crate) fn ordered_by(&self, weights: Weights) -> Cow<'_, Self> {
         if self.weights == weights {
             return Cow::Borrowed(self);

@@ -38,7 +38,6 @@ pub(crate) struct CronLoop {
     lease: LoopLease,
     hints: Subscription,
     next_pass_at: Instant,
-    /// When to check each cron.
     crons: HashMap<ServiceName, Instant>,
     /// Unreadable crons. Each is logged once.
     broken: HashSet<ServiceName>,

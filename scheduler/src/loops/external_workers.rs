@@ -40,7 +40,6 @@ pub(crate) struct ExternalWorkerLoop {
     external_workers: HashSet<NodeName>,
     /// Unknown workers with a heartbeat key, with the value when they first had no record; empty before that.
     candidates: HashMap<NodeName, Vec<u8>>,
-    /// Names about which a problem was logged.
     logged: HashSet<NodeName>,
 }
 
@@ -120,7 +119,6 @@ impl ExternalWorkerLoop {
         Ok(())
     }
 
-    /// Registers the candidates whose heartbeats have changed.
     async fn look_for_beats(&mut self) -> Result<(), StoreError> {
         let names: Vec<NodeName> = self.candidates.keys().cloned().collect();
         let values = self.store.heartbeat_values(&names).await?;

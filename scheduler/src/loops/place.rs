@@ -39,7 +39,6 @@ const MIN_BATCH: usize = 64;
 /// Increase of the batch limit per node. In larger batches each node gets more pods at once, which keeps a
 /// large backlog cheap on many nodes.
 const MAX_BATCH_PER_NODE: usize = 32;
-/// The batch limit in a small cluster.
 const MIN_BATCH_LIMIT: usize = 8_192;
 /// The batch limit in a large cluster. A batch takes some hundred bytes of memory per pod.
 const MAX_BATCH_LIMIT: usize = 131_072;

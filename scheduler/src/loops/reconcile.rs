@@ -39,13 +39,10 @@ use crate::reconcile::slots::{ReplicaSlot, SlotHolder};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::{preparing, unlisted};
 
-/// Time for which an ended pushed pod is listed.
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const LEASE_TIME: Duration = Duration::from_secs(8);
 const HINT_WINDOW: Duration = Duration::from_millis(20);
-/// Check interval of a service while its pods are created.
 const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Check interval of a job with unfinished work.
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
 /// A younger service is still being created: missing pods are expected.
 const CREATION_TIME: Duration = Duration::from_secs(1);

@@ -21,7 +21,6 @@ use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JobStep {
-    /// Succeeded pods must be counted.
     Count(Vec<PodId>),
     Complete,
     /// It fails, with this word and sentence as reason.
@@ -200,7 +199,6 @@ impl JobState<'_> {
         plan.look_at = look_at;
     }
 
-    /// Returns when a failed index may be retried.
     fn try_again_at(&self, index: u32, failed: Option<&PodRecord>) -> Option<RedisMillis> {
         let known = self.indices.failed.get(&index).map(|result| (result.at, result.failures));
         let (at, failures) = known.or_else(|| failed.map(|pod| (pod.since, 1)))?;

@@ -34,11 +34,9 @@ pub(crate) struct LostPods {
     wait: Duration,
     /// The pods of each service at the last check, and its time.
     last: HashMap<ServiceName, (Instant, BTreeMap<u32, PodId>)>,
-    /// When each pod was found to be lost.
     since: HashMap<PodId, Instant>,
 }
 
-/// Pods that have lost their slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GonePods {
     /// Pods that have no record either.
@@ -59,7 +57,6 @@ pub(crate) struct HeldBack {
 }
 
 impl LostPods {
-    /// Gives nodes `wait` to report the pods that they hold.
     pub(crate) fn new(wait: Duration) -> Self {
         Self { wait, last: HashMap::new(), since: HashMap::new() }
     }

@@ -29,15 +29,10 @@ pub(crate) struct ReconcilePlan {
     pub(crate) free: Vec<(Slot, Option<PodId>)>,
     /// Pods of an earlier generation with the current specification, each with its generation.
     pub(crate) keep: Vec<(PodId, u64)>,
-    /// Pods to stop. When scaling down, higher replicas before lower ones.
     pub(crate) stop: Vec<PodStop>,
-    /// Empty slots that get a pod.
     pub(crate) create: Vec<u32>,
-    /// Pods in service to stop, because they are replaced.
     pub(crate) replace: Vec<ReplacedPod>,
-    /// Replicas that get a second pod.
     pub(crate) successors: Vec<u32>,
-    /// Pods that may have lost their payload.
     pub(crate) requeue: Vec<PodRecord>,
     pub(crate) rollout: Option<RolloutStep>,
     /// Why no further pod is replaced for now, although the rollout has not failed.

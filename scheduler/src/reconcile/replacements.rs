@@ -20,7 +20,6 @@ const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SeenService {
-    /// True if pods of an older generation are left.
     pub(crate) is_replacing: bool,
     pub(crate) has_acted: bool,
     /// Time until a check without a hint: a job has a deadline, or retries.
@@ -51,7 +50,6 @@ impl Replacements {
         self.checks.insert(name.clone(), (wait, Some(now + wait)));
     }
 
-    /// Returns the services to check now, each once until it is noted again.
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<ServiceName> {
         let due = self.checks.iter_mut().filter(|(_, (_, at))| at.is_some_and(|at| at <= now));
         due.map(|(name, (_, at))| {

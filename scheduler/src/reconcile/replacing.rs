@@ -27,9 +27,7 @@ const ROOM_WAIT: RedisMillis = 10_000;
 pub(super) struct Replacing {
     /// Old pods to stop on which nothing depends.
     pub(super) stop: Vec<PodStop>,
-    /// Old pods in service to stop.
     pub(super) replace: Vec<ReplacedPod>,
-    /// Replicas that get a second pod.
     pub(super) successors: Vec<u32>,
 }
 
@@ -44,11 +42,8 @@ struct Basis<'a> {
 }
 
 struct StepBudget {
-    /// Number of replicas that may be taken out of service.
     unavailable: usize,
-    /// Number of replicas that may get a second pod.
     surge: usize,
-    /// Number of replicas that may get a pod of the new generation.
     canary: usize,
 }
 

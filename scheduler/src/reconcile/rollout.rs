@@ -106,7 +106,6 @@ pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMi
     pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
 }
 
-/// The judgement of a service's rollout by its new pods.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Judgement {
     pub(crate) step: Option<RolloutStep>,

@@ -41,7 +41,6 @@ impl ReplicaSlot {
 pub(crate) enum StopReason {
     ServiceDeleted,
     ScaledDown,
-    /// A pod of a newer generation replaces it.
     Replaced,
     /// Its replica has another pod that is as good.
     Surplus,
@@ -55,7 +54,6 @@ pub(crate) enum StopReason {
 pub(crate) struct PodStop {
     pub(crate) replica: u32,
     pub(crate) id: PodId,
-    /// The node on which it was last seen.
     pub(crate) node: Option<NodeName>,
     pub(crate) reason: StopReason,
 }

@@ -111,7 +111,6 @@ impl Flow {
         self.report_due.notified().await;
     }
 
-    /// Returns the read bytes, and counts them as reported.
     pub(super) fn report(&self) -> u64 {
         let read = self.read.load(Ordering::Acquire);
         self.reported.store(read, Ordering::Release);

@@ -17,9 +17,7 @@ use crate::reply::corrupt;
 use model::stream::channel::Frame;
 use redis_link::{DedicatedConnection, Link};
 
-/// Time for which one command waits for an entry.
 const BLOCK: Duration = Duration::from_secs(2);
-/// Maximum number of entries that one command returns.
 const COUNT: usize = 64;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 

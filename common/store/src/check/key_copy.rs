@@ -101,7 +101,6 @@ const POD_NUMBERS: [&str; 9] =
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VolumeCopy {
     pub(crate) node: String,
-    /// True if it is in the shared directory, and needs no node.
     pub(crate) is_shared: bool,
     /// Nodes with contradicting copies; empty without a conflict.
     pub(crate) conflict: String,

@@ -282,7 +282,6 @@ impl Store {
     }
 }
 
-/// Reads the fields `port:<port>` of a node: uuid and name of the pod that uses the port.
 fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
     let holders = fields.with_prefix("port:");
     let name = |holder: &str| holder.split_once(' ').map_or("a pod", |(_, name)| name).to_owned();

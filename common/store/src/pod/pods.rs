@@ -174,7 +174,6 @@ impl Store {
     }
 }
 
-/// Reads an entry of the slots of a service; `None` if it is invalid.
 pub(crate) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(Slot, PodId)> {
     let slot: Slot = std::str::from_utf8(field).ok()?.parse().ok()?;
     Some((slot, PodId::new(String::from_utf8(value).ok()?).ok()?))

@@ -220,7 +220,6 @@ impl Store {
 struct Peek {
     count: usize,
     items: Vec<PeekedPayload>,
-    /// Bytes that are shown, and bytes that were read.
     shown: usize,
     read: usize,
     is_full: bool,
@@ -253,7 +252,6 @@ impl Peek {
         true
     }
 
-    /// `length` is the length of the queue.
     fn finish(self, length: usize) -> Peeked<PeekedPayload> {
         let left_out = length.min(self.count).saturating_sub(self.items.len()) as u64;
         Peeked { items: self.items, left_out }

@@ -11,7 +11,6 @@ use model::node::usage::UsageReport;
 
 /// Seconds for which workers measure after a request.
 const LOOK_SECONDS: u64 = 15;
-/// Seconds until a report expires.
 const REPORT_SECONDS: u64 = 15;
 /// Reports that are read in one round trip: each may have thousands of pods.
 const REPORTS_PER_READ: usize = 100;

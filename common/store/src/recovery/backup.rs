@@ -42,7 +42,6 @@ impl Store {
         }
     }
 
-    /// Returns a service; for a job, with the results of its indices.
     async fn saved_service_and_results(
         &self,
         name: &ServiceName,

@@ -30,7 +30,6 @@ const PIECES_PER_READ: isize = 16;
 /// Maximum bytes of an answer. A worker with more does not answer: Redis would have to store it.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 
-/// The message that tells a worker to look for a request.
 const MESSAGE: &str = "recover";
 
 /// The answer of one worker.
@@ -146,7 +145,6 @@ impl Store {
     }
 }
 
-/// Joins lines to pieces of about [`PIECE`] bytes, each with its newline.
 fn pieces(lines: &[String]) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for line in lines {

@@ -27,7 +27,6 @@ use model::value::secret_key::SecretKey;
 
 /// The newest version of the format. This version of kubeleet reads it and all earlier ones.
 pub const FORMAT: u32 = 2;
-/// The format without volumes, for earlier versions.
 const FORMAT_WITHOUT_VOLUMES: u32 = 1;
 
 /// One line.

@@ -67,7 +67,6 @@ pub enum AtMaxmemory {
     Refused,
 }
 
-/// Names of keys and arguments that belong together.
 pub(super) struct Group {
     pub(super) keys: &'static [&'static str],
     pub(super) args: &'static [&'static str],
@@ -205,7 +204,6 @@ impl<'a> NamedArguments<'a> {
     }
 }
 
-/// A call of a script of this crate, ready to send.
 pub(crate) struct Call<'a>(ScriptCall<'a>);
 
 impl Call<'_> {

@@ -14,11 +14,9 @@ use redis_link::{DedicatedConnection, Link};
 
 /// A healthy Redis answers within milliseconds.
 const LIMIT: Duration = Duration::from_millis(1500);
-/// Time until the written key expires.
 const KEEP: Duration = Duration::from_secs(10);
 /// Interval at which settings that `INFO` lacks are read again.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(30);
-/// The field of `meta` that says that Redis has had an append-only file.
 const HAD_AOF: &str = "appendonly";
 
 /// Checks whether Redis accepts writes, with a script, a published message and INFO, like all operations. It

@@ -142,7 +142,6 @@ impl RecordClock {
         progress
     }
 
-    /// Returns true if the record was true a moment ago.
     fn is_current(&self, record: &PodRecord, nodes: &[Node]) -> bool {
         let node = nodes.iter().find(|node| Some(&node.name) == record.node.as_ref());
         let Some(node) = node.filter(|node| node.state == NodeState::Alive) else { return false };

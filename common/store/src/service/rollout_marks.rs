@@ -8,7 +8,6 @@ use crate::scripts::rollout_mark;
 use crate::{Store, StoreError, keys};
 use model::service::{RolloutMarks, Service};
 
-/// The stored reason of a manual pause.
 const PAUSED_BY_HAND: &str = "paused by hand";
 
 /// A mark about a rollout.
@@ -78,7 +77,6 @@ impl Store {
     }
 }
 
-/// Reads the marks of this generation.
 pub(crate) fn rollout_marks(fields: &HashFields<'_>, generation: u64) -> RolloutMarks {
     let mark = |field: &str| {
         let text = fields.text(field);

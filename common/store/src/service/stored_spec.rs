@@ -105,7 +105,6 @@ impl SpecFile {
     }
 }
 
-/// Returns the oldest version of the stored form with all fields of the pod.
 fn version_of(pod: &PodSpec) -> u32 {
     if !pod.kind.is_service() {
         return OF_JOBS;
@@ -116,7 +115,6 @@ fn version_of(pod: &PodSpec) -> u32 {
     if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { WITH_MORE_FIELDS }
 }
 
-/// Returns a pod with only an image.
 fn without_choices() -> PodSpec {
     PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
 }

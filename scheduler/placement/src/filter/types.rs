@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::candidate::Candidate;
 use crate::requirements::Requirements;
 
-/// A check of a node for a pod, with the reason and the explanation of a refusal.
 pub(crate) struct NodeFilter {
     /// Unique among the filters.
     pub(crate) reason: Reason,
