@@ -1,4 +1,4 @@
-//! Executes decisions. The only decision made here is which key is broken if Redis reports a wrong type.
+//! Executes decisions. It only decides which key is broken if Redis reports a wrong type.
 //!
 //! Every payload passed to these functions is in this scheduler's in-flight list until a script moves it.
 //! After an error or the death of this process, the rest is taken again: by this scheduler in its next step,

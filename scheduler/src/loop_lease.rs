@@ -28,7 +28,7 @@ impl LoopLease {
         Self { store, holder, name, time, is_held: false, renewed_at: Instant::now() }
     }
 
-    /// Interval at which the holder renews it, and others check whether it is free.
+    /// Interval of renewals by the holder, and of checks by others.
     pub(crate) fn renewal_interval(&self) -> Duration {
         self.time / 4
     }

@@ -37,7 +37,7 @@ pub(crate) struct LoopTimings {
     pub(crate) lost_record_wait: Duration,
     /// Interval at which one page of keys is scanned for external workers. 500 ms.
     pub(crate) scan_interval: Duration,
-    /// Read interval for the heartbeats of known external workers, and the pause between two scans. 2 s.
+    /// Read interval for heartbeats of external workers, and the pause between two scans. 2 s.
     pub(crate) external_worker_interval: Duration,
 }
 

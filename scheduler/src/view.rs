@@ -12,7 +12,7 @@ use model::node::Node;
 use placement::{ClusterSnapshot, Weights};
 use store::{Assignment, Store, StoreError};
 
-/// Interval at which the list of all nodes is read; a removed node is noticed within this time.
+/// Read interval of the list of nodes; a removed node is noticed within it.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
 /// Heartbeats are read from this long before the newest known one: overlap costs little and misses none.
 const BEAT_OVERLAP_MILLIS: RedisMillis = 1_000;

@@ -55,8 +55,7 @@ impl WriteWitness {
         Self { max_gap, unbroken: None, calm: Calm::Always }
     }
 
-    /// Records a successful write: when it was sent, when its reply arrived, and the time of Redis in
-    /// between.
+    /// Records a successful write: its start, its reply, and the time of Redis in between.
     pub(crate) fn succeeded(&mut self, sent: BootInstant, replied: BootInstant, redis_time: RedisMillis) {
         let since = self.unbroken.filter(|writes| {
             let gap = replied.since(writes.sent);

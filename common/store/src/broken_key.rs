@@ -1,4 +1,4 @@
-//! Unreadable keys. Each harms only the object that it names; readers return it beside the others.
+//! Unreadable keys. Each harms only the object that it names.
 
 use redis::Value;
 

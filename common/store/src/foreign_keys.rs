@@ -9,8 +9,7 @@ use model::ids::{NodeName, SchedulerId, ServiceName};
 
 const KEYS_PER_READ: usize = 1000;
 
-/// The field of `meta` that exists from the moment when `services` was moved away until all services are
-/// listed again.
+/// The field of `meta` that exists while `services` is moved away and not yet rebuilt.
 const UNLISTED_SERVICES: &str = "unlisted_services";
 
 /// A cluster-wide key that another program wrote.
@@ -83,7 +82,7 @@ impl Store {
         Ok(moved)
     }
 
-    /// Returns true if a process that moved `services` away may have died before it listed them again.
+    /// Returns true if a process may have died after it moved `services` away.
     async fn has_unlisted_services(&self) -> Result<bool, StoreError> {
         self.link.query(cmd("HEXISTS").arg(keys::META).arg(UNLISTED_SERVICES)).await
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Serializes one of kubeleet's own types, which consist of strings, numbers and maps with string keys.
+/// Serializes a type of strings, numbers and maps with string keys.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("domain types serialize")
 }

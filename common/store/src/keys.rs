@@ -131,7 +131,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
     [pq(node), rq(node), cs(node), hb(node), stop(node)]
 }
 
-/// Returns the type that a key must have, as `TYPE` names it; `None` if it is not one of kubeleet's.
+/// Returns the required type of a key, as `TYPE` names it; `None` for foreign keys.
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
@@ -156,7 +156,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the key that records that a pod is wanted: the slots of its service, or the set of pushed pods.
+/// Returns the key that lists a wanted pod: the slots of its service, or the pushed pods.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
 }
@@ -187,7 +187,7 @@ pub(crate) fn value_names(kind: ValueKind) -> &'static str {
     }
 }
 
-/// Pub/sub channels. Messages are hints: a process that misses one reads the state a little later.
+/// Pub/sub channels. Messages are hints: missing one only causes a delay.
 pub mod channel {
     use model::ids::{NodeName, ServiceName};
 
@@ -216,7 +216,7 @@ pub mod channel {
         format!("ep:{service}")
     }
 
-    /// The worker has work beside its queue: pods to stop, or a request for logs or a channel.
+    /// The worker must stop pods, or answer a request for logs or a channel.
     pub fn worker(node: &NodeName) -> String {
         format!("wake:{node}")
     }

@@ -57,7 +57,7 @@ pub(crate) fn payloads(what: &str, value: Value) -> Result<Vec<Bytes>, StoreErro
     Ok(bytes.into_iter().map(Bytes::from).collect())
 }
 
-/// A hash with typed access to its fields. Bytes that are not UTF-8 become replacement characters.
+/// A hash with typed fields. Invalid UTF-8 becomes replacement characters.
 pub(crate) struct HashFields<'a> {
     what: &'a str,
     map: HashMap<String, Vec<u8>>,
@@ -87,8 +87,7 @@ impl<'a> HashFields<'a> {
         self.map.keys().filter_map(move |field| Some((field.strip_prefix(prefix)?, self.text(field))))
     }
 
-    /// Reads a number. A missing or empty field is the default; anything else that is not a number is an
-    /// error.
+    /// Reads a number. Missing or empty is the default; anything else is an error.
     pub(crate) fn number<T: FromStr + Default>(&self, field: &str) -> Result<T, StoreError> {
         let text = self.text(field);
         if text.is_empty() {

@@ -37,8 +37,8 @@ impl Store {
         self.link.query(&redis::cmd("PING")).await
     }
 
-    /// Subscribes to the hints on a channel (see [`channel`](crate::channel)). They may be lost: callers must
-    /// also read state by themselves.
+    /// Subscribes to a [`channel`](crate::channel) of hints. They may be lost: callers must also read state
+    /// by themselves.
     pub fn subscribe(&self, channel: &str) -> Subscription {
         self.link.subscribe(channel)
     }

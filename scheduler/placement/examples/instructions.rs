@@ -1,5 +1,4 @@
-//! Places pods on nodes once, for `scripts/instructions` to count the instructions: `instructions <pods>
-//! <nodes>`. Nothing is random.
+//! Places pods on nodes once, deterministically, for `scripts/instructions`: `instructions <pods> <nodes>`.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 

@@ -46,7 +46,7 @@ pub(crate) struct PodClass {
     pub(crate) requirements: Requirements,
     /// All pooled nodes up to this key have refused this class.
     refused_up_to: Option<RankKey>,
-    /// Why no node can run this class. Final for the batch, because a batch frees no resources.
+    /// Why no node can run this class; final, because a batch frees no resources.
     unschedulable: Option<Arc<[Refusal]>>,
 }
 
@@ -94,7 +94,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         }
     }
 
-    /// Returns the best pooled node that can run the class, among those better than every unvisited node.
+    /// Returns the best pooled node for the class, if better than every unvisited node.
     fn first_fit(&mut self, class: &mut PodClass) -> Option<RankKey> {
         let limit = self.unvisited.peek().copied();
         match class.refused_up_to {

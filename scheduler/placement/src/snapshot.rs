@@ -56,7 +56,7 @@ pub(crate) struct RankKey {
     /// Ascends with the node's name and is unique in a snapshot. Comparing it is cheaper than comparing
     /// names.
     pub(crate) name_rank: u64,
-    /// Index of the node in the snapshot, or in the pool of a batch.
+    /// Index in the snapshot, or in the pool of a batch.
     pub(crate) index: u32,
 }
 

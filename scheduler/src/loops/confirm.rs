@@ -1,5 +1,4 @@
-//! Confirms writes of services that the API answered with "stored, not yet confirmed", and emits events for
-//! them.
+//! Confirms writes answered with "stored, not yet confirmed", and emits events for them.
 //!
 //! Restores the promise of a 202: once the replicas have the write, an event says so, even if the API that
 //! answered is gone. A lease only saves work: two schedulers emit one event, because the script compares.

@@ -211,8 +211,7 @@ impl CronLoop {
         Ok(with_pods)
     }
 
-    /// A future time was written by a former master whose clock was ahead: it counts as the moment of the
-    /// failover.
+    /// A future time, written by a former master whose clock was ahead, counts as the moment of the failover.
     async fn settled(&self, at: RedisMillis, now: RedisMillis) -> Result<RedisMillis, StoreError> {
         if at <= now {
             return Ok(at);

@@ -22,7 +22,7 @@ use crate::context::SchedulerContext;
 
 /// Scripts, of a hundred pods each, before the next node gets its turn.
 const MAX_SCRIPTS_PER_NODE: usize = 1000;
-/// Multiple of `dead_after` after which the proxy of a silent node is forgotten: half an hour by default.
+/// Multiple of `dead_after` after which a silent node's proxy is forgotten: half an hour by default.
 const FORGET_PROXY_AFTER: u32 = 90;
 const PAGE_SIZE: usize = 500;
 

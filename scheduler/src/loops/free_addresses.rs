@@ -1,7 +1,6 @@
 //! Frees the addresses of removed services and slots: the cluster shares one pool.
 //!
-//! Each step reads one page of all addresses, so that a service with thousands of slots is forgotten in
-//! pieces.
+//! Each step reads one page of addresses, so that a large service is forgotten in pieces.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
 /// Age at which the view is refreshed for a pod that arrives after an idle time. It is shorter than a
 /// heartbeat interval, and the script that assigns pods refuses decisions that are wrong because of it.
 const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
-/// Minimum time between two reads of all nodes of a large cluster after hints that resources became free.
+/// Minimum time between two reads of a large cluster after hints that resources became free.
 const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
 pub(crate) struct PlacementLoop {
@@ -147,8 +147,7 @@ impl PlacementLoop {
         Ok(())
     }
 
-    /// A small cluster is read at once. In a large one, reading all nodes costs more than a slightly old
-    /// view.
+    /// A small cluster is read at once. For a large one that costs more than a slightly old view.
     fn can_read_all(&self) -> bool {
         self.view.snapshot().len() <= MAX_EXACT_SPREAD
             || self.view.since_all_read().is_none_or(|elapsed| elapsed >= READ_ALL_COOLDOWN)
@@ -273,7 +272,7 @@ impl PlacementLoop {
     }
 }
 
-/// Drops most examples: Redis stores a copy for every unschedulable pod, possibly a hundred thousand.
+/// Drops most examples: Redis stores them for every unschedulable pod, possibly a hundred thousand.
 fn with_few_examples(refusal: &Refusal) -> Refusal {
     let Refusal { reason, count, nodes } = refusal;
     let nodes = nodes.iter().take(MAX_STORED_EXAMPLES).cloned().collect();
@@ -321,8 +320,7 @@ fn parked_as_contended(pod: PendingPod) -> Parked {
     parked(pod.payload, request, "Contended", message.to_owned())
 }
 
-/// A pod with unknown requirements, which waits for its specification. If its record is missing too, the park
-/// script says so.
+/// A pod that waits for its specification. If its record is missing too, the park script says so.
 fn parked_without_spec(pod: PodWithoutSpec) -> Parked {
     parked(pod.payload, Resources::default(), "NoSpecification", pod.message)
 }

@@ -46,7 +46,7 @@ const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
 /// A younger service is still being created: missing pods are expected.
 const CREATION_TIME: Duration = Duration::from_secs(1);
-/// Maximum number of consecutive plans per reconciliation of a service. A hint or a pass continues the rest.
+/// Maximum consecutive plans of a service. A hint or a pass continues the rest.
 const MAX_PLANS: usize = 4;
 /// The cooldown of a service, as a multiple of its last reconciliation time. Every pod of a large service
 /// publishes hints, and the service still takes at most a fifth of this loop.
@@ -76,8 +76,7 @@ pub(crate) struct ReconcileLoop {
     queued: HashSet<ServiceName>,
     /// When each of these services may be reconciled again.
     cooldowns: HashMap<ServiceName, Instant>,
-    /// Services in `queued` whose only hint is their creation: the process that created them creates their
-    /// pods.
+    /// Services in `queued` that were only created: their creator also creates their pods.
     new_services: HashSet<ServiceName>,
     /// Services with many missing pods, and their number of pods at the last check.
     in_creation: HashMap<ServiceName, u64>,
@@ -616,7 +615,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Logs an error that concerns only this service, once, so that the others are reconciled.
+    /// Logs an error of this service alone, once, so that the others are reconciled.
     ///
     /// # Errors
     /// Errors that concern all services.
@@ -747,8 +746,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Corrects the usage of nodes that drifted from the records by the same amounts in two consecutive
-    /// passes.
+    /// Corrects the usage of nodes with the same drift in two consecutive passes.
     async fn correct_usage(&mut self, usage: &[NodeUsage], sums: &PassSums) -> Result<(), StoreError> {
         let mut drifts = HashMap::new();
         for node in usage {

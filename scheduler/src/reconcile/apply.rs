@@ -184,7 +184,7 @@ async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Resu
     Ok(created != CreateOutcome::Created(plan.successors.len()))
 }
 
-/// Records why no further pod is replaced for now, without the times of retries, which change.
+/// Records why no further pod is replaced for now, without the changing times of retries.
 pub(crate) async fn note_held(
     store: &Store,
     service: &Service,

@@ -1,4 +1,4 @@
-//! Property tests: plans are applied to a model of the cluster, which changes at random in between.
+//! Property tests: plans are applied to a randomly changing model of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,4 @@
-//! Compares a service with the pods in its slots and plans the actions. Pure: equal arguments give equal
-//! plans.
+//! Plans the actions on a service and its slots. Pure: equal arguments give equal plans.
 //!
 //! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot
 //! while a successor that starts first replaces its pod. A replica is *in service* if one of its pods runs

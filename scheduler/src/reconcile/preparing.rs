@@ -14,7 +14,7 @@ use store::{PreparedImages, Store, StoreError};
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
 
-/// Maximum wait for the answer of a node: its worker may be of an earlier version, or gone.
+/// Maximum wait for a node's answer: its worker may be of an earlier version, or gone.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use model::ids::ServiceName;
 
 /// Time from a step to the first check for the next one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// Maximum interval between checks of a stalled replacement: its new pods may never be ready.
+/// Maximum interval between checks of a replacement that may never finish.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Minimum interval between checks of a job.

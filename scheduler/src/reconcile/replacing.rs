@@ -20,7 +20,7 @@ use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
-/// Milliseconds for which a successor that starts first waits for room beside the pod that it replaces.
+/// Milliseconds for which a successor waits for room beside the replaced pod.
 const ROOM_WAIT: RedisMillis = 10_000;
 
 #[derive(Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! Sums of a full pass over all pods: usage per node, and the specifications that pods and services name.
+//! Sums of a full pass over all pods: usage per node, and used specifications.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ pub(crate) struct PassSums {
     /// Pods that may have lost their payload.
     pub(crate) suspects: Vec<PodRecord>,
     used: HashMap<NodeName, Resources>,
-    /// Host ports of each node: uuid and name of the pods that have them according to their records.
+    /// Host ports of each node: uuid and name of their pods according to the records.
     ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
     /// The services whose pods on nodes were counted. One may be removed within the pass.

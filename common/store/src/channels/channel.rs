@@ -106,7 +106,7 @@ impl Store {
         self.channel(id, ChannelSide::Client)
     }
 
-    /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients then time
+    /// Takes the requests that wait for a worker. If the worker ends, they are lost, and their clients time
     /// out.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl ChannelWriter {
         Ok(())
     }
 
-    /// Sends the last frame, however much is unread. Returns once Redis has all frames.
+    /// Sends the last frame regardless of unread bytes. Returns once Redis has all frames.
     ///
     /// # Errors
     /// See [`ChannelError`].
@@ -241,7 +241,7 @@ impl ChannelReader {
     }
 }
 
-/// A received frame that was not yet passed on. Dropping it lets the other side send more.
+/// A received frame. Dropping it lets the other side send more.
 pub struct Receipt {
     flow: Arc<Flow>,
     cost: u64,

@@ -1,4 +1,4 @@
-//! State shared by both loops of one side of a channel: flow control, and the reason of the end.
+//! State shared by both loops of one side of a channel.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::ChannelError;
 use model::stream::channel::WINDOW;
 
-/// Read bytes are reported to the other side after this many at the latest.
+/// Maximum number of read bytes between two reports.
 const REPORT_EVERY: u64 = WINDOW / 4;
 
 pub(super) struct Flow {

@@ -1,4 +1,4 @@
-//! Limits the bandwidth of a session: Redis and its replicas carry heartbeats too.
+//! Limits the bandwidth of a session, since Redis also carries heartbeats.
 
 use std::time::{Duration, Instant};
 

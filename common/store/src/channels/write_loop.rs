@@ -1,4 +1,4 @@
-//! Sends the frames of this side, and reports every few seconds how much it has read.
+//! Sends the frames of this side, and regular reports of its reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Reports and trims the entries that were read, and renews the expiry of the channel.
+    /// Reports and trims read entries, and renews the expiry of the channel.
     async fn report(&mut self) -> Result<(), ChannelError> {
         if self.flow.silence() > PEER_TIMEOUT {
             return Err(ChannelError::PeerGone);

@@ -26,12 +26,12 @@ pub(crate) enum Repair {
     /// Adds an element to a set, if its record exists.
     AddElement { element: String, record: String },
     Expire,
-    /// Writes the specification again from the record of its service, if the service still names it and its
-    /// text is unchanged.
+    /// Restores the specification from the record of its service, if the service still names it and its text
+    /// is unchanged.
     RestoreSpec { service: String, spec: String, seen: Vec<u8> },
-    /// Removes an element of the key, if the record of the pod or node still has this phase and node.
+    /// Removes an element, if the record of the pod or node still has this phase and node.
     RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },
-    /// Writes a route again, if the service that it names has it and no other service took it meanwhile.
+    /// Restores a route, if its service has it and no other service took it meanwhile.
     AddRoute { route: String, target: String },
     /// Removes a route, if it still has this value and its service does not have it.
     RemoveRoute { route: Vec<u8>, target: Vec<u8> },

@@ -11,7 +11,7 @@ use model::pod::lifecycle::Phase;
 
 /// Optional numbers of a service's record.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
-/// Fields that a worker writes again when it registers, and that are zero without it.
+/// Fields that a registering worker restores, and that default to zero.
 const NODE_FIELDS: [&str; 19] = [
     "beat",
     "registered_at",
@@ -90,7 +90,7 @@ fn broken_pods(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// A node registers again if its record names no session, and stays cordoned if it was.
+/// A node without a session in its record registers again, and stays cordoned.
 fn broken_nodes(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.broken_nodes.iter().map(|(name, (problem, fields))| {
         // A dead node stays dead: its pods may still have to be moved.

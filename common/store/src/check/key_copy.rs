@@ -7,8 +7,7 @@ use crate::reply::RawFields;
 use model::node::{HeldPod, Resources};
 use model::pod::lifecycle::Phase;
 
-/// Keys are read one after the other, so concurrent changes may look wrong. Every repair therefore checks
-/// again.
+/// Keys are read one by one, so concurrent changes may look wrong: every repair checks again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyCopy {
     /// Keys of a wrong type, with expected and actual type.

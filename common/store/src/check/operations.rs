@@ -240,8 +240,7 @@ impl Store {
         Ok(())
     }
 
-    /// Call this after the service was read: a specification that is replaced meanwhile still exists for a
-    /// while.
+    /// Called after the service was read: a replaced specification still exists for a while.
     async fn copy_spec(&self, copy: &mut KeyCopy, service: &str, spec: String) -> Result<(), StoreError> {
         let key = format!("spec:{spec}");
         let stored: Option<Vec<u8>> = self.link.query(cmd("GET").arg(&key)).await?;

@@ -18,8 +18,7 @@ const PAGE: usize = 500;
 pub enum GivenAddress {
     /// The address, which it keeps while it exists.
     Confirmed(PoolAddress),
-    /// A failover could still lose this address and give it to another name. Do not publish it yet; ask
-    /// again.
+    /// A failover could still give this address to another name. Do not publish it yet; ask again.
     Unconfirmed,
     /// The service does not exist, or its slot is not wanted, is beyond the limit per service, or is of a
     /// job.

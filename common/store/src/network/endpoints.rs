@@ -16,14 +16,13 @@ use model::network::ingress::{IngressRule, parse_alias, parse_callers, read_rule
 const PAGE: usize = 500;
 /// Services whose versions are read in one round trip.
 const PIECE: usize = 1000;
-/// Seconds for which Redis keeps the endpoints of a service after a proxy has asked, as in the script
-/// `follow`.
+/// Seconds for which Redis keeps endpoints after a proxy has asked, as in the script `follow`.
 const KEPT_SECONDS: i64 = 3600;
 
 /// All routes of the cluster, each with its service.
 pub type Routes = Vec<(ServiceName, IngressRule)>;
 
-/// Services with restricted callers, and the allowed services. Pods of the service itself are always allowed.
+/// Services with restricted callers, and the allowed services besides themselves.
 pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 
 /// The aliases of each app, with their services.
@@ -45,7 +44,7 @@ pub struct Routing {
 pub struct EndpointVersion {
     /// Number of changes.
     pub version: u64,
-    /// When the master took over that built the set. Sets of different masters are unrelated.
+    /// When the master that built the set took over. Sets of different masters are unrelated.
     pub master: String,
 }
 
@@ -55,7 +54,7 @@ pub enum FollowedEndpoints {
     Same,
     /// The endpoints differ and must be read.
     Changed(EndpointReading),
-    /// Another process builds the set from the records of pods: retry in a moment.
+    /// Another process builds the set: retry in a moment.
     BeingMade,
 }
 
@@ -90,12 +89,12 @@ pub enum ReadingStep {
     Again,
 }
 
-/// A message on the channel of a service's endpoints: the change from one version to the next.
+/// A message about a service's endpoints: the change from one version to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointChange {
     /// The version after the change.
     pub version: EndpointVersion,
-    /// The changed pods, each with its endpoint; `None` if it has no endpoint any more.
+    /// The changed pods with their endpoints; `None` if removed.
     pub changes: Vec<(PodId, Option<Endpoint>)>,
 }
 
@@ -117,7 +116,7 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns the routes, callers and aliases of all services. Invalid fields are left out.
+    /// Returns all routes, callers and aliases, without invalid fields.
     ///
     /// # Errors
     /// See [`StoreError`].

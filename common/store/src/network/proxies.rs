@@ -1,4 +1,4 @@
-//! The proxies of the hosts, and the addresses at which they accept connections from each other.
+//! The proxies of the hosts, and their addresses for each other.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Records that the proxy of these nodes is alive, and the id of its key for secrets. Expires after
-    /// `lasts`.
+    /// Records for the time `lasts` that the proxy of these nodes is alive, and the id of its key for
+    /// secrets.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,4 +1,4 @@
-//! Conditions that several processes observe at the same time, announced by one event.
+//! Conditions that several processes observe, announced by one event.
 
 use crate::reply::word;
 use crate::scripts::note_condition;
@@ -29,7 +29,7 @@ pub enum ObservedCondition<'a> {
 }
 
 impl Store {
-    /// Announces a condition by an event, unless another process has. Returns true if it was announced now.
+    /// Announces a condition by an event. Returns false if another process already has.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -91,8 +91,7 @@ impl Store {
         }
     }
 
-    /// Returns up to a hundred payloads of a dead node to `sq`. Several callers may drain a node
-    /// concurrently.
+    /// Returns up to a hundred payloads of a dead node to `sq`. Callable concurrently.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -118,7 +117,7 @@ impl Store {
         broken.map_or(Ok(DrainOutcome::Empty), Err)
     }
 
-    /// Drains payloads one by one, because one of them has a broken key. That payload goes to `sq` unchanged.
+    /// Drains payloads one by one, because one has a broken key. That payload goes to `sq` unchanged.
     async fn drain_each(
         &self,
         node: &Node,

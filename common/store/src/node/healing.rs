@@ -139,8 +139,7 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// Returns the specifications that services have replaced. No new pod can name one, unless its service
-    /// uses it again.
+    /// Returns replaced specifications. New pods can name one only if its service uses it again.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -171,7 +170,7 @@ impl Store {
         Ok(expired)
     }
 
-    /// Returns the usage of these nodes. Nodes that do not exist or have unreadable numbers are left out.
+    /// Returns the usage of these nodes, without missing ones and unreadable numbers.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -190,7 +189,7 @@ impl Store {
     }
 
     /// Corrects the usage of a node to `actual`. Returns false if something was reserved or released there
-    /// since it was read.
+    /// meanwhile.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! Workers on hold: this Redis does not know their cluster, or most of their pods, so they leave their
-//! containers alone.
+//! Workers on hold: they leave their containers alone, because this Redis does not know their cluster or most
+//! of their pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -82,7 +82,7 @@ impl Store {
         unreadable.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
     }
 
-    /// Like [`Store::nodes`], but returns an error for each unreadable node instead of failing.
+    /// Like [`Store::nodes`], with an error for each unreadable node.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -143,7 +143,7 @@ impl Store {
         self.link.query(cmd("ZCARD").arg(keys::BEATS)).await
     }
 
-    /// Allows or forbids placing new pods on a node. Returns false if there is no such node.
+    /// Allows or forbids new pods on a node. Returns false if it does not exist.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -204,8 +204,7 @@ impl Store {
         }
     }
 
-    /// Returns the queue lengths of these nodes, in this order, and the unreadable queues, whose lengths are
-    /// 0.
+    /// Returns the queue lengths of these nodes, in this order (0 if unreadable), and the unreadable queues.
     ///
     /// # Errors
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].

@@ -26,8 +26,8 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Records a scheduler's failure detection times. Success shows that Redis takes writes. Returns the time
-    /// on Redis' clock.
+    /// Records a scheduler's failure detection times, which shows that Redis takes writes. Returns the time
+    /// of Redis.
     ///
     /// # Errors
     /// See [`StoreError`].

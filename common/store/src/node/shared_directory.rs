@@ -1,5 +1,4 @@
-//! Reports of workers about their machines: shared volume directory, full disks, held pods without a record,
-//! and other problems.
+//! Reports of workers about their machines: shared directory, full disks, held pods, and other problems.
 
 use redis::Value;
 

@@ -1,5 +1,4 @@
-//! Persistent and shared volumes: the location of their data, and their removal. Assigning a pod binds its
-//! volumes.
+//! Persistent and shared volumes: location and removal. Assigning a pod binds its volumes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -71,8 +70,7 @@ pub struct VolumeReport {
     pub elsewhere: Vec<VolumeName>,
     /// Volumes that are missing since the node's last report.
     pub missing: Vec<VolumeName>,
-    /// The run of Redis that answered. A report counts as complete if the engine was asked after this run was
-    /// known.
+    /// The run of Redis that answered. A report is complete if the engine was asked after this run was known.
     pub redis_run: String,
 }
 
@@ -165,7 +163,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Records volumes of a backup, unless they have a record. Returns the number of those that had none.
+    /// Records volumes of a backup that have no record. Returns their number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -419,8 +417,7 @@ impl Store {
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }
 
-    /// Makes a node's copy of a persistent volume the volume. All other copies are given up, and stay where
-    /// they are.
+    /// Makes a node's copy of a persistent volume the volume. Other copies are given up, but stay.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -466,7 +463,7 @@ impl Store {
         Err(corrupt(what, format!("the pods of volume {} change all the time", claim.name)))
     }
 
-    /// Asks a node to remove its copy of a persistent volume that the record does not name.
+    /// Asks a node to remove its copy of a persistent volume, unless the record names it.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -715,8 +712,8 @@ fn read_verdict(what: &str, verdict: &str, detail: &str) -> Result<VolumeVerdict
 }
 
 impl Session {
-    /// Records the size of volumes of this node. `local` are local volumes that exceeded their space since
-    /// the last call.
+    /// Records the size of this node's volumes. `local` are local volumes that exceeded their space since the
+    /// last call.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,4 +1,4 @@
-//! Dead letters: payloads that cannot be a pod, kept byte for byte with the reason until an operator decides.
+//! Dead letters: payloads that cannot be a pod, kept byte for byte until an operator decides.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -96,8 +96,8 @@ pub enum DeadLetterRequeue {
 }
 
 impl DeadLetter {
-    /// Returns true if its payload came through `sq` or `pq:<node>`. Any program can write an entry that
-    /// names another key.
+    /// Returns true if its payload came through `sq` or `pq:<node>`: any program can write entries with other
+    /// keys.
     pub fn can_be_requeued(&self) -> bool {
         self.queue == keys::SQ
             || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
@@ -143,8 +143,7 @@ fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
 }
 
 impl Store {
-    /// Moves a payload from its holder to the dead letters, if it is still there. Returns the reply of the
-    /// script.
+    /// Moves a payload from its holder to the dead letters. Returns the reply of the script.
     pub(crate) async fn reject(
         &self,
         holder: Holder<'_>,

@@ -62,8 +62,7 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Returns the heartbeat values of these workers if they have no record (empty without a value); `None`
-    /// for the others.
+    /// Returns the heartbeat values (empty if missing) of workers without a record; `None` for others.
     ///
     /// # Errors
     /// See [`StoreError`].

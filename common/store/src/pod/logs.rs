@@ -169,8 +169,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Takes the requests that wait for a worker. They are lost if the worker ends; the reader then asks
-    /// again.
+    /// Takes the requests that wait for a worker. If the worker ends, readers ask again.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -342,7 +341,7 @@ impl Store {
     pub const LOG_POLL: Duration = Duration::from_millis(100);
 }
 
-/// Splits a position of [`Store::read_log`] into an entry id and the number of bytes up to it.
+/// Splits a position of [`Store::read_log`] into an entry id and the bytes up to it.
 fn split_position(position: &str) -> (String, u64) {
     let (id, bytes) = position.split_once(' ').unwrap_or((position, "0"));
     (id.to_owned(), bytes.parse().unwrap_or(0))

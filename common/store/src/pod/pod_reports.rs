@@ -156,8 +156,7 @@ impl Session {
         self.write("finishing a pod", &finish.call()).await
     }
 
-    /// Records that the container of a running pod disappeared: the pod is queued here again as a new
-    /// assignment.
+    /// Records that a running pod's container disappeared. Queues the pod here as a new assignment.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -100,7 +100,7 @@ impl Store {
         self.pods_each(ids).await?.into_iter().collect()
     }
 
-    /// Like [`Store::pods`], but each unreadable record is an error of its own.
+    /// Like [`Store::pods`], with an error for each unreadable record.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -146,7 +146,7 @@ impl Store {
         Ok(assignments)
     }
 
-    /// Returns the payload of a pod: rebuilt for a pod of a service, read from the record for a pushed one.
+    /// Returns the payload of a pod: rebuilt for a service, read from the record otherwise.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -13,7 +13,7 @@ type RawEntry = (Vec<u8>, Vec<u8>);
 
 /// Approximate number of entries that one command reads.
 const MAX_SCAN: usize = 1000;
-/// Bytes of a key above which one command reads only 64 entries if they are small on average, otherwise one.
+/// Bytes of a key above which one command reads 64 entries if they are small, otherwise one.
 const MAX_AT_ONCE: usize = 8 * 1024 * 1024;
 const ENTRIES_PER_READ: usize = 64;
 const SMALL: usize = 4 * 1024;
@@ -23,7 +23,7 @@ const MAX_SAMPLES: usize = 1000;
 const MAX_PEEK: usize = 4 * 1024 * 1024;
 /// A peek stops reading after these bytes.
 const MAX_READ: usize = 64 * 1024 * 1024;
-/// Only the first KiB of a longer payload is shown. No process takes such a payload.
+/// Only the first KiB of a longer payload is shown; no process takes it.
 const MAX_SHOWN: usize = 512 * 1024;
 const KEPT: usize = 1024;
 
@@ -60,7 +60,7 @@ impl<T> Default for Peeked<T> {
 /// A payload as [`Store::peek`] shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedPayload {
-    /// The payload, byte for byte; only the first KiB if it has more than 512 KiB, which no process takes.
+    /// The payload; only the first KiB if it has more than 512 KiB, which no process takes.
     pub bytes: Vec<u8>,
     /// Length of the whole payload in bytes.
     pub length: usize,

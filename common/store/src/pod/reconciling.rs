@@ -45,7 +45,7 @@ pub enum StopOutcome {
     Stopped,
     /// Its node will stop it.
     Stopping,
-    /// It is on another node, or ready although only unready pods were to be stopped: read it again.
+    /// It is on another node, or ready and spared: read it again.
     Moved,
     /// It was gone already.
     Gone,
@@ -362,8 +362,7 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
     Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
 }
 
-/// Creates the pods of at most [`BATCH`] replica indices; none if the last change of the service differs from
-/// `last_write`.
+/// Creates up to [`BATCH`] pods; none if the service's last write is not `last_write`.
 pub(crate) fn create_call(
     service: &Service,
     replicas: &[u32],

@@ -144,8 +144,7 @@ impl Store {
         }
     }
 
-    /// Assigns pods to nodes: node check, resources, record and queue in one atomic step. Returns one outcome
-    /// per pod.
+    /// Assigns pods to nodes atomically. Returns one outcome per pod.
     ///
     /// All assignments to one node must have the same incarnation. The oldest in-flight pods, in their order,
     /// are cheapest.
@@ -187,7 +186,7 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// Parks pods: moves them from the in-flight list to the unschedulable set. Returns one outcome per pod.
+    /// Moves pods from the in-flight list to the unschedulable set. Returns one outcome per pod.
     ///
     /// # Errors
     /// See [`StoreError`].

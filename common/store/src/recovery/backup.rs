@@ -1,4 +1,4 @@
-//! Reads for `kubeleet backup`: services with their specifications and pods, one service after the other.
+//! Reads for `kubeleet backup`, one service after the other.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -53,8 +53,7 @@ impl Store {
         Ok(Some(service))
     }
 
-    /// Returns these pods and their specifications. Stopped pods, and pods with a missing or broken record,
-    /// are left out.
+    /// Returns these pods and their specifications, without stopped pods and broken records.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -27,7 +27,7 @@ const RECORDS_PER_READ: usize = 1000;
 /// Approximate bytes of the pieces in which answers are written and read.
 const PIECE: usize = 256 * 1024;
 const PIECES_PER_READ: isize = 16;
-/// Maximum bytes of an answer. A worker with more does not answer: Redis would have to store it.
+/// Maximum bytes of an answer, which Redis would have to store. A worker with more does not answer.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 
 const MESSAGE: &str = "recover";
@@ -42,8 +42,7 @@ pub struct RecoveryAnswer {
 }
 
 impl Store {
-    /// Asks all workers for their saved state. `nodes` get a message; workers on hold find the request by
-    /// themselves.
+    /// Asks all workers for their saved state: `nodes` by a message; workers on hold poll.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -229,8 +228,7 @@ impl Store {
         Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns the records of these services with all their fields. Missing ones and wrong types are left
-    /// out.
+    /// Returns the records of these services with all fields, without missing ones and wrong types.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -284,8 +282,7 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Stores the record of a service, unless Redis has the same or a newer revision. Returns true if it was
-    /// stored.
+    /// Stores the record of a service, unless Redis has the same or a newer revision. Returns true if stored.
     ///
     /// # Errors
     /// As for [`Store::put_service`].

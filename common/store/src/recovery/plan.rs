@@ -37,7 +37,7 @@ pub struct KnownState {
 }
 
 impl KnownState {
-    /// Returns when this service was deleted, if that was after it was saved and it should not be restored.
+    /// Returns when this service was deleted, if after it was saved and not to be restored.
     pub fn deletion_of(&self, service: &ServiceName, saved: &SavedState) -> Option<RedisMillis> {
         let known =
             self.services.get(service).filter(|known| known.record.is_none() && !self.with_deleted)?;

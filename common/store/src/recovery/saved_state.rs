@@ -1,5 +1,4 @@
-//! The saved state of a worker's pods, and the content of a backup: desired state and assignments as JSON
-//! lines.
+//! The saved state of a worker's pods, and the content of a backup, as JSON lines.
 //!
 //! The first line is a [`SavedHeader`]. The last line is a [`SavedEnd`] with the number of lines in between,
 //! which reveals a truncated file. A backup may have a second section with secrets, configs, logins and an
@@ -396,8 +395,7 @@ pub struct SavedFile {
 }
 
 impl SavedState {
-    /// Adds a service. The newer revision wins; of two services with one name, the one that was created
-    /// later.
+    /// Adds a service. The newer revision wins; with one name, the later created service.
     pub fn add_service(&mut self, service: SavedService) {
         match self.services.get(&service.name) {
             Some(known) if known.age() >= service.age() => {}

@@ -1,5 +1,5 @@
-//! The Lua functions with which a script reads its keys and arguments: `head_keys()`, `pod_args(i)` … The
-//! prelude describes them.
+//! The Lua functions that read a script's keys and arguments: `head_keys()`, `pod_args(i)` … The prelude
+//! describes them.
 
 use super::script::{Group, RESOURCES, Script};
 

@@ -80,8 +80,8 @@ impl Group {
 
 /// A list of items of the same kind, each with the same keys and arguments.
 ///
-/// The head argument `<name>_count` has the length of a batch, except of the last one, whose length follows
-/// from its arguments.
+/// The head argument `<name>_count` is the length of a batch. The last one has none: it follows from its
+/// arguments.
 pub(super) struct ItemBatch {
     pub(super) name: &'static str,
     pub(super) item: Group,

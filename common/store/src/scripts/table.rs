@@ -1,4 +1,4 @@
-//! The list of scripts: the processes that run each, its keys and arguments, and its changes of pod phases.
+//! The list of scripts: processes, keys and arguments, and changes of pod phases.
 //!
 //! A script `name in folder` is the file `lua/folder/name.lua`. It becomes a module `name` with a struct
 //! `Head`, and a struct for the items of each batch. Their fields are the keys and arguments, so that a

@@ -87,8 +87,8 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// Returns when the Redis master changed or restarted; now, if no script has noticed it yet. `None` if it
-    /// never did.
+    /// Returns when the Redis master changed or restarted (now, if no script has noticed it yet); `None` if
+    /// never.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,4 @@
-//! Checks whether Redis would survive its next fault: its replicas, and the Sentinels that would elect one of
-//! them.
+//! Checks whether Redis would survive its next fault, by its replicas and Sentinels.
 //!
 //! Pure.
 
@@ -90,7 +89,7 @@ fn can_fail_over(known: usize, facts: &Facts<'_>) -> bool {
         })
 }
 
-/// Returns the number of Sentinels that a failover needs: the quorum to notice, and a majority to elect.
+/// Returns the number of Sentinels needed for a failover: the quorum, and a majority.
 fn needed(facts: &SentinelFacts) -> usize {
     facts.quorum.max(facts.sentinels / 2 + 1)
 }

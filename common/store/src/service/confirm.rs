@@ -14,11 +14,11 @@ use crate::{Store, StoreError, keys};
 use model::ids::{ServiceName, WriteId};
 use redis_link::Durability;
 
-/// Time that a write of desired state waits for the replicas before the answer is "not yet confirmed".
+/// Time that a write waits for the replicas before the answer is "not yet confirmed".
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
-/// The confirm loop skips younger writes: their writers wait for the replicas and remove the note.
+/// The confirm loop skips younger writes, whose writers still wait.
 const MIN_AGE: Duration = Duration::from_secs(3);
-/// Maximum delay of an answer by the removal of its note. After that the confirm loop removes it.
+/// Maximum delay of an answer by the removal of its note, left to the confirm loop afterwards.
 const REMOVE_NOTE_TIMEOUT: Duration = Duration::from_millis(250);
 const BATCH: usize = 500;
 
@@ -167,7 +167,7 @@ impl Store {
     }
 }
 
-/// Reads a flat list of services and writes. Skips bytes that are not UTF-8, which another program wrote.
+/// Reads a flat list of services and writes, without invalid UTF-8 of other programs.
 fn notes(words: Vec<Vec<u8>>) -> Vec<(String, String)> {
     let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
     words.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()

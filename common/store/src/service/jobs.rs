@@ -290,8 +290,7 @@ impl Store {
     }
 }
 
-/// Reads the fields of `done:<job>` or `tries:<job>`. Unreadable ones were written by hand, and count as
-/// unknown results.
+/// Reads the fields of `done:<job>` or `tries:<job>`. Unreadable ones count as unknown results.
 fn results(fields: Vec<(String, Vec<u8>)>) -> BTreeMap<u32, IndexResult> {
     let result = |(index, value): (String, Vec<u8>)| Some((index.parse().ok()?, result(&value)));
     fields.into_iter().filter_map(result).collect()

@@ -151,7 +151,7 @@ pub enum DeleteOutcome {
 
 impl Store {
     /// Stores the desired state of a service. `expected` is the revision that the caller has read; `None`
-    /// overwrites any.
+    /// overwrites.
     ///
     /// # Errors
     /// See [`StoreError`]. An unconfirmed write is not an error: see [`WriteReceipt::durability`].
@@ -485,7 +485,7 @@ impl Store {
         unreadable.into_iter().next().map_or(Ok(services), |(_, error)| Err(error))
     }
 
-    /// Like [`Store::services`], but returns an error for each unreadable service instead of failing.
+    /// Like [`Store::services`], with an error for each unreadable service.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -510,7 +510,7 @@ impl Store {
         Ok((services, unreadable))
     }
 
-    /// Returns a pod specification by its id, if it exists. Specifications never change, so they are cached.
+    /// Returns a pod specification, if it exists. It is cached, because it never changes.
     ///
     /// # Errors
     /// `Corrupt` if it is unreadable; see [`StoreError`].
@@ -553,8 +553,7 @@ impl Store {
         Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
     }
 
-    /// Returns the contents of these specifications. Missing ones, and bytes that are not UTF-8, are left
-    /// out.
+    /// Returns the contents of these specifications, without missing ones and invalid UTF-8.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use model::ids::SpecId;
 use model::spec::PodSpec;
 
-/// The cache is emptied at this size. That is simpler than evicting the oldest, and sufficient for a few
-/// thousand services.
+/// The cache is emptied at this size: simpler than eviction, and enough for a few thousand services.
 const MAX_SPECS: usize = 4096;
 
 #[derive(Default)]

@@ -13,8 +13,7 @@ use sha2::{Digest, Sha256};
 use model::ids::{ServiceName, SpecId};
 use model::spec::{ContainerSpec, PodSpec};
 
-/// The newest version of the stored form. Raise it only if earlier programs, reading it leniently, would run
-/// a pod wrongly.
+/// The newest version of the stored form. Raise it only if earlier programs would run a pod wrongly.
 pub(crate) const VERSION: u32 = 3;
 
 /// The version for pods with fields that version 1 lacks.
@@ -35,8 +34,7 @@ const SPEC_ID_BYTES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SpecFile {
-    /// The oldest version with all fields that the pods use. Missing for 1, which the first programs did not
-    /// write.
+    /// The oldest version with all fields of the pods. Missing for 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
     service: ServiceName,

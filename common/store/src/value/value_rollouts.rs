@@ -1,6 +1,6 @@
 //! Changed secrets and configs whose services must still be restarted.
 //!
-//! The script that stores a version records the change in the same step, so a failover loses both or none.
+//! The script that stores a version records the change too, so a failover loses both or none.
 
 use redis::cmd;
 
