@@ -1,9 +1,8 @@
-//! Carries decisions out. The only decision left here is whose key is broken if Redis reports a wrong type.
+//! Executes decisions. It only decides which key is broken if Redis reports a wrong type.
 //!
-//! Every payload that is passed to these functions is in this scheduler's in-flight list, and stays there
-//! until a script moves it on. What is not reached because of an error, or because the process dies, is
-//! therefore taken again: by this scheduler in its next step, or by another one after the reclaim loop has
-//! returned it to the queue.
+//! Every payload passed to these functions is in this scheduler's in-flight list until a script moves it.
+//! After an error or the death of this process, the rest is taken again: by this scheduler in its next step,
+//! or by another one after the reclaim loop has returned it to the queue.
 
 use std::time::Duration;
 
@@ -18,23 +17,20 @@ use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 use crate::intake::InvalidPod;
 use crate::metrics;
 
-/// The number of pods that one script assigns or parks: a few milliseconds of Redis.
+/// Pods that one script assigns or parks: a few milliseconds of Redis.
 const PODS_PER_SCRIPT: usize = 250;
-/// While Redis runs one script, the next is on its way and the answer to the last is read. Redis runs them in
+/// While Redis runs one script, the next is on its way and the previous answer is read. Redis runs them in
 /// order.
 const CONCURRENT_SCRIPTS: usize = 3;
 
-/// Carries out the decisions of one scheduler.
 pub(crate) struct Executor<'a> {
     pub(crate) store: &'a Store,
     pub(crate) id: &'a SchedulerId,
     pub(crate) dead_after: Duration,
 }
 
-/// The result of one assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AssignResult {
-    /// The script answered.
     Answered(AssignOutcome),
     /// The node's keys are broken: decide again without the node.
     NodeBroken(StoreError),
@@ -44,11 +40,10 @@ pub(crate) enum AssignResult {
 
 impl Executor<'_> {
     /// Assigns pods to nodes; returns one result each. A node refuses if it has more pods than `max_pods`
-    /// returns for it. With such a limit pass no more pods than fit into one script, because each of them
-    /// counts.
+    /// returns for it. With such a limit pass at most the pods of one script, because each of them counts.
     ///
     /// # Errors
-    /// Only those that concern all pods. Some of the pods may have been assigned.
+    /// Errors that concern all pods. Some of the pods may have been assigned.
     pub(crate) async fn assign(
         &self,
         assignments: &[Assignment],
@@ -102,14 +97,14 @@ impl Executor<'_> {
         if self.is_node_broken(&assignment.node).await? {
             return Ok(AssignResult::NodeBroken(error));
         }
-        // The broken key is one that all pods need.
+        // All pods need the broken key.
         Err(error)
     }
 
     /// Records pods as unschedulable.
     ///
     /// # Errors
-    /// Only those that concern all pods. Some of the pods may have been recorded.
+    /// Errors that concern all pods. Some of the pods may have been recorded.
     pub(crate) async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         for chunk in parked.chunks(PODS_PER_SCRIPT) {
             match self.store.park(self.id, chunk).await {
@@ -151,7 +146,6 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Moves the payload of a pod that its service does not know to the dead letters.
     pub(crate) async fn reject_unknown_service(&self, payload: &Payload) -> Result<(), StoreError> {
         let reason = format!(
             "pod {} has no record and does not belong to service {}: the service was deleted, or the payload \
@@ -161,10 +155,9 @@ impl Executor<'_> {
         self.reject(&InvalidPod { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
     }
 
-    /// Moves a payload to the dead letters.
     pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {
         match self.store.reject_in_flight(self.id, &pod.raw, pod.id.as_ref(), &pod.reason).await {
-            // The pod's record may be what is broken. The dead letter does not need it.
+            // The pod's record may be the broken key. The dead letter does not need it.
             Err(error) if pod.id.is_some() && error.is_broken_key() => {
                 self.store.reject_in_flight(self.id, &pod.raw, None, &pod.reason).await.map(drop)
             }
@@ -195,9 +188,9 @@ fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
     }
 }
 
-/// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". For a host port
-/// it says which pod has it, for a volume where its data is, for what is not allowed which setting of the
-/// node's operator allows it; other details have numbers that change, and each change would be an event.
+/// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". Names the pod
+/// that has a host port, the node with a volume's data, and the setting that would allow a host access. Other
+/// details contain changing numbers, and each change would be an event.
 pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
         return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();
@@ -206,8 +199,7 @@ pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> Strin
     format!("0/{nodes} nodes are available: {}", reasons.join(", "))
 }
 
-/// Returns whether a message of [`unschedulable_message`] has no other reasons than resources that are used
-/// up.
+/// Returns true if a message of [`unschedulable_message`] names only exhausted resources.
 pub(crate) fn only_lacks_room(message: &str) -> bool {
     let Some((_, reasons)) = message.split_once(" nodes are available: ") else { return false };
     let is_room = |reason: &str| {

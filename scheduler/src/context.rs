@@ -1,4 +1,4 @@
-//! The context that all loops of one scheduler share.
+//! The shared context of all loops of one scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,16 @@ use tokio::sync::Notify;
 
 use crate::timings::LoopTimings;
 
-/// What every loop needs.
 #[derive(Clone)]
 pub(crate) struct SchedulerContext {
     pub(crate) store: Store,
-    /// Measures for how long it has been able to write.
+    /// Measures the time for which the scheduler has been able to write.
     pub(crate) clock: Arc<dyn Clock>,
     /// Random for each start of the process.
     pub(crate) id: SchedulerId,
     pub(crate) timings: LoopTimings,
-    /// The number of pod slots of an external worker.
     pub(crate) external_worker_pods: u64,
-    /// How long volumes stay without their service; `None` for ever.
+    /// Time for which volumes stay without their service; `None` for ever.
     pub(crate) volume_grace: Option<Duration>,
     /// Notified when this scheduler declares a node dead.
     pub(crate) node_died: Arc<Notify>,

@@ -1,5 +1,4 @@
-//! Decides what becomes of a tick of a cron, and which of its ended jobs go. Pure: equal arguments give equal
-//! decisions.
+//! Decides about the ticks and ended jobs of a cron. Pure: equal arguments give equal decisions.
 
 use model::RedisMillis;
 use model::ids::ServiceName;
@@ -7,32 +6,29 @@ use model::service::{Service, ServiceState};
 use model::spec::{Concurrency, CronPolicy};
 use store::CronTick;
 
-/// What to do about a cron now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CronStep {
-    /// Take this tick.
     Take(CronTick),
     /// End these jobs first: the tick is for their successor.
     Replace(Vec<ServiceName>),
     /// Wait until the pods of replaced jobs are gone.
     Wait,
-    /// Nothing until this tick; none if there is no next one.
+    /// Do nothing until this tick; `None` if there is no next one.
     Sleep(Option<i64>),
 }
 
-/// A job of a cron.
 pub(crate) struct CronJob<'a> {
     pub(crate) service: &'a Service,
-    /// How many pods it has that have not ended. Only known if the cron replaces jobs.
+    /// Number of pods that have not ended. Only known if the cron replaces jobs.
     pub(crate) active_pods: usize,
 }
 
-/// Returns the name of the job of a tick: always the same, so that no tick has two.
+/// Returns the name of the job of a tick. It is deterministic, so that no tick has two jobs.
 pub(crate) fn job_name(cron: &ServiceName, tick: i64) -> Option<ServiceName> {
     ServiceName::new(format!("{cron}-{tick}")).ok()
 }
 
-/// Decides what to do at the time `now`. `since` is when the cron got its times; neither is in the future.
+/// Decides what to do at the time `now`. `since` is when the cron got its schedule; neither is in the future.
 pub(crate) fn step(cron: &Service, jobs: &[CronJob<'_>], since: RedisMillis, now: RedisMillis) -> CronStep {
     let policy = match &cron.fields.cron {
         Some(policy) if !policy.suspend && cron.state == ServiceState::Active => policy,
@@ -67,12 +63,11 @@ pub(crate) fn step(cron: &Service, jobs: &[CronJob<'_>], since: RedisMillis, now
     CronStep::Take(tick)
 }
 
-/// Returns whether a job is one of this cron, and is not being deleted.
 fn is_of_time(job: &Service, cron: &Service) -> bool {
     job.state == ServiceState::Active && job.progress.of_cron.as_ref().is_some_and(|(of, _)| *of == cron.name)
 }
 
-/// Returns the ended jobs that are more than are kept. `jobs` are those of the cron, the oldest first.
+/// Returns the ended jobs beyond the history limit. `jobs` are those of the cron, the oldest first.
 pub(crate) fn surplus_history<'a>(policy: &CronPolicy, jobs: &[&'a Service]) -> Vec<&'a Service> {
     let of = |is_complete: bool, kept: u32| {
         let ended: Vec<&Service> = jobs

@@ -1,4 +1,4 @@
-//! Turns payloads from the queue into pods that can be placed: parses them and reads their specifications.
+//! Parses payloads from the queue, and reads the specifications of their pods.
 
 use bytes::Bytes;
 use model::ids::{NodeName, PodId, ServiceName};
@@ -10,34 +10,27 @@ use placement::{
 };
 use store::{Store, StoreError};
 
-/// A pod to be placed.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingPod {
     pub(crate) payload: Payload,
     pub(crate) request: PodRequest,
-    /// The persistent volumes that it needs.
     pub(crate) volumes: Vec<VolumeClaim>,
 }
 
-/// A payload that is no valid pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct InvalidPod {
-    /// The payload, byte for byte.
     pub(crate) raw: Bytes,
-    /// The pod's id, if the payload has one.
     pub(crate) id: Option<PodId>,
-    /// The reason for the dead letter.
     pub(crate) reason: String,
 }
 
-/// A pod whose specification cannot be read.
 #[derive(Debug, Clone)]
 pub(crate) struct PodWithoutSpec {
     pub(crate) payload: Payload,
     pub(crate) message: String,
 }
 
-/// Payloads from the queue by what is to be done with them, each list in the order of the queue.
+/// Payloads from the queue by required action, each list in the order of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     pub(crate) pending: Vec<PendingPod>,
@@ -49,7 +42,7 @@ impl Intake {
     /// Parses payloads and reads their specifications.
     ///
     /// # Errors
-    /// Only those that concern all pods: a specification that is missing or unreadable affects its own pods.
+    /// Errors that concern all pods. A missing or unreadable specification affects only its own pods.
     pub(crate) async fn read(store: &Store, payloads: Vec<Bytes>) -> Result<Self, StoreError> {
         let mut intake = Self::default();
         let mut parsed = Vec::with_capacity(payloads.len());
@@ -102,18 +95,15 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     }
 }
 
-/// Reads where the data of the pods' volumes is. A volume whose record is unreadable keeps its pod waiting:
-/// it counts as being removed.
-///
-/// # Errors
-/// See [`StoreError`].
+/// Reads the locations of the pods' volumes. A volume with an unreadable record counts as being removed, so
+/// that its pod waits.
 pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
     let names: Vec<_> = pods.iter().flat_map(|pod| &pod.volumes).map(|claim| claim.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }
     let records = store.volumes_each(&names).await?;
-    // A shared volume is on no node, so there is no place that could be unknown.
+    // A shared volume is on no node, so its place is never unknown.
     let is_certain = |claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>| {
         claim.scope.is_shared()
             || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
@@ -140,8 +130,8 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     Ok(())
 }
 
-/// Returns the machines that may have the data of a volume: those that have not said so, and those whose copy
-/// is still to be settled.
+/// Returns the machines that may have the data of a volume: those that have not reported, and those whose
+/// copy must still be settled.
 fn unreported_volume(
     claim: &VolumeClaim,
     unreported: &[UnreportedNode],

@@ -8,10 +8,10 @@
 //! loops/                                     one file per control loop; each names the invariant it restores
 //! ```
 //!
-//! Any number of schedulers can run at the same time, and any of them can be killed at any instruction. The
-//! payloads that a scheduler has taken stay in its in-flight list in Redis until the reclaim loop of another
-//! one returns them to the queue, and every write is a script that checks again. Nothing depends on the
-//! memory of this process.
+//! Any number of schedulers can run at the same time, and any of them can be killed at any instruction.
+//! Payloads taken by a scheduler stay in its in-flight list in Redis until another one's reclaim loop returns
+//! them to the queue, and every write is a script that checks again. Nothing depends on the memory of this
+//! process.
 //!
 //! Tests: tests, reconcile::model, schedules
 
@@ -61,9 +61,7 @@ use timings::LoopTimings;
 
 pub use self::metrics::describe_metrics;
 
-/// The longest that a graceful shutdown spends on returning in-flight payloads.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of in-flight payloads that are returned at a time.
 const RETURN_BATCH: usize = 1000;
 
 /// Why a scheduler ended without a shutdown.
@@ -154,8 +152,7 @@ pub(crate) async fn run_context(
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
     loops.spawn(FreeAddressLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;
-    // Saves time only: otherwise another scheduler reclaims the payloads when this one has been silent long
-    // enough.
+    // Only saves time: otherwise another scheduler reclaims the payloads after the silence limit.
     let returned = tokio::time::timeout(RETURN_TIMEOUT, retire(&context)).await;
     if returned.is_err() {
         tracing::warn!(
@@ -180,7 +177,7 @@ impl LoopSet {
         self.names.insert(task.id(), L::NAME);
     }
 
-    /// Waits for all loops. A panic stops the others; returns the first one.
+    /// Waits for all loops. A panic stops the others; returns the first panic.
     async fn join_all(mut self, stop: &CancellationToken) -> Result<(), SchedulerError> {
         let mut result = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
@@ -194,7 +191,7 @@ impl LoopSet {
     }
 }
 
-/// Returns the in-flight payloads of this scheduler to the queue, and lets it count as silent.
+/// Returns the in-flight payloads of this scheduler to the queue, and marks it as silent.
 async fn retire(context: &SchedulerContext) {
     loop {
         match context.store.retire_scheduler(&context.id, RETURN_BATCH).await {

@@ -1,29 +1,22 @@
-//! The lease on a loop that one scheduler of the cluster is enough for. It saves work, and correctness does
-//! not depend on it: two that believe to hold it do nothing wrong.
+//! The lease on a loop for which one scheduler is enough. It only saves work: two schedulers that both
+//! believe to hold it do no harm.
 
 use std::time::{Duration, Instant};
 
 use model::ids::SchedulerId;
 use store::{Store, StoreError};
 
-/// How a scheduler stands to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseStanding {
-    /// Another scheduler holds it.
     Without,
-    /// This scheduler holds it since just now.
     New,
-    /// This scheduler held it before.
     Kept,
 }
 
-/// The lease of one loop, as its scheduler knows it.
 pub(crate) struct LoopLease {
     store: Store,
     holder: SchedulerId,
-    /// The name of the loop.
     name: &'static str,
-    /// For how long it is valid.
     time: Duration,
     is_held: bool,
     renewed_at: Instant,
@@ -35,17 +28,16 @@ impl LoopLease {
         Self { store, holder, name, time, is_held: false, renewed_at: Instant::now() }
     }
 
-    /// Returns how often the holder renews it, and others look whether it is free.
+    /// Interval of renewals by the holder, and of checks by others.
     pub(crate) fn renewal_interval(&self) -> Duration {
         self.time / 4
     }
 
-    /// Returns whether this scheduler held it when it last asked.
     pub(crate) fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// Takes the lease if no scheduler has it, and renews it if it is soon due.
+    /// Takes the lease if it is free, and renews it if it is soon due.
     pub(crate) async fn acquire(&mut self) -> Result<LeaseStanding, StoreError> {
         let was_held = self.is_held;
         if was_held && self.renewed_at.elapsed() < self.renewal_interval() / 2 {

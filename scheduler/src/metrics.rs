@@ -10,8 +10,7 @@ const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
 const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
 const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
 
-/// Registers the help text of each metric of the scheduler and of its loops with the recorder of this
-/// process.
+/// Registers the help texts of all scheduler metrics with the recorder of this process.
 pub fn describe_metrics() {
     describe_counter!(PODS_PLACED, "Pods that this scheduler assigned to a node");
     describe_counter!(PODS_PARKED, "Times that this scheduler recorded a pod as unschedulable");
@@ -52,7 +51,6 @@ mod tests {
 
     use super::*;
 
-    /// Records what is described: the kind, the name and the help text of each metric.
     #[derive(Default)]
     struct Descriptions(Mutex<Vec<(&'static str, String, String)>>);
 

@@ -1,51 +1,47 @@
-//! The intervals and timeouts of all loops. They follow from one setting, `KUBELEET_DEAD_AFTER`: an operator
-//! who wants failures detected sooner also wants everything after it to happen sooner. Comments give the
-//! values for the default of 20 s.
+//! The intervals and timeouts of all loops. All derive from `KUBELEET_DEAD_AFTER`: an operator who wants
+//! failures detected sooner also wants faster reactions. Comments give the values for the default of 20 s.
 
 use std::time::Duration;
 
 use daemon::redis_url::RedisUrl;
 use model::node::timing::Timing;
 
-/// The intervals and timeouts of all loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoopTimings {
-    /// The longest that a wait for pods blocks, and so the heartbeat interval of an idle scheduler. 2 s.
+    /// Maximum time that a wait for pods blocks, and so the heartbeat interval of an idle scheduler. 2 s.
     pub(crate) queue_block: Duration,
-    /// A node that was silent for longer is declared dead. 20 s.
+    /// Silence after which a node is declared dead. 20 s.
     pub(crate) dead_after: Duration,
-    /// The times of failure detection, as configured.
     pub(crate) detection: Timing,
-    /// After a longer time without a successful write, the silence of nodes counts anew. 10 s.
+    /// Time without a successful write after which the silence of nodes counts anew. 10 s.
     pub(crate) max_write_gap: Duration,
-    /// How often to check for silent nodes. 1 s.
+    /// Check interval for silent nodes. 1 s.
     pub(crate) death_check_interval: Duration,
-    /// No node is declared dead for this long after the Redis master changed:
+    /// Time after a change of the Redis master in which no node is declared dead:
     /// [`Timing::master_change_pause`]. 30 s, without Sentinels 20 s.
     pub(crate) master_change_pause: Duration,
-    /// The shortest time between two declarations in the whole cluster. 2 s.
+    /// Minimum time between two declarations in the whole cluster. 2 s.
     pub(crate) min_death_interval: Duration,
-    /// How often to check for payloads on dead nodes; a declaration triggers a check at once. 5 s.
+    /// Check interval for payloads on dead nodes; a declaration triggers a check at once. 5 s.
     pub(crate) drain_interval: Duration,
-    /// How often to check for silent schedulers, and for dead letters that are pointless. 5 s.
+    /// Check interval for silent schedulers and pointless dead letters. 5 s.
     pub(crate) reclaim_interval: Duration,
-    /// The in-flight payloads of a scheduler that was silent for longer are reclaimed. 20 s.
+    /// Silence after which a scheduler's in-flight payloads are reclaimed. 20 s.
     pub(crate) reclaim_after: Duration,
-    /// How often everything is reconciled. 30 s.
+    /// Interval of full passes. 30 s.
     pub(crate) full_pass_interval: Duration,
     /// A pod that has not changed for longer may have lost its payload. 30 s.
     pub(crate) settle_time: Duration,
-    /// How long live nodes have to say which pods without a record they hold: four heartbeats, and not longer
-    /// than until a silent one is declared dead. 20 s.
+    /// Time for live nodes to report held pods without a record: four heartbeats, but at most until a silent
+    /// node is declared dead. 20 s.
     pub(crate) lost_record_wait: Duration,
-    /// How often one page of keys is scanned for external workers. 500 ms.
+    /// Interval at which one page of keys is scanned for external workers. 500 ms.
     pub(crate) scan_interval: Duration,
-    /// How often the heartbeats of known external workers are read, and the pause between two scans. 2 s.
+    /// Read interval for heartbeats of external workers, and the pause between two scans. 2 s.
     pub(crate) external_worker_interval: Duration,
 }
 
 impl LoopTimings {
-    /// Derives the timings from the configuration.
     pub(crate) fn of(timing: &Timing, redis: &RedisUrl) -> Self {
         let dead_after = timing.dead_after;
         let queue_block = Duration::from_secs(2);
@@ -54,8 +50,8 @@ impl LoopTimings {
             queue_block,
             dead_after,
             detection: *timing,
-            // A write that takes long fails. While this process stood still nothing is known: in the other
-            // half of the time, or in one heartbeat, a worker that lives was heard.
+            // Slow writes fail. While this process stood still nothing is known: in the other half of the
+            // time, or in one heartbeat, a live worker was heard.
             max_write_gap: timing.heartbeat.max(dead_after / 2),
             death_check_interval,
             master_change_pause: timing.master_change_pause(redis.has_sentinels()),

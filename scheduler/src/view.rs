@@ -1,7 +1,7 @@
-//! This scheduler's copy of the nodes in Redis, kept up to date by reading what changed.
+//! This scheduler's copy of the nodes in Redis, updated by reading changes.
 //!
-//! The copy can be out of date. The script that assigns pods refuses a decision that is no longer valid, and
-//! then the nodes in question are read again.
+//! The copy can be outdated. The script that assigns pods refuses an invalid decision, and then the nodes in
+//! question are read again.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -12,21 +12,19 @@ use model::node::Node;
 use placement::{ClusterSnapshot, Weights};
 use store::{Assignment, Store, StoreError};
 
-/// How often the list of all nodes is read; a removed node is noticed within this time.
+/// Read interval of the list of nodes; a removed node is noticed within it.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
-/// Heartbeats are read from this long before the newest one known: overlap costs little and misses none.
+/// Heartbeats are read from this long before the newest known one: overlap costs little and misses none.
 const BEAT_OVERLAP_MILLIS: RedisMillis = 1_000;
-/// How long a node whose keys are broken gets no pods before it is read again.
+/// Time for which a node with broken keys gets no pods before it is read again.
 const QUARANTINE_TIME: Duration = Duration::from_secs(10);
 
-/// How much a refresh reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefreshScope {
     /// Nodes with a heartbeat since the last refresh.
     Changes,
     /// The same, and the list of all nodes.
     Members,
-    /// Every node.
     All,
 }
 
@@ -63,13 +61,12 @@ impl ClusterView {
         self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, name);
     }
 
-    /// Returns the time of Redis: as last read, plus what has passed since on the monotonic clock of this
-    /// process.
+    /// Returns the time of Redis: as last read, plus the time since on this process's monotonic clock.
     pub(crate) fn now(&self) -> RedisMillis {
         self.clock.map_or(0, |(time, read_at)| time + read_at.elapsed().as_millis() as RedisMillis)
     }
 
-    /// Reads what changed if the view is older than `max_age`.
+    /// Reads changes if the view is older than `max_age`.
     pub(crate) async fn refresh(&mut self, store: &Store, max_age: Duration) -> Result<(), StoreError> {
         if self.clock.is_some_and(|(_, read_at)| read_at.elapsed() < max_age) {
             return Ok(());
@@ -78,7 +75,7 @@ impl ClusterView {
         self.read(store, if are_members_due { RefreshScope::Members } else { RefreshScope::Changes }).await
     }
 
-    /// Returns the time since every node was read; none if that has not happened.
+    /// Returns the time since every node was read; `None` if that has not happened.
     pub(crate) fn since_all_read(&self) -> Option<Duration> {
         self.all_read_at.map(|at| at.elapsed())
     }
@@ -91,7 +88,6 @@ impl ClusterView {
         self.read(store, RefreshScope::All).await
     }
 
-    /// Reads these nodes. Those that no longer exist are removed.
     pub(crate) async fn read_nodes(&mut self, store: &Store, names: &[NodeName]) -> Result<(), StoreError> {
         let (nodes, unreadable) = store.nodes_each(names).await?;
         let found: HashSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();

@@ -1,10 +1,10 @@
-//! What a scheduler can prove about the silence of nodes (invariant 16).
+//! The silence of nodes that a scheduler can prove (invariant 16).
 //!
-//! A node that cannot write is as silent as one that has died, and while Redis takes no writes all nodes are
-//! silent. A scheduler writes as often as it looks for silent nodes: only silence during which its own writes
-//! succeeded counts. After an outage of writes, and after a mass loss, every silence begins anew.
+//! A node that cannot write is as silent as a dead one, and while Redis takes no writes all nodes are silent.
+//! Silence therefore counts only while this scheduler's own writes at each check succeed. After a write
+//! outage or a mass loss, every silence begins anew.
 //!
-//! Pure: times are given.
+//! Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -12,41 +12,41 @@ use daemon::clock::BootInstant;
 use model::RedisMillis;
 use store::{SilenceProof, StoreError};
 
-/// Redis' clock may run ahead of this scheduler's by this much between two writes. By more, it was set, and
-/// every heartbeat looks older than it is.
+/// Maximum step of Redis' clock ahead of this scheduler's between two writes. A larger step means that it was
+/// set, and every heartbeat looks older than it is.
 const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// Longer than any silence that has to be proven.
+/// Longer than any silence that must be proven.
 const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The writes of a scheduler. Its clock counts the time for which the machine was suspended.
+/// The writes of a scheduler. Its clock includes the time of a suspended machine.
 #[derive(Debug)]
 pub(crate) struct WriteWitness {
-    /// A longer time without a successful write counts as an outage.
+    /// A longer time without a successful write is an outage.
     max_gap: Duration,
     unbroken: Option<UnbrokenWrites>,
     calm: Calm,
 }
 
-/// For how long there has been no mass loss.
+/// Time without a mass loss.
 #[derive(Debug, Clone, Copy)]
 enum Calm {
     /// Since this scheduler started.
     Always,
     /// The circuit breaker is open.
     No,
-    /// The circuit breaker was first seen closed again at this time.
+    /// When the circuit breaker was first seen closed again.
     Since(BootInstant),
 }
 
-/// Writes that succeeded one after the other without a gap.
+/// Consecutive successful writes without a gap.
 #[derive(Debug, Clone, Copy)]
 struct UnbrokenWrites {
-    /// When the reply to the first one arrived.
+    /// When the first reply arrived.
     since: BootInstant,
-    /// When the latest one was sent,
+    /// When the latest write was sent.
     sent: BootInstant,
-    /// and when Redis carried it out.
+    /// When Redis executed the latest write.
     redis_time: RedisMillis,
 }
 
@@ -55,8 +55,7 @@ impl WriteWitness {
         Self { max_gap, unbroken: None, calm: Calm::Always }
     }
 
-    /// Records a write that succeeded: when it was sent, when its reply arrived, and the time of Redis in
-    /// between.
+    /// Records a successful write: its start, its reply, and the time of Redis in between.
     pub(crate) fn succeeded(&mut self, sent: BootInstant, replied: BootInstant, redis_time: RedisMillis) {
         let since = self.unbroken.filter(|writes| {
             let gap = replied.since(writes.sent);
@@ -67,15 +66,14 @@ impl WriteWitness {
         self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
     }
 
-    /// Records a write that failed. A connection that broke says nothing about writes: the next one comes
-    /// before too long, or counts as one after a gap.
+    /// Records a failed write. A broken connection says nothing about writes: the next write comes soon
+    /// enough, or counts as the first after a gap.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         if !matches!(error, StoreError::Unreachable { .. }) {
             self.unbroken = None;
         }
     }
 
-    /// Records whether the circuit breaker is open now.
     pub(crate) fn breaker(&mut self, is_open: bool, now: BootInstant) {
         self.calm = match (is_open, self.calm) {
             (true, _) => Calm::No,
@@ -84,8 +82,8 @@ impl WriteWitness {
         };
     }
 
-    /// Returns which silence counts as of the latest write. That of a node which an operator `gave_up` counts
-    /// also during a mass loss.
+    /// Returns the silence that counts as of the latest write. For a node that an operator `gave_up`, it
+    /// counts even during a mass loss.
     pub(crate) fn proof(&self, gave_up: bool) -> SilenceProof {
         let Some(UnbrokenWrites { since, sent, redis_time }) = self.unbroken else {
             return SilenceProof::default();
@@ -105,7 +103,6 @@ impl WriteWitness {
 mod tests {
     use super::*;
 
-    /// What happens to the scheduler, at a time in milliseconds.
     enum Step {
         /// A write that takes 2 ms.
         Write,
@@ -117,7 +114,6 @@ mod tests {
     }
     use Step::{Breaker, Refused, Unreachable, Write};
 
-    /// A write each second, from the first time to the last one.
     fn writes(from: u64, to: u64) -> Vec<(u64, Step)> {
         (from..=to).step_by(1000).map(|at| (at, Write)).collect()
     }

@@ -1,4 +1,4 @@
-//! Keys that cannot be read. Each harms only the object that it names; readers return it beside the others.
+//! Unreadable keys. Each harms only the object that it names.
 
 use redis::Value;
 
@@ -9,10 +9,9 @@ use super::keys;
 use model::ids::{NodeName, PodId, RegistryHost, ServiceName, ValueName};
 use model::value::ValueKind;
 
-/// The most characters of a key or a problem that are kept: any program can write either.
+/// Limits keys and problems, which any program can write.
 const MAX_TEXT: usize = 300;
 
-/// Describes a key that the store could not read.
 pub(crate) fn new(key: impl Into<String>, error: &StoreError) -> BrokenKey {
     let problem = match error {
         StoreError::WrongType { .. } => "its type is not the one that kubeleet uses".to_owned(),
@@ -22,7 +21,7 @@ pub(crate) fn new(key: impl Into<String>, error: &StoreError) -> BrokenKey {
     BrokenKey { key: shortened(key.into()), problem: shortened(problem) }
 }
 
-/// Returns whether a broken key is one of the queues of a node, or its container set.
+/// Returns true if the key is a queue of this node, or its container set.
 pub fn is_queue_of(broken: &BrokenKey, node: &NodeName) -> bool {
     [keys::pq(node), keys::rq(node), keys::cs(node)].contains(&broken.key)
 }
@@ -100,7 +99,7 @@ pub fn unconfirmed(error: &StoreError) -> BrokenKey {
 /// Returns the value that was read. If its key is broken, returns the default and adds the key to `broken`.
 ///
 /// # Errors
-/// Those that are not about one key, see [`StoreError::is_broken_key`].
+/// Errors that do not concern one key, see [`StoreError::is_broken_key`].
 pub fn or_broken<T: Default>(
     read: Result<T, StoreError>,
     broken: &mut Vec<BrokenKey>,

@@ -1,5 +1,4 @@
-//! The stream of events. An entry holds one event, or the same event of many pods; readers see one event for
-//! each pod.
+//! The stream of events. An entry holds an event of one or many pods; readers see one event per pod.
 
 use redis::{Value, cmd};
 
@@ -7,15 +6,15 @@ use super::reply::{RawFields, corrupt, list, read};
 use super::{Store, StoreError, keys};
 use model::event::{ClusterEvent, EventPosition, ObjectKind};
 
-/// The number of entries that are read at a time. One may hold hundreds of events.
+/// Entries that are read at a time. One may hold hundreds of events.
 const ENTRIES_PER_READ: usize = 100;
 
 impl Store {
-    /// Returns up to `count` events after the one with this id, oldest first. `"0"` starts at the oldest
-    /// event that is kept. Does not wait for events.
+    /// Returns up to `count` events after this id, oldest first, without waiting. `"0"` starts at the oldest
+    /// event.
     ///
     /// # Errors
-    /// `Corrupt` if `id` is no id of an event; see [`StoreError`].
+    /// `Corrupt` if `id` is not the id of an event; see [`StoreError`].
     pub async fn events_after(&self, id: &str, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
         let after = EventPosition::parse(id)
             .ok_or_else(|| corrupt("reading events", format!("{id:?} is no id of an event")))?;
@@ -61,7 +60,7 @@ impl Store {
         Ok(newest_first)
     }
 
-    /// Returns the newest event up to the entry of the one with this id: that one, if it is still there.
+    /// Returns this event, or the newest one before it if it is no longer stored.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -83,7 +82,6 @@ impl Store {
     }
 }
 
-/// One entry of the stream.
 struct StreamEntry {
     id: String,
     fields: Vec<(String, Vec<u8>)>,
@@ -101,8 +99,7 @@ impl StreamEntry {
         found.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Returns its events: one, or one for each pod; none for an entry that another program wrote in another
-    /// form.
+    /// Returns one event, or one per pod; none if another program wrote the entry in another form.
     fn events(self) -> Vec<ClusterEvent> {
         let kind = self.text("kind");
         match ObjectKind::parse(&kind) {
@@ -126,8 +123,7 @@ impl StreamEntry {
         }
     }
 
-    /// Reads lines of `uuid name node message`. The first three contain no space; the node is `-` if there is
-    /// none.
+    /// Reads lines of `uuid name node message`. The first three contain no space; a missing node is `-`.
     fn batch(&self) -> Vec<ClusterEvent> {
         let (reason, phase, at) = (self.text("reason"), self.text("phase"), self.at());
         let of_line = |(index, line): (usize, &str)| {

@@ -1,4 +1,4 @@
-//! Keys that another program wrote in the place of one of kubeleet's, and that can be written again.
+//! Keys of kubeleet that another program has overwritten, and that can be rebuilt.
 
 use redis::{Value, cmd};
 
@@ -7,24 +7,22 @@ use super::scripts::repair;
 use super::{Store, StoreError, keys};
 use model::ids::{NodeName, SchedulerId, ServiceName};
 
-/// The number of keys whose types are read in one round trip.
 const KEYS_PER_READ: usize = 1000;
 
-/// The field of `meta` that is there from the moment when `services` was moved out of the way until all
-/// services are listed again.
+/// The field of `meta` that exists while `services` is moved away and not yet rebuilt.
 const UNLISTED_SERVICES: &str = "unlisted_services";
 
-/// A key of the whole cluster that another program wrote.
+/// A cluster-wide key that another program wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForeignKey {
-    /// It has a type that kubeleet never uses for it. The next script that needs it moves it out of the way.
+    /// It has a wrong type. The next script that needs it moves it away.
     InPlace(&'static str),
-    /// It was moved out of the way, and kubeleet goes on with a new one.
+    /// It was moved away, and kubeleet uses a new one.
     SetAside(&'static str),
 }
 
 impl ForeignKey {
-    /// Returns the name under which its value is now.
+    /// Returns the current name of the key.
     pub fn name(&self) -> String {
         match self {
             Self::InPlace(key) => (*key).to_owned(),
@@ -33,13 +31,12 @@ impl ForeignKey {
     }
 }
 
-/// Returns whether a key has a type that kubeleet never uses for it.
 fn is_wrong(key: &str, actual_type: &str) -> bool {
     actual_type != "none" && keys::type_of(key) != Some(actual_type)
 }
 
 impl Store {
-    /// Returns the keys of the whole cluster that another program wrote.
+    /// Returns the cluster-wide keys that another program wrote.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -63,8 +60,7 @@ impl Store {
         Ok(foreign)
     }
 
-    /// Moves the keys of the whole cluster out of the way that have a type that kubeleet never uses for them.
-    /// They are queues and lists that are written again from the records. Returns those that were moved.
+    /// Moves cluster-wide keys of a wrong type away and returns them. The records can rebuild them.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -86,13 +82,12 @@ impl Store {
         Ok(moved)
     }
 
-    /// Returns whether the process that moved `services` out of the way may have died before it listed them
-    /// again.
+    /// Returns true if a process may have died after it moved `services` away.
     async fn has_unlisted_services(&self) -> Result<bool, StoreError> {
         self.link.query(cmd("HEXISTS").arg(keys::META).arg(UNLISTED_SERVICES)).await
     }
 
-    /// Lists all services that have a record. Nothing else names a cron, or a service without pods.
+    /// Lists all services that have a record. Nothing else names a cron or a service without pods.
     async fn list_all_services_again(&self) -> Result<(), StoreError> {
         let prefix = "service:";
         for key in self.keys_and_types(&format!("{prefix}*")).await?.into_keys() {
@@ -104,7 +99,7 @@ impl Store {
         Ok(())
     }
 
-    /// As [`Store::set_aside_cluster_keys`], for the keys of nodes and schedulers, but not for records.
+    /// Like [`Store::set_aside_cluster_keys`] for the keys of nodes and schedulers, except records.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -150,8 +145,7 @@ impl Store {
         Ok(word("moving a key out of the way", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Adds a service that has a record to the names of all services, if it is missing there. Returns whether
-    /// it was.
+    /// Adds a service that has a record to `services`. Returns true if it was missing there.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -168,8 +162,8 @@ impl Store {
         Ok(word("listing a service again", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Returns the members of a set that lists all records of a kind. While another program's value is in its
-    /// place, reads the names of the records instead: slower, and nothing is hidden.
+    /// Returns the members of a set that lists all records of a kind. If the set has a wrong type, scans the
+    /// names of the records instead, which is slower.
     pub(super) async fn members_or_records(
         &self,
         set: &str,

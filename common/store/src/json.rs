@@ -1,8 +1,8 @@
-//! Values as JSON, as scripts and records take them.
+//! JSON values for scripts and records.
 
 use serde::Serialize;
 
-/// Serializes one of kubeleet's own types. They consist of strings, numbers and maps with string keys.
+/// Serializes a type of strings, numbers and maps with string keys.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("domain types serialize")
 }

@@ -1,4 +1,4 @@
-//! Every key name, spelled once. `docs/reference/redis.md` lists type, writer and readers of each.
+//! All key names. `docs/reference/redis.md` lists type, writer and readers of each.
 
 use model::ids::{NodeName, PodId, RegistryHost, SchedulerId, ServiceName, SpecId, ValueName, VolumeName};
 use model::value::ValueKind;
@@ -45,7 +45,7 @@ macro_rules! keys {
             }
         )*
 
-        /// What the names of keys begin with that exist once for each object.
+        /// Prefixes of the keys that exist once per object.
         #[cfg(test)]
         const PREFIXES: &[&str] = &[$($prefix),*];
     };
@@ -90,7 +90,6 @@ keys! {
     aside(str) = "broken:";
 }
 
-/// The keys that exist once for the whole cluster.
 pub(crate) const CLUSTER_WIDE: [&str; 33] = [
     EVENTS,
     META,
@@ -127,12 +126,12 @@ pub(crate) const CLUSTER_WIDE: [&str; 33] = [
     ACME_ACCOUNTS,
 ];
 
-/// Returns the keys of a node that can be written again: all but its record.
+/// Returns the keys of a node that can be rebuilt: all but its record.
 pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
     [pq(node), rq(node), cs(node), hb(node), stop(node)]
 }
 
-/// Returns the type that a key must have, as `TYPE` names it; none for a key that is not kubeleet's.
+/// Returns the required type of a key, as `TYPE` names it; `None` for foreign keys.
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
@@ -157,24 +156,23 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the key that records that a pod is wanted: the slots of its service, or the set of pushed pods.
+/// Returns the key that lists a wanted pod: the slots of its service, or the pushed pods.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
 }
 
-/// Returns the endpoints of the service of a pod; a name that is no key for a pod of none.
+/// Returns the endpoints of the service of a pod; a placeholder for a pod without service.
 pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| "ep:".to_owned(), endpoints)
 }
 
-/// Returns the keys in which the end of a pod is counted, if its service is a job: its record, what is done,
-/// and what has failed. Names that are no keys for a pod of no service.
+/// Returns the keys that count the ended pods of a job: its record, completions and failures. Placeholders
+/// for a pod without service.
 pub(crate) fn counted_in(service_name: Option<&ServiceName>) -> [String; 3] {
     let of = |key: fn(&ServiceName) -> String, none: &str| service_name.map_or_else(|| none.to_owned(), key);
     [of(service, "service:"), of(done, "done:"), of(tries, "tries:")]
 }
 
-/// Returns the record of a secret or config.
 pub(crate) fn value(kind: ValueKind, name: &ValueName) -> String {
     match kind {
         ValueKind::Secret => secret(name),
@@ -182,7 +180,6 @@ pub(crate) fn value(kind: ValueKind, name: &ValueName) -> String {
     }
 }
 
-/// Returns the set with the names of all secrets, or of all configs.
 pub(crate) fn value_names(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => SECRETS,
@@ -190,7 +187,7 @@ pub(crate) fn value_names(kind: ValueKind) -> &'static str {
     }
 }
 
-/// Pub/sub channels. Messages are hints: a process that misses one reads the state again a little later.
+/// Pub/sub channels. Messages are hints: missing one only causes a delay.
 pub mod channel {
     use model::ids::{NodeName, ServiceName};
 
@@ -211,7 +208,7 @@ pub mod channel {
     /// An API has seen that Redis takes writes. No process listens.
     pub const PROBE: &str = "wake:probe";
 
-    /// A client asks at the usage of a node, whose name is the message, or of all: `*`.
+    /// A client asks for the usage of a node; the message is its name, or `*` for all.
     pub const USAGE: &str = "wake:usage";
 
     /// Endpoints of a service changed; the message says which, see [`crate::EndpointChange`].
@@ -219,7 +216,7 @@ pub mod channel {
         format!("ep:{service}")
     }
 
-    /// There is work for this worker beside its queue: pods to stop, or a request for logs or a channel.
+    /// The worker must stop pods, or answer a request for logs or a channel.
     pub fn worker(node: &NodeName) -> String {
         format!("wake:{node}")
     }

@@ -1,9 +1,8 @@
-//! The operations on the state of the cluster in Redis: only this crate and `redis-link` import the `redis`
-//! crate, and only this one spells the name of a key.
+//! Operations on the state of the cluster in Redis. Only this crate and `redis-link` import the `redis`
+//! crate, and only this crate spells key names.
 //!
-//! Everything that must happen in one step is a Lua script under `lua/`. An operation here fills in its keys
-//! and arguments and turns its reply into an enum at once. Every operation may be repeated after a lost
-//! reply: doing it twice has the same effect as once.
+//! Each atomic operation is a Lua script under `lua/`. An operation here calls it and turns its reply into an
+//! enum. Every operation is idempotent: it may be repeated after a lost reply.
 //!
 //! May import `model`, `redis-link`, `daemon` and `document`.
 //!

@@ -1,4 +1,4 @@
-//! Conversion of replies of Redis. What does not fit is [`StoreError::Corrupt`], never a panic.
+//! Conversion of Redis replies. Unexpected replies are [`StoreError::Corrupt`], never a panic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
@@ -8,10 +8,9 @@ use redis::{FromRedisValue, Value};
 
 use super::StoreError;
 
-/// Names and values of a hash or of an entry of a stream, which may be any bytes.
+/// Names and values of a hash or of a stream entry, as any bytes.
 pub(crate) type RawFields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads a reply as a type that the redis crate can read.
 pub(crate) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, StoreError> {
     redis::from_redis_value(value).map_err(|e| corrupt(what, e))
 }
@@ -20,7 +19,6 @@ pub(crate) fn corrupt(what: &str, why: impl ToString) -> StoreError {
     StoreError::Corrupt { what: what.to_owned(), why: why.to_string() }
 }
 
-/// Reads a reply that is a list.
 pub(crate) fn list(what: &str, value: Value) -> Result<Vec<Value>, StoreError> {
     match value {
         Value::Array(values) | Value::Set(values) => Ok(values),
@@ -29,7 +27,6 @@ pub(crate) fn list(what: &str, value: Value) -> Result<Vec<Value>, StoreError> {
     }
 }
 
-/// Reads a reply that is one word: the verdict of a script.
 pub(crate) fn word(what: &str, value: Value) -> Result<String, StoreError> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|e| corrupt(what, e)),
@@ -50,18 +47,17 @@ pub(crate) fn unexpected(what: &str, word: &str) -> StoreError {
     corrupt(what, format!("the script replied {word:?}"))
 }
 
-/// Reads the members of a set that are names or ids. Others belong to no object and are skipped.
+/// Reads names or ids from the members of a set. Skips others, which belong to no object.
 pub(crate) fn names<T: FromStr>(members: Vec<Vec<u8>>) -> Vec<T> {
     members.into_iter().filter_map(|member| String::from_utf8(member).ok()?.parse().ok()).collect()
 }
 
-/// Reads a list of payloads: any bytes.
 pub(crate) fn payloads(what: &str, value: Value) -> Result<Vec<Bytes>, StoreError> {
     let bytes: Vec<Vec<u8>> = read(what, value)?;
     Ok(bytes.into_iter().map(Bytes::from).collect())
 }
 
-/// A hash with typed access to its fields. Bytes that are not UTF-8 become replacement characters.
+/// A hash with typed fields. Invalid UTF-8 becomes replacement characters.
 pub(crate) struct HashFields<'a> {
     what: &'a str,
     map: HashMap<String, Vec<u8>>,
@@ -70,7 +66,7 @@ pub(crate) struct HashFields<'a> {
 impl<'a> HashFields<'a> {
     /// Returns `None` if the hash does not exist.
     pub(crate) fn read(what: &'a str, value: Value) -> Result<Option<Self>, StoreError> {
-        // As bytes: a field whose name is not UTF-8 is none of kubeleet's, and harms no other.
+        // As bytes: a field name that is not UTF-8 was written by another program, and must not harm others.
         let map: HashMap<Vec<u8>, Vec<u8>> = read(what, value)?;
         let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let map: HashMap<String, Vec<u8>> =
@@ -78,7 +74,6 @@ impl<'a> HashFields<'a> {
         Ok((!map.is_empty()).then_some(Self { what, map }))
     }
 
-    /// Returns all fields as text.
     pub(crate) fn texts(&self) -> BTreeMap<String, String> {
         self.map.keys().map(|field| (field.clone(), self.text(field))).collect()
     }
@@ -87,12 +82,12 @@ impl<'a> HashFields<'a> {
         self.map.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Returns the fields whose names begin with `prefix`: the rest of the name, and the text.
+    /// Returns the fields whose names begin with `prefix`, as rest of the name and text.
     pub(crate) fn with_prefix<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = (&'s str, String)> {
         self.map.keys().filter_map(move |field| Some((field.strip_prefix(prefix)?, self.text(field))))
     }
 
-    /// Reads a number. A missing or empty one is the default; anything else that is no number is an error.
+    /// Reads a number. Missing or empty is the default; anything else is an error.
     pub(crate) fn number<T: FromStr + Default>(&self, field: &str) -> Result<T, StoreError> {
         let text = self.text(field);
         if text.is_empty() {

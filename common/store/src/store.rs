@@ -1,4 +1,4 @@
-//! The handle through which everything is done.
+//! The handle for all operations.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use crate::service::spec_cache::SpecCache;
 use daemon::redis_url::RedisUrl;
 use redis_link::{Link, LinkHealth, LinkOptions, StoreError, Subscription, Transport};
 
-/// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
-/// connections.
+/// The state of the cluster in Redis. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) link: Link,
@@ -25,7 +24,7 @@ impl Store {
         Self { link: Link::with_transport(transport, url, options), specs: Arc::default() }
     }
 
-    /// Returns a channel that tells whether Redis can be reached.
+    /// Returns a channel with the health of the connection to Redis.
     pub fn health(&self) -> tokio::sync::watch::Receiver<LinkHealth> {
         self.link.health()
     }
@@ -38,8 +37,8 @@ impl Store {
         self.link.query(&redis::cmd("PING")).await
     }
 
-    /// Subscribes to the hints on a channel (see [`channel`](crate::channel)). They may be lost: callers must
-    /// also read state by themselves.
+    /// Subscribes to a [`channel`](crate::channel) of hints. They may be lost: callers must also read state
+    /// by themselves.
     pub fn subscribe(&self, channel: &str) -> Subscription {
         self.link.subscribe(channel)
     }

@@ -1,5 +1,4 @@
-//! Decides once about a number of pods on a number of nodes, for `scripts/instructions` to count the
-//! instructions: `instructions <pods> <nodes>`. Nothing is random.
+//! Places pods on nodes once, deterministically, for `scripts/instructions`: `instructions <pods> <nodes>`.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 

@@ -1,7 +1,7 @@
 //! Formats amounts for the explanations of filters.
 //!
-//! A requested amount is rounded up and a free amount is rounded down, so that an explanation never reads
-//! "needs 2 GiB, 2 GiB free".
+//! Requested amounts are rounded up and free amounts down, so that an explanation never reads "needs 2 GiB, 2
+//! GiB free".
 
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ pub(crate) fn cores(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }
 
-/// Formats a duration in seconds: "27.3 s".
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis() as f64 / 1000.0)
 }

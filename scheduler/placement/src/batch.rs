@@ -1,14 +1,14 @@
-//! Places the pods of one batch one after the other, each with regard to what the earlier ones have used up.
+//! Places the pods of one batch one after the other; each placement counts for the next.
 //!
-//! Nodes are taken from the snapshot's order one at a time, the best first, and only as far as they are
-//! needed. The nodes taken form the pool, which is ordered too and holds copies: placing a pod changes the
-//! copy and moves it to the position of its higher load. The snapshot itself does not change.
+//! Nodes are visited in the snapshot's order, best first, as far as needed. Visited nodes form the ordered
+//! pool of copies: placing a pod changes the copy and moves it to the position of its higher load. The
+//! snapshot itself does not change.
 //!
 //! This is fast because loads only grow and free resources only shrink while a batch is placed. Therefore:
-//! - a node that is not in the pool yet still has its position in the snapshot;
+//! - an unvisited node still has its position in the snapshot;
 //! - a node that refused a pod refuses every pod of the same class for the rest of the batch. Each class
-//!   remembers up to which key it was refused and starts there: a node can move behind that key, never before
-//!   it.
+//!   remembers the key up to which it was refused and starts there: a node can move behind that key, never
+//!   before it.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -25,17 +25,14 @@ use crate::requirements::Requirements;
 use crate::score::LoadScore;
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
-/// The state of placing one batch.
 pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     snapshot: &'a ClusterSnapshot,
     weights: &'a Weights,
-    /// See [`ClusterSnapshot::typical_pressure`].
     typical_pressure: LoadScore,
     context: EvalContext,
-    /// The nodes that are not in the pool yet, in the order of the snapshot.
     unvisited: Peekable<I>,
     pooled: Vec<PooledNode<'a>>,
-    /// The pooled nodes that have a free pod slot. The index of a key is that in `pooled`.
+    /// Pooled nodes with a free pod slot. The index of a key refers to `pooled`.
     pool: BTreeSet<RankKey>,
 }
 
@@ -45,12 +42,11 @@ struct PooledNode<'a> {
     snapshot_index: u32,
 }
 
-/// Pods with equal requirements.
 pub(crate) struct PodClass {
     pub(crate) requirements: Requirements,
     /// All pooled nodes up to this key have refused this class.
     refused_up_to: Option<RankKey>,
-    /// Why no node can run this class. Final for the batch, because a batch frees no resources.
+    /// Why no node can run this class; final, because a batch frees no resources.
     unschedulable: Option<Arc<[Refusal]>>,
 }
 
@@ -78,8 +74,8 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         }
     }
 
-    /// Places the next pod of a class. Returns its node, or why no node can run it.
-    /// `name` names it to pods that need the same host port.
+    /// Places the next pod of a class. Returns its node, or why no node can run it. `name` identifies it to
+    /// pods that need the same host port.
     pub(crate) fn place(
         &mut self,
         class: &mut PodClass,
@@ -98,7 +94,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         }
     }
 
-    /// Returns the best pooled node that can run the class, among those better than every unvisited node.
+    /// Returns the best pooled node for the class, if better than every unvisited node.
     fn first_fit(&mut self, class: &mut PodClass) -> Option<RankKey> {
         let limit = self.unvisited.peek().copied();
         match class.refused_up_to {
@@ -130,7 +126,6 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         None
     }
 
-    /// Reserves the pod's resources on the pooled node with this key.
     fn reserve(&mut self, key: RankKey, requirements: &Requirements, name: &str) -> Arc<PlacementTarget> {
         self.pool.remove(&key);
         let node = &mut self.pooled[key.index as usize];

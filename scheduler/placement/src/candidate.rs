@@ -20,7 +20,7 @@ pub(crate) struct Candidate {
     pub(crate) name: Arc<NodeName>,
     pub(crate) capacity: Resources,
     pub(crate) used: Resources,
-    /// The part of the load that comes from pressure; none if the node reports no pressure.
+    /// The load from pressure; `None` if the node reports no pressure.
     pub(crate) pressure: Option<LoadScore>,
     pub(crate) beat: RedisMillis,
     pub(crate) state: NodeState,
@@ -29,9 +29,8 @@ pub(crate) struct Candidate {
     pub(crate) engine_healthy: bool,
     pub(crate) has_disk: bool,
     pub(crate) has_shared_directory: bool,
-    /// The id of its container engine, if it has one.
     pub(crate) engine_id: Option<Arc<str>>,
-    /// What of its host pods may have, if it is known.
+    /// Host resources that pods may access, if known.
     pub(crate) host_access: Option<Arc<HostAccess>>,
     /// The host ports in use, each with the name of its pod. `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
@@ -63,7 +62,6 @@ impl Candidate {
         ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))
     }
 
-    /// Records that the pod `name` takes these ports.
     pub(crate) fn take_ports(&mut self, ports: &HostPorts, name: &str) {
         if !ports.is_empty() {
             let taken = Arc::make_mut(self.host_ports.get_or_insert_default());
@@ -77,13 +75,11 @@ impl Candidate {
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
     }
 
-    /// Returns what is free of a resource: zero, never negative, on a node whose capacity has shrunk below
-    /// what it uses.
+    /// Returns the free amount of a resource; zero if the capacity has shrunk below the usage.
     pub(crate) fn free(&self, resource: Resource) -> u64 {
         self.capacity.left(resource, &self.used)
     }
 
-    /// Returns whether the node may have one pod more.
     pub(crate) fn has_free_slot(&self) -> bool {
         self.used.pods < self.capacity.pods
     }

@@ -1,4 +1,4 @@
-//! Decides about a batch of pods: groups them into classes and places one after the other.
+//! Decides about a batch of pods: groups them into classes and places them one by one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::snapshot::{ClusterSnapshot, PlacementTarget};
 pub struct Decision {
     /// The index of the pod in the batch.
     pub pod: usize,
-    /// The node that the pod goes to, or why there is none.
+    /// The node of the pod, or why there is none.
     pub outcome: Outcome,
 }
 
-/// The node that a pod goes to, or why there is none.
+/// The node of a pod, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Assign the pod to this node, if its incarnation has not changed.
     Place(Arc<PlacementTarget>),
     /// No node can run the pod now.
     Unschedulable {
-        /// The most frequent reason first; a node counts under each of its reasons. Determined once per batch
-        /// for all pods with equal requirements, at the first of them.
+        /// Most frequent reason first; a node counts under each of its reasons. Determined once per batch for
+        /// all pods with equal requirements, at the first of them.
         refusals: Arc<[Refusal]>,
     },
 }
@@ -37,8 +37,9 @@ pub enum Outcome {
 /// Decides about the pods in the given order; returns one decision for each. Equal arguments give equal
 /// decisions.
 ///
-/// The snapshot does not change: [`ClusterSnapshot::commit`] what Redis accepts. Order the snapshot by the
-/// weights of the policy; otherwise the decisions are the same, but all nodes are sorted again first.
+/// The snapshot does not change: [`ClusterSnapshot::commit`] assignments that Redis accepts. Order the
+/// snapshot by the weights of the policy; otherwise all nodes are sorted again first, with the same
+/// decisions.
 pub fn decide(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -59,7 +60,6 @@ pub fn decide(
     pods.iter().enumerate().map(decide_one).collect()
 }
 
-/// The classes of the pods of a batch.
 #[derive(Default)]
 struct PodClasses {
     classes: Vec<PodClass>,

@@ -1,5 +1,4 @@
-//! Explains why a pod goes to its node, or why no node can run it, with the same filters and scores that
-//! decide.
+//! Explains a placement or its refusal, with the same filters and scores that decide.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::requirements::{PodRequest, Requirements};
 use crate::score::{self, LoadScore, TermScore};
 use crate::snapshot::ClusterSnapshot;
 
-/// How one node was evaluated for one pod.
+/// The evaluation of one node for one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeEvaluation {
     /// The node.
@@ -32,7 +31,7 @@ pub struct NodeEvaluation {
 }
 
 impl NodeEvaluation {
-    /// Returns whether the node can run the pod.
+    /// Returns true if the node can run the pod.
     pub fn is_feasible(&self) -> bool {
         self.refusals.is_empty()
     }
@@ -47,8 +46,8 @@ pub struct FilterRefusal {
     pub detail: String,
 }
 
-/// Evaluates every node for a pod. Feasible nodes come first, then the others, each by load and then by name.
-/// The first one is where [`decide`](crate::decide) would place the pod if it were alone.
+/// Evaluates every node for a pod. Feasible nodes come first, each group by load and then by name.
+/// [`decide`](crate::decide) would place the pod alone on the first one.
 pub fn explain(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -89,7 +88,7 @@ fn evaluate(
 }
 
 /// Returns why no node can run a pod, the most frequent reason first. `current` maps a node's index and
-/// candidate to its candidate after what the batch has placed.
+/// candidate to its candidate with the batch's placements.
 pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,

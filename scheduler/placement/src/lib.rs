@@ -1,5 +1,5 @@
-//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness.
-//! Imports nothing but the model. `make instructions` counts what a decision takes.
+//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness. Imports
+//! only the model. `make instructions` counts the instructions of a decision.
 //!
 //! ```text
 //! nodes ──upsert──> Snapshot ──┐
@@ -7,10 +7,9 @@
 //! now, Policy ─────────────────┘
 //! ```
 //!
-//! A pod goes to the node with the lowest [load](score) among those that pass every filter; among equal
-//! loads, to the first by name. Pods are placed in the given order, each with regard to what the earlier ones
-//! have used up, so nothing is overcommitted within a batch. Between schedulers, the script that assigns pods
-//! prevents it.
+//! A pod goes to the node with the lowest [load](score) among those that pass every filter; ties go to the
+//! first by name. Pods are placed in the given order, and each placement counts for the next, so nothing is
+//! overcommitted within a batch. Between schedulers, the script that assigns pods prevents it.
 //!
 //! Tests: tests, filter::tests
 

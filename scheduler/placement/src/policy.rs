@@ -1,4 +1,4 @@
-//! The settings of placement, and why the defaults are what they are.
+//! The settings of placement, and the reasons for the defaults.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct PlacementPolicy {
     /// A node whose last heartbeat is older gets no new pods. The same setting declares it dead.
     pub dead_after: Duration,
-    /// How much each observation adds to a node's load.
+    /// The weight of each observation in a node's load.
     pub weights: Weights,
 }
 
@@ -17,7 +17,7 @@ impl Default for PlacementPolicy {
     }
 }
 
-/// How much each observation adds to a node's load. The node with the lowest load gets the next pod.
+/// The weight of each observation in a node's load. The node with the lowest load gets the next pod.
 ///
 /// Weights are in thousandths of a point, so that all arithmetic uses integers and has the same result
 /// everywhere. By default one pod on a node with 100 pod slots is 1.1 points; compare everything else with

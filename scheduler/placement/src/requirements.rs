@@ -1,4 +1,4 @@
-//! A pod to be placed, and what it requires of a node.
+//! A pod to be placed, and its requirements.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,59 +14,59 @@ use model::spec::{HostPorts, PodSpec};
 pub struct PodRequest {
     /// The pod.
     pub id: PodId,
-    /// What it requires of its node.
+    /// The requirements on its node.
     pub requirements: Requirements,
-    /// The service that it belongs to; none for a pod that was pushed to a queue.
+    /// Its service; `None` for a pod that was pushed to a queue.
     pub service: Option<ServiceName>,
 }
 
 impl PodRequest {
-    /// Returns what people know the pod by: its service, or its own id.
+    /// Returns the display name of the pod: its service, or its own id.
     pub fn name(&self) -> &str {
         self.service.as_ref().map_or(self.id.as_str(), ServiceName::as_str)
     }
 }
 
-/// What a pod requires of a node: all that a filter knows of a pod. Pods with equal requirements form one
-/// class, and a node that refuses one of them refuses all.
+/// The requirements of a pod on its node: all that filters know of the pod. Pods with equal requirements form
+/// one class, and a node that refuses one of them refuses all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requirements {
     /// Resources to reserve, except the pod's slot.
     pub request: Resources,
-    /// Whether an external worker can run the pod; see [`PodSpec::needs_only_image`].
+    /// True if an external worker can run the pod; see [`PodSpec::needs_only_image`].
     pub needs_only_image: bool,
-    /// Ports that the pod takes on its node.
+    /// Its host ports.
     pub host_ports: HostPorts,
-    /// What it asks of the host. `None` for nearly all pods.
+    /// The requested host access. `None` for nearly all pods.
     pub host: Option<Arc<HostRequest>>,
-    /// Whether its node needs the directory for shared volumes.
+    /// True if its node needs the directory for shared volumes.
     pub needs_shared_directory: bool,
-    /// Where the data of its volumes is. `None` if it has none, as nearly all pods, or if they can be
+    /// The locations of its volumes. `None` for nearly all pods: they have no volumes, or these can be
     /// anywhere.
     pub volumes: Option<Box<VolumePlaces>>,
 }
 
-/// Where the data of a pod's volumes is, or may be.
+/// The known and possible locations of a pod's volumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct VolumePlaces {
     /// Volumes that have their data somewhere already.
     pub bound: Vec<BoundVolume>,
-    /// One whose data may be on a node that has not told which volumes it has.
+    /// A volume whose data may be on a node that has not reported its volumes.
     pub unreported: Option<UnreportedVolume>,
-    /// One of which several nodes have copies that contradict each other.
+    /// A volume with contradicting copies on several nodes.
     pub contested: Option<ContestedVolume>,
-    /// Copies that were given up: a new volume cannot be where one of them is.
+    /// Given-up copies: a new volume cannot be on the same node.
     pub given_up: Vec<GivenUpCopy>,
 }
 
 impl VolumePlaces {
-    /// Returns these places, or `None` if they keep a pod from no node.
+    /// Returns these places, or `None` if they restrict no node.
     pub fn into_requirement(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 }
 
-/// A volume whose place is not known, because nodes have not reported.
+/// A volume whose location is unknown, because nodes have not reported.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UnreportedVolume {
     /// The volume.
@@ -75,7 +75,7 @@ pub struct UnreportedVolume {
     pub nodes: Vec<UnreportedNode>,
 }
 
-/// A volume between whose copies an operator has to choose.
+/// A volume with several copies, between which an operator has to choose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContestedVolume {
     /// The volume.
@@ -89,7 +89,7 @@ pub struct ContestedVolume {
 pub struct GivenUpCopy {
     /// The volume.
     pub name: VolumeName,
-    /// The node that has it.
+    /// The node that has the copy.
     pub node: NodeName,
 }
 
@@ -102,12 +102,12 @@ pub struct BoundVolume {
     pub node: NodeName,
     /// The id of the engine that has its data, if it has one.
     pub engine_id: Option<String>,
-    /// Whether the data is about to be removed: no pod can have it before it is gone.
+    /// True if the data is about to be removed: no pod can use it until it is gone.
     pub is_removing: bool,
 }
 
-/// A hasher takes longer for each write than for its bytes, and this is the largest part of looking up a
-/// class: the amounts are one write, and what nearly all pods have in common is none.
+/// A hasher spends more time per write than per byte, and hashing dominates the lookup of a class: so the
+/// amounts are one write, and the defaults of nearly all pods add none.
 impl Hash for Requirements {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Resources { cpu_millis, memory_bytes, pids, disk_bytes, pods: _ } = self.request;
@@ -129,7 +129,7 @@ impl Hash for Requirements {
 }
 
 impl Requirements {
-    /// Returns what a pod with this specification requires.
+    /// Returns the requirements of a pod with this specification.
     pub fn of(spec: &PodSpec) -> Self {
         Self {
             request: spec.request(),

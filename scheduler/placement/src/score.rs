@@ -1,7 +1,7 @@
 //! The load of a node as one number, and its terms. Lower is better.
 //!
 //! A load is the sum of [`LoadTerm`]s, each an observation times its weight. It never decreases when a node
-//! gets a pod or its pressure rises; placing a batch depends on that.
+//! gets a pod or its pressure rises; batches depend on that.
 
 use model::node::{Node, Psi};
 use serde::Serialize;
@@ -29,28 +29,27 @@ pub enum LoadTerm {
     IoSome,
     /// Percent of time in which all tasks waited for I/O.
     IoFull,
-    /// Instead of the pressure of a node that reports none: the median of what pressure adds to the load of
-    /// the other nodes, in thousandths of a point.
+    /// The substitute for a node without reported pressure: the median of the other nodes' load from
+    /// pressure, in thousandths of a point.
     TypicalPressure,
 }
 
 /// One term of a node's load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TermScore {
-    /// What was observed.
+    /// The observation.
     pub term: LoadTerm,
-    /// The observation as reported: percent, or a number of pods.
+    /// The observed value as reported: percent, or a number of pods.
     pub value: f64,
     /// Thousandths of a point per percent or per pod.
     pub weight: u32,
-    /// What the term adds to the load, in thousandths of a point. Pressure is rounded down to whole steps
-    /// first.
+    /// Contribution to the load, in thousandths of a point. Pressure is rounded down to whole steps first.
     pub points: LoadScore,
 }
 
 /// Returns the terms of a node's load, pods first. Their points add up to the load that placement uses.
 ///
-/// An external worker and a kernel without PSI report no pressure. Such a node counts as if it had
+/// External workers and kernels without PSI report no pressure. Such a node counts as if it had
 /// `typical_pressure`: if it counted as idle, it would get every pod beside a busy node.
 pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScore) -> Vec<TermScore> {
     let weights = &policy.weights;
@@ -118,7 +117,7 @@ fn pressures(psi: &Psi, weights: &Weights) -> [(LoadTerm, f32, u32); 5] {
 
 fn pressure_points(percent: f32, weight: u32, weights: &Weights) -> LoadScore {
     let step = u64::from(weights.pressure_step.max(1));
-    // The cast saturates and turns NaN into 0: a value that no kernel reports counts as no pressure.
+    // The cast saturates and turns NaN into 0: impossible values count as no pressure.
     let percent = (percent as u64).min(100);
     u64::from(weight) * (percent / step * step)
 }

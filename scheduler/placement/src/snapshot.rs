@@ -1,8 +1,8 @@
 //! All nodes at one moment, ordered from the best to the worst for the next pod.
 //!
-//! Every change updates the order, so that a decision looks at the best few nodes instead of at all. The
-//! snapshot is a copy of the state in Redis and can be out of date: each scheduler has its own, and the
-//! script that assigns pods checks again.
+//! Every change updates the order, so that a decision examines only the best few nodes. The snapshot copies
+//! the state in Redis and can be outdated: each scheduler has its own, and the script that assigns pods
+//! checks again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::score::LoadScore;
 pub struct PlacementTarget {
     /// The node.
     pub name: NodeName,
-    /// The incarnation that the decision was made for; none for an external worker.
+    /// The incarnation that the decision was made for; `None` for an external worker.
     pub incarnation: Option<Incarnation>,
 }
 
@@ -34,11 +34,10 @@ pub struct ClusterSnapshot {
     entries: Vec<NodeEntry>,
     /// Indexes into `entries`.
     by_name: BTreeMap<NodeName, u32>,
-    /// The nodes that report their pressure.
     order: BTreeSet<RankKey>,
-    /// The nodes that do not. Their loads lack the typical pressure, so that a change of it moves no node.
+    /// Nodes without reported pressure. Their loads lack the typical pressure, so that a change of it moves
+    /// no node.
     order_without_pressure: BTreeSet<RankKey>,
-    /// How many nodes report each pressure.
     pressures: BTreeMap<LoadScore, usize>,
 }
 
@@ -57,21 +56,21 @@ pub(crate) struct RankKey {
     /// Ascends with the node's name and is unique in a snapshot. Comparing it is cheaper than comparing
     /// names.
     pub(crate) name_rank: u64,
-    /// Index of the node in the snapshot, or in the pool of a batch.
+    /// Index in the snapshot, or in the pool of a batch.
     pub(crate) index: u32,
 }
 
-/// Distance between the name ranks of neighbors, where possible: leaves gaps for nodes that join later.
+/// Distance between the name ranks of neighbors, which leaves gaps for nodes that join later.
 const NAME_RANK_STRIDE: u64 = 1 << 32;
 
 impl ClusterSnapshot {
-    /// Returns a snapshot without nodes that is ordered by these weights. Deciding with other weights works,
-    /// but sorts all nodes again each time.
+    /// Returns an empty snapshot that is ordered by these weights. Deciding with other weights sorts all
+    /// nodes again each time.
     pub fn new(weights: Weights) -> Self {
         Self { weights, ..Self::default() }
     }
 
-    /// Adds a node, or replaces all that is known about it, including commitments.
+    /// Adds a node, or replaces all its data, including commitments.
     pub fn upsert(&mut self, node: Node) {
         let candidate = Candidate::new(&node, &self.weights);
         let load = candidate.load(&self.weights, 0);
@@ -149,12 +148,11 @@ impl ClusterSnapshot {
         self.entries.len()
     }
 
-    /// Returns whether there are no nodes.
+    /// Returns true if there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the same nodes, ordered by these weights.
     pub(crate) fn ordered_by(&self, weights: Weights) -> Cow<'_, Self> {
         if self.weights == weights {
             return Cow::Borrowed(self);
@@ -164,8 +162,7 @@ impl ClusterSnapshot {
         Cow::Owned(other)
     }
 
-    /// Returns what counts as the pressure of a node that reports none: the median of those that report it,
-    /// or 0 if none does.
+    /// Returns the pressure assumed for nodes that report none: the median of the others, or 0.
     pub(crate) fn typical_pressure(&self) -> LoadScore {
         let count: usize = self.pressures.values().sum();
         if count == 0 || self.order_without_pressure.is_empty() {
@@ -176,7 +173,6 @@ impl ClusterSnapshot {
         middle.iter().sum::<LoadScore>() / middle.len() as LoadScore
     }
 
-    /// Returns the keys of all nodes, the best first.
     pub(crate) fn order(&self) -> impl Iterator<Item = RankKey> {
         let typical_pressure = self.typical_pressure();
         let with_typical =
@@ -190,14 +186,12 @@ impl ClusterSnapshot {
         })
     }
 
-    /// Returns all nodes by name, each with its index and its candidate.
     pub(crate) fn by_name(&self) -> impl Iterator<Item = (u32, &Candidate, &Node)> {
         self.by_name
             .values()
             .map(|&at| (at, &self.entries[at as usize].candidate, &self.entries[at as usize].node))
     }
 
-    /// Returns the node with this index.
     pub(crate) fn at(&self, index: u32) -> (&Candidate, &Arc<PlacementTarget>) {
         let entry = &self.entries[index as usize];
         (&entry.candidate, &entry.target)

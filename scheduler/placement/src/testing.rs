@@ -1,4 +1,4 @@
-//! Fixtures: a healthy node, which a test changes where it needs to, and a pod.
+//! Fixtures: a healthy node, which tests modify, and a pod.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,6 @@ use testkit::fixtures;
 
 use crate::{PodRequest, Requirements};
 
-/// The time of all decisions in tests.
 pub(crate) const NOW: RedisMillis = 1_000_000;
 
 #[derive(Debug, Clone)]

@@ -42,14 +42,13 @@ fn node_of(outcome: &Outcome) -> Option<NodeName> {
     }
 }
 
-/// Returns the number of pods that each node got.
 fn counts(placements: &[Option<NodeName>]) -> BTreeMap<NodeName, usize> {
     let mut counts = BTreeMap::new();
     placements.iter().flatten().for_each(|name| *counts.entry(name.clone()).or_default() += 1);
     counts
 }
 
-/// Returns whether a node can run a pod: the rules once more, without the filters.
+/// The rules once more, without the filters.
 fn can_run(node: &Node, pod: &PodRequest) -> bool {
     let (used, has, needs) = (&node.used, &node.facts.capacity, &pod.requirements);
     node.state == NodeState::Alive
@@ -65,7 +64,7 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
 }
 
-/// Placement as simple as possible: evaluates all nodes for each pod.
+/// The simplest placement: evaluates all nodes for each pod.
 fn reference(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let mut nodes = nodes.to_vec();
     let mut pressures: Vec<u64> =
@@ -167,9 +166,8 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The maintained order, the pool and the classes choose what `reference` chooses. This also means: never
-    /// a node that cannot run the pod, never more than fits, and unschedulable only if no node can run the
-    /// pod.
+    /// The maintained order, the pool and the classes choose the same as `reference`. So no node gets a pod
+    /// that it cannot run, or more than fits, and a pod is unschedulable only if no node can run it.
     #[test]
     fn decisions_equal_those_of_a_full_scan(
         nodes in any_nodes(),
@@ -205,7 +203,6 @@ proptest! {
         prop_assert_eq!(&once, &decide(&snapshot(&shuffled), NOW, &PlacementPolicy::default(), &pods));
     }
 
-    /// Placing pods in one batch equals placing and committing them one by one.
     #[test]
     fn a_batch_equals_its_pods_placed_one_by_one(nodes in any_nodes(), pods in any_pods()) {
         let mut snapshot = snapshot(&nodes);
@@ -225,7 +222,6 @@ proptest! {
         prop_assert_eq!(one_by_one, place(&nodes, &pods));
     }
 
-    /// A snapshot that is ordered by other weights changes nothing but the speed.
     #[test]
     fn the_weights_of_the_snapshot_do_not_change_decisions(nodes in any_nodes(), pods in any_pods()) {
         let other = snapshot_by(Weights { pod_count: 0, cpu_some: 90_000, ..Weights::default() }, &nodes);
@@ -262,8 +258,8 @@ proptest! {
         prop_assert!(most - least <= 1, "{counts:?}");
     }
 
-    /// Of pods with equal requirements, a node gets no more when its pressure is higher. A node that reports
-    /// no pressure counts as a typical one, so the first report of a low pressure may well attract pods.
+    /// Among pods with equal requirements, a node gets no more when its pressure is higher. A node that
+    /// reports no pressure counts as a typical one, so the first report of a low pressure may attract pods.
     #[test]
     fn higher_pressure_never_attracts_pods(
         mut nodes in any_nodes(),

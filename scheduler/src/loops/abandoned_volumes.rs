@@ -1,9 +1,9 @@
-//! Removes volumes whose service is gone, once they have been without it for as long as the operator says.
+//! Removes volumes that have had no service for the time set by the operator.
 //!
-//! The time is counted in Redis by the passes of this loop and never read from a clock: one that jumps would
-//! remove data. While no scheduler runs, or a worker holds because Redis does not know its pods, nothing is
-//! counted; nor is a volume whose record Redis had lost before its service was seen again, because the
-//! service may be lost as well.
+//! The passes of this loop count the time in Redis, never from a clock: a clock that jumps would remove data.
+//! Nothing is counted while no scheduler runs, or a worker is on hold because Redis does not know its pods. A
+//! volume whose record was lost counts only after its service was seen again, because the service may be lost
+//! as well.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -16,17 +16,15 @@ use store::{RemoveVolumeOutcome, Store, StoreError};
 use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
-/// Between two passes.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Of a pass that came late, as after a suspend of the machine, no more than this counts.
+/// Maximum time that one pass counts, if it is late, for example after a suspend.
 const MOST_PER_PASS: Duration = Duration::from_secs(2 * 60);
-/// When it is said again that a volume will be removed.
+/// Remaining time at which the removal is announced again.
 const LAST_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct AbandonedVolumeLoop {
     store: Store,
     lease: LoopLease,
-    /// How long volumes stay.
     grace: Duration,
     counted_at: Instant,
 }
@@ -40,7 +38,7 @@ impl Loop<StoreError> for AbandonedVolumeLoop {
             LeaseStanding::New => self.counted_at = Instant::now(),
             LeaseStanding::Kept => {
                 let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
-                // What is lost of a pass that fails prolongs the time.
+                // A failed pass loses its time, which prolongs the grace period.
                 self.counted_at = Instant::now();
                 remove_abandoned(&self.store, passed, self.grace).await?;
             }
@@ -62,7 +60,7 @@ impl AbandonedVolumeLoop {
     }
 }
 
-/// Counts for how long volumes have had no service, and has those removed that have had none for `grace`.
+/// Counts the time for which volumes have had no service, and removes those that reach `grace`.
 pub(crate) async fn remove_abandoned(
     store: &Store,
     passed: Duration,
@@ -73,8 +71,8 @@ pub(crate) async fn remove_abandoned(
     }
     let volumes = store.volumes_each(&store.volume_names().await?).await?;
     let volumes: Vec<Volume> = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
-    // After the volumes: a volume is bound for a service that is there. What counts is the record; the list
-    // of names may have been another program's.
+    // After the volumes: a volume is bound only for an existing service. The record decides; another program
+    // may have written the list of names.
     let named: HashSet<ServiceName> = volumes.iter().map(|volume| volume.claim.service.clone()).collect();
     let (found, unreadable) = store.services_each(&Vec::from_iter(named)).await?;
     let found = found.into_iter().map(|service| service.name);
@@ -89,7 +87,7 @@ pub(crate) async fn remove_abandoned(
             tell(&name, without, passed, grace);
             continue;
         }
-        // The script looks once more whether a service has it.
+        // The script checks again whether a service has it.
         match store.remove_volume(&name).await? {
             RemoveVolumeOutcome::Removing | RemoveVolumeOutcome::Removed => {
                 tracing::info!(volume = %name, "removed: its service has been gone for {}", humantime(without));
@@ -103,7 +101,7 @@ pub(crate) async fn remove_abandoned(
     Ok(())
 }
 
-/// Says that a volume will be removed: when it is first counted, and on its last day.
+/// Announces the removal of a volume: when it is first counted, and on its last day.
 fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration) {
     let left = grace - without;
     let is_last_day = left <= LAST_DAY && left + passed > LAST_DAY;
@@ -117,7 +115,7 @@ fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration)
     }
 }
 
-/// Whether the service of a volume does not exist. What an app shares has no service of its own, and stays.
+/// Returns true if the service of a volume does not exist. Volumes shared by an app have no service and stay.
 fn is_abandoned(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
     volume.state == VolumeState::Bound
         && volume.claim.scope != VolumeScope::App

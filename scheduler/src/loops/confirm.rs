@@ -1,9 +1,7 @@
-//! Confirms writes of services that the API answered with "stored, not yet confirmed", and emits events for
-//! them.
+//! Confirms writes answered with "stored, not yet confirmed", and emits events for them.
 //!
-//! Restores the promise of a 202: once the replicas have the write, an event says so, whatever became of the
-//! API that answered. A lease lets one scheduler at a time do this, to save work. Two at a time emit one
-//! event, because the script compares.
+//! Restores the promise of a 202: once the replicas have the write, an event says so, even if the API that
+//! answered is gone. A lease only saves work: two schedulers emit one event, because the script compares.
 
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// How often to check; a client that was told "not yet confirmed" can wait this long.
+/// Check interval. A client that was told "not yet confirmed" can wait this long.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const LEASE_TIME: Duration = Duration::from_secs(8);
 

@@ -1,8 +1,8 @@
-//! Takes the ticks of crons, and keeps no more of their ended jobs than they say.
+//! Takes the ticks of crons, and limits the history of their ended jobs.
 //!
-//! Restores: for each tick of a cron its job is created exactly once, and not more than its `catch_up` late.
-//! The script that notes a tick creates its job, and does nothing if another scheduler took the tick before;
-//! so a lease only saves work. What a failover loses, it loses together.
+//! Restores: for each tick of a cron its job is created exactly once, and at most its `catch_up` late. The
+//! script that records a tick also creates its job, unless another scheduler took the tick before; so a lease
+//! only saves work. A failover loses both together.
 //!
 //! All crons are read in regular passes, and one at once after a hint that it changed.
 
@@ -23,15 +23,14 @@ use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
 const LEASE_TIME: Duration = Duration::from_secs(4);
-/// Between two looks at all services for crons of which no hint came.
+/// Interval between passes over all services, for crons without a hint.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
-/// The longest sleep until a tick: the clock of Redis may be set.
+/// Maximum sleep until a tick: Redis' clock may be changed.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
-/// Until the next look whether the pods of a replaced job are gone.
+/// Poll interval while pods of a replaced job end.
 const WAIT_INTERVAL: Duration = Duration::from_millis(200);
-/// Hints that arrive within this time of each other are handled together.
 const HINT_WINDOW: Duration = Duration::from_millis(20);
-/// Ticks that one look takes of one cron.
+/// Maximum ticks of one cron per check.
 const MAX_STEPS: usize = 20;
 
 pub(crate) struct CronLoop {
@@ -39,9 +38,8 @@ pub(crate) struct CronLoop {
     lease: LoopLease,
     hints: Subscription,
     next_pass_at: Instant,
-    /// When each cron is to be looked at.
     crons: HashMap<ServiceName, Instant>,
-    /// Crons that cannot be read. Each is logged once.
+    /// Unreadable crons. Each is logged once.
     broken: HashSet<ServiceName>,
 }
 
@@ -105,7 +103,6 @@ impl Loop<StoreError> for CronLoop {
     }
 }
 
-/// Returns the service that a hint names.
 fn hinted(hint: &Bytes) -> Option<ServiceName> {
     let text = std::str::from_utf8(hint).ok()?;
     ServiceName::new(text.strip_prefix("created ").unwrap_or(text)).ok()
@@ -124,8 +121,8 @@ impl CronLoop {
         }
     }
 
-    /// Looks at those of these services soon that are crons, or are jobs of crons, which may be one too many
-    /// now.
+    /// Schedules checks of the crons among these services, and of the crons of jobs among them, which may
+    /// have a surplus job now.
     async fn look_for_crons(&mut self, names: &[ServiceName]) -> Result<(), StoreError> {
         if names.is_empty() {
             return Ok(());
@@ -136,7 +133,7 @@ impl CronLoop {
         Ok(())
     }
 
-    /// Takes what is due of a cron. Returns when to look again; `None` if it is no cron any more.
+    /// Takes the due ticks of a cron. Returns when to check again; `None` if it is no cron any more.
     async fn look_at(&self, name: &ServiceName) -> Result<Option<Duration>, StoreError> {
         for _ in 0..MAX_STEPS {
             let seen_now = self.store.redis_now().await?;
@@ -176,7 +173,7 @@ impl CronLoop {
         Ok(Some(Duration::ZERO))
     }
 
-    /// Takes jobs out of the list whose records were removed by hand.
+    /// Removes jobs from the list whose records were removed by hand.
     async fn forget_gone(
         &self,
         cron: &ServiceName,
@@ -190,7 +187,7 @@ impl CronLoop {
         self.store.forget_runs(cron, &gone).await
     }
 
-    /// Counts the pods of jobs that have ended, if their successor waits for them.
+    /// Counts the pods of jobs that have not ended, if their successor waits for them.
     async fn with_pods<'a>(
         &self,
         cron: &Service,
@@ -214,8 +211,7 @@ impl CronLoop {
         Ok(with_pods)
     }
 
-    /// A time in the future was written by a former master whose clock was ahead: it counts as the moment at
-    /// which this one took over.
+    /// A future time, written by a former master whose clock was ahead, counts as the moment of the failover.
     async fn settled(&self, at: RedisMillis, now: RedisMillis) -> Result<RedisMillis, StoreError> {
         if at <= now {
             return Ok(at);
@@ -233,7 +229,6 @@ impl CronLoop {
     }
 }
 
-/// Returns how long it is until a tick.
 fn until_tick(tick: i64, now: RedisMillis) -> Duration {
     let at = RedisMillis::try_from(tick).unwrap_or_default().saturating_mul(1000);
     Duration::from_millis(at.saturating_sub(now))

@@ -1,13 +1,13 @@
 //! Declares silent nodes dead.
 //!
-//! Restores: the cluster does not count on a node that has been silent for longer than `KUBELEET_DEAD_AFTER`,
-//! so that its pods can move (the drain loop then restores invariant 4). The script checks again: a node that
-//! has sent a heartbeat or registered again stays alive. After a change of the Redis master, and right after
-//! another declaration, it answers "wait".
+//! Restores: a node that was silent for longer than `KUBELEET_DEAD_AFTER` is declared dead, so that its pods
+//! can move (the drain loop then restores invariant 4). The script checks again: a node that has sent a
+//! heartbeat or registered again stays alive. After a change of the Redis master, and right after another
+//! declaration, it answers "wait".
 //!
 //! A silent node may only be unable to write. Each step therefore begins with a write of this scheduler, and
-//! silence counts only for as long as these have succeeded without a break (invariant 16, [`WriteWitness`]).
-//! A node that has registered longer times than this scheduler's gets them (invariant 18).
+//! silence counts only while these have succeeded without a break (invariant 16, [`WriteWitness`]). A node
+//! that registered longer times than this scheduler's gets them (invariant 18).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,8 +27,7 @@ use crate::metrics;
 use crate::timings::LoopTimings;
 use crate::write_witness::WriteWitness;
 
-/// A heartbeat that is later than now by more than this is not merely newer than this scheduler's reading of
-/// the time.
+/// Tolerance for heartbeats that are newer than this scheduler's reading of the time.
 const MAX_AHEAD: Duration = Duration::from_secs(1);
 
 pub(crate) struct DeclareDeadLoop {
@@ -38,16 +37,14 @@ pub(crate) struct DeclareDeadLoop {
     timings: LoopTimings,
     witness: WriteWitness,
     node_died: Arc<Notify>,
-    /// As last logged.
     is_breaker_open: bool,
-    /// As last told in an event, by this scheduler or another one.
+    /// As last announced by an event, of this scheduler or another one.
     told_breaker: Option<bool>,
     /// The time of Redis at the last successful write, and why writes have failed since.
     last_write: Option<RedisMillis>,
     refusal: Option<String>,
-    /// Whether the script last answered "wait".
     is_waiting: bool,
-    /// The silent nodes that cannot be declared dead. Each is logged once.
+    /// Silent nodes that cannot be declared dead. Each is logged once.
     broken: HashSet<NodeName>,
 }
 
@@ -78,7 +75,7 @@ impl Loop<StoreError> for DeclareDeadLoop {
         for (name, error) in unreadable {
             self.report_broken(&name, &error);
         }
-        // Whether all of the silence counts is up to the script.
+        // The script decides whether all of the silence counts.
         let overdue = silent.iter().filter(|node| node.beat < earlier(now, self.dead_after(node)));
         let overdue: Vec<&Node> = overdue.filter(|node| !breaker.is_open() || node.cordoned).collect();
         self.declare_first(&overdue).await?;
@@ -109,7 +106,7 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Shows that this scheduler can write. Returns the time on Redis' clock.
+    /// Checks that this scheduler can write. Returns the time on Redis' clock.
     async fn write(&mut self) -> Result<RedisMillis, StoreError> {
         let sent = self.clock.now();
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
@@ -133,7 +130,7 @@ impl DeclareDeadLoop {
         written
     }
 
-    /// Tells that Redis takes writes again, if it took none for longer than the longest gap between two.
+    /// Announces the end of a write outage, if it exceeded the maximum gap between two writes.
     async fn tell_outage(&mut self, now: RedisMillis) {
         let (since, refusal) = (self.last_write.replace(now), self.refusal.take());
         let (Some(since), Some(refusal)) = (since, refusal) else { return };
@@ -150,7 +147,7 @@ impl DeclareDeadLoop {
         self.tell(ObservedCondition::WriteOutage { since }, &message).await;
     }
 
-    /// Returns false if it could not be told now.
+    /// Returns false if the announcement failed.
     async fn tell(&self, condition: ObservedCondition<'_>, message: &str) -> bool {
         let told = self.store.note_condition(condition, message).await;
         if let Err(error) = &told {
@@ -168,8 +165,8 @@ impl DeclareDeadLoop {
         self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval, proof).await
     }
 
-    /// Heartbeats in the future are from a former master whose clock was ahead. The script sets them to now,
-    /// so that a node that has died falls silent. A node that lives does the same with its next heartbeat.
+    /// Future heartbeats come from a former master whose clock was ahead. The script sets them to now, so
+    /// that a dead node falls silent. A live node corrects its own with the next heartbeat.
     async fn correct_future_beats(&self, now: RedisMillis) -> Result<(), StoreError> {
         let future = self.store.beats_since(now + MAX_AHEAD.as_millis() as RedisMillis).await?;
         if future.is_empty() {
@@ -241,7 +238,7 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Logs and tells changes of the circuit breaker, and sets its metric. While it is open no silence
+    /// Logs and announces changes of the circuit breaker, and sets its metric. While it is open no silence
     /// counts.
     async fn report(&mut self, breaker: CircuitBreaker) {
         let is_open = breaker.is_open();
@@ -265,7 +262,7 @@ impl DeclareDeadLoop {
         }
         self.is_breaker_open = is_open;
         metrics::mass_loss_breaker(is_open);
-        // Also when this scheduler starts: the one that has told the beginning may be gone.
+        // Also when this scheduler starts: the one that announced the beginning may be gone.
         if self.told_breaker != Some(is_open)
             && self.tell(ObservedCondition::MassLoss { is_on: is_open }, &message).await
         {

@@ -4,8 +4,8 @@
 //! however many schedulers drain it. Checks all dead nodes, not only new ones: payloads can be pushed to a
 //! node that died long ago, and a scheduler can die while it drains.
 //!
-//! The proxy of a host that has been dead for long is forgotten as well: the machine may be stolen, and it
-//! has the key. A host that is back announces its proxy again by itself.
+//! Also forgets the proxy of a host that was dead for long: the machine may be stolen, and it has the key. A
+//! returning host announces its proxy again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,10 @@ use tokio::sync::Notify;
 
 use crate::context::SchedulerContext;
 
-/// The number of scripts, of a hundred pods each, before the next node gets its turn.
+/// Scripts, of a hundred pods each, before the next node gets its turn.
 const MAX_SCRIPTS_PER_NODE: usize = 1000;
-/// The proxy of a node that was silent for this many times the time after which it is dead is forgotten: by
-/// default for half an hour.
+/// Multiple of `dead_after` after which a silent node's proxy is forgotten: half an hour by default.
 const FORGET_PROXY_AFTER: u32 = 90;
-/// The number of nodes whose queue lengths are read at a time.
 const PAGE_SIZE: usize = 500;
 
 pub(crate) struct DrainLoop {
@@ -78,7 +76,6 @@ impl Loop<StoreError> for DrainLoop {
     }
 }
 
-/// Returns the nodes whose last heartbeat is longer ago than `time`.
 fn silent_for(nodes: &[Node], now: RedisMillis, time: Duration) -> Vec<NodeName> {
     let is_silent = |node: &&Node| u128::from(now.saturating_sub(node.beat)) > time.as_millis();
     nodes.iter().filter(is_silent).map(|node| node.name.clone()).collect()
@@ -95,7 +92,6 @@ impl DrainLoop {
         }
     }
 
-    /// Returns the nodes with payloads in their queues, and those whose queues cannot be read.
     async fn with_payloads<'a>(&self, dead: &'a [Node]) -> Result<Vec<&'a Node>, StoreError> {
         let mut found = Vec::new();
         for page in dead.chunks(PAGE_SIZE) {

@@ -1,12 +1,12 @@
 //! Finds and serves external workers: nodes that other programs run (docs/reference/redis.md).
 //!
 //! Restores: every program that writes `hb:<worker>` and serves the queues of that worker is a node, alive as
-//! long as the value changes, and every payload in its container set is a running pod. A lease lets one
-//! scheduler at a time do this, to save work.
+//! long as the value changes, and every payload in its container set is a running pod. A lease only saves
+//! work.
 //!
-//! A heartbeat key alone makes no node: it may have been left by a worker that is gone, or be that of one of
-//! kubeleet's own whose record was lost. Those write no heartbeat before they have registered again, so a
-//! worker without a record is an external one once its value changes.
+//! A heartbeat key alone does not make a node: it may be left over, or belong to a kubeleet worker whose
+//! record was lost. Such a worker writes no heartbeat before it has registered again, so a worker without a
+//! record is external once its value changes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -19,12 +19,11 @@ use store::{ExternalBeat, ExternalSign, Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// The number of keys in one page of a scan.
 const SCAN_PAGE_SIZE: usize = 1000;
 /// The name of the lease, which schedulers of earlier versions use too.
 const LEASE_NAME: &str = "guests";
 const LEASE_TIME: Duration = Duration::from_secs(10);
-/// The number of names that are remembered as logged. Beyond it some are logged again.
+/// Maximum number of remembered log entries. Beyond it some are logged again.
 const MAX_LOGGED_NAMES: usize = 1000;
 
 pub(crate) struct ExternalWorkerLoop {
@@ -39,10 +38,8 @@ pub(crate) struct ExternalWorkerLoop {
     /// The nodes with a kubeleet worker, as of the start of the scan.
     kubeleet_workers: HashSet<NodeName>,
     external_workers: HashSet<NodeName>,
-    /// Workers that have a heartbeat key and are not known, with the value at the first look at which they
-    /// had no record; empty before that.
+    /// Unknown workers with a heartbeat key, with the value when they first had no record; empty before that.
     candidates: HashMap<NodeName, Vec<u8>>,
-    /// Names about which a problem was logged.
     logged: HashSet<NodeName>,
 }
 
@@ -112,7 +109,6 @@ impl ExternalWorkerLoop {
         Ok(())
     }
 
-    /// Reads the names and kinds of all known nodes, before a scan.
     async fn read_known_nodes(&mut self) -> Result<(), StoreError> {
         let names = self.store.node_names().await?;
         let (nodes, _) = self.store.nodes_each(&names).await?;
@@ -123,7 +119,6 @@ impl ExternalWorkerLoop {
         Ok(())
     }
 
-    /// Lets the candidates join whose heartbeats have changed.
     async fn look_for_beats(&mut self) -> Result<(), StoreError> {
         let names: Vec<NodeName> = self.candidates.keys().cloned().collect();
         let values = self.store.heartbeat_values(&names).await?;
@@ -171,7 +166,7 @@ impl ExternalWorkerLoop {
     async fn serve(&mut self, name: &NodeName, seen: &[u8]) -> Result<(), StoreError> {
         match self.try_serve(name, seen).await {
             Err(error) if !error.is_transient() => {
-                // Concerns this worker only: logged once, and the others are served.
+                // Concerns only this worker: logged once, and the others are served.
                 if self.logged.insert(name.clone()) {
                     tracing::error!(
                         node = %name,

@@ -1,7 +1,6 @@
-//! Frees the addresses of services and slots that are gone: the pool is for the whole cluster.
+//! Frees the addresses of removed services and slots: the cluster shares one pool.
 //!
-//! Each step looks at one page of all addresses, so that a service with thousands of slots is forgotten in
-//! pieces.
+//! Each step reads one page of addresses, so that a large service is forgotten in pieces.
 
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use store::{Store, StoreError};
 use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
-/// Between two pages.
 const PAGE_INTERVAL: Duration = Duration::from_millis(50);
 /// The length of the lease, in passes.
 const LEASE_PASSES: u32 = 4;
@@ -20,7 +18,7 @@ pub(crate) struct FreeAddressLoop {
     store: Store,
     lease: LoopLease,
     interval: Duration,
-    /// Where the next step begins: 0 at the begin of a pass.
+    /// Cursor of the next step: 0 at the beginning of a pass.
     cursor: u64,
 }
 

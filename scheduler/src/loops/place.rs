@@ -1,12 +1,11 @@
 //! The hot path: moves pods from `sq` to the queues of the nodes.
 //!
-//! Restores: a payload stays in `sq` or in a scheduler's in-flight list only for as long as it takes to
-//! decide about it. (The scripts keep invariants 2, 7 and 9.)
+//! Restores: a payload stays in `sq` or in a scheduler's in-flight list only until it is decided. (The
+//! scripts keep invariants 2, 7 and 9.)
 //!
 //! A crash at any instruction loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list of
-//! this scheduler, and only `assign`, `park` and `reject` remove them, each in the same step that puts them
-//! where they belong. In between, this process holds nothing but copies. What remains after an error is still
-//! in the list, and the next `take` returns it first.
+//! this scheduler, and only `assign`, `park` and `reject` move them on, atomically. This process only holds
+//! copies. After an error, the rest is still in the list, and the next `take` returns it first.
 
 use std::time::{Duration, Instant};
 
@@ -29,28 +28,26 @@ use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;
 
-/// How many times one step decides about a pod whose node refuses the assignment.
+/// Maximum decisions per step about a pod whose node refuses the assignment.
 const MAX_ROUNDS: usize = 6;
-/// The limit for both pods and nodes up to which schedulers spread pods exactly. Beyond it, a slightly uneven
-/// distribution is not worth another round.
+/// Maximum number of both pods and nodes for which schedulers spread pods exactly. Beyond it, a slightly
+/// uneven distribution is not worth another round.
 const MAX_EXACT_SPREAD: usize = 64;
-/// The number of nodes that are named for each reason of an unschedulable pod.
+/// Nodes named for each reason of an unschedulable pod.
 const MAX_STORED_EXAMPLES: usize = 5;
 const MIN_BATCH: usize = 64;
-/// How much each node adds to the limit of a batch. The more pods are placed together, the more of them each
-/// node gets at once, which keeps a large backlog cheap on many nodes.
+/// Increase of the batch limit per node. In larger batches each node gets more pods at once, which keeps a
+/// large backlog cheap on many nodes.
 const MAX_BATCH_PER_NODE: usize = 32;
-/// The limit of a batch in a small cluster.
 const MIN_BATCH_LIMIT: usize = 8_192;
-/// The limit of a batch in a large cluster. A batch takes some hundred bytes of memory for each pod.
+/// The batch limit in a large cluster. A batch takes some hundred bytes of memory per pod.
 const MAX_BATCH_LIMIT: usize = 131_072;
-/// The age at which the view is refreshed while there is a backlog.
+/// Age at which the view is refreshed while there is a backlog.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
-/// The age at which the view is refreshed for a pod that arrives after an idle time. It is shorter than a
+/// Age at which the view is refreshed for a pod that arrives after an idle time. It is shorter than a
 /// heartbeat interval, and the script that assigns pods refuses decisions that are wrong because of it.
 const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
-/// The shortest time between two reads of all nodes of a large cluster after hints that resources became
-/// free.
+/// Minimum time between two reads of a large cluster after hints that resources became free.
 const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
 pub(crate) struct PlacementLoop {
@@ -59,14 +56,13 @@ pub(crate) struct PlacementLoop {
     queue_block: Duration,
     policy: PlacementPolicy,
     view: ClusterView,
-    /// The blocking end of `sq`. None while a wait is under way, and after an error: dropping a wait must
-    /// also drop its connection.
+    /// The blocking end of `sq`. `None` during a wait and after an error: dropping a wait must also drop its
+    /// connection.
     queue: Option<SchedulerQueue>,
-    /// Payloads that the last wait returned.
     received: Vec<Bytes>,
     batch_size: usize,
     hints: Subscription,
-    /// Whether resources became free in a way that no heartbeat shows: an uncordoned node, or a pod that
+    /// True if resources became free without a heartbeat that shows it: an uncordoned node, or a pod that
     /// ended.
     must_read_all: bool,
 }
@@ -92,7 +88,7 @@ impl Loop<StoreError> for PlacementLoop {
         let ((), intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
         self.place(intake.pending, started).await?;
         self.park_without_spec(intake.without_spec).await?;
-        // Last, so that dead letters that cannot be written hold up no valid pod.
+        // Last, so that failing dead letters block no valid pod.
         for pod in &intake.invalid {
             self.executor().reject(pod).await?;
         }
@@ -135,7 +131,7 @@ impl PlacementLoop {
         }
     }
 
-    /// Reads all nodes if resources became free, and those that changed if the view is older than `max_age`.
+    /// Reads all nodes if resources became free, and changed nodes if the view is older than `max_age`.
     async fn refresh(&mut self, max_age: Duration) -> Result<(), StoreError> {
         self.handle_hints().await?;
         self.view.refresh(&self.store, max_age).await
@@ -151,8 +147,7 @@ impl PlacementLoop {
         Ok(())
     }
 
-    /// A small cluster is read at once. In a large one, reading all nodes costs more than a view that is
-    /// slightly old.
+    /// A small cluster is read at once. For a large one that costs more than a slightly old view.
     fn can_read_all(&self) -> bool {
         self.view.snapshot().len() <= MAX_EXACT_SPREAD
             || self.view.since_all_read().is_none_or(|elapsed| elapsed >= READ_ALL_COOLDOWN)
@@ -221,7 +216,7 @@ impl PlacementLoop {
         (placed, parked)
     }
 
-    /// Carries out assignments; returns the pods whose node refused, after reading these nodes again.
+    /// Executes assignments. Returns the pods whose node refused, after reading these nodes again.
     ///
     /// With `spread_exactly`, few pods and few nodes, a node also refuses if another scheduler has just
     /// assigned pods to it. Otherwise all schedulers would choose the same idle node.
@@ -262,7 +257,7 @@ impl PlacementLoop {
         stale_nodes.sort();
         stale_nodes.dedup();
         self.view.read_nodes(&self.store, &stale_nodes).await?;
-        // Another scheduler may have bound a volume of theirs.
+        // Another scheduler may have bound one of their volumes.
         locate_volumes(&self.store, &mut refused).await?;
         Ok(refused)
     }
@@ -277,8 +272,7 @@ impl PlacementLoop {
     }
 }
 
-/// Drops most examples: Redis stores a copy for every unschedulable pod, and there can be a hundred thousand
-/// of them.
+/// Drops most examples: Redis stores them for every unschedulable pod, possibly a hundred thousand.
 fn with_few_examples(refusal: &Refusal) -> Refusal {
     let Refusal { reason, count, nodes } = refusal;
     let nodes = nodes.iter().take(MAX_STORED_EXAMPLES).cloned().collect();
@@ -286,8 +280,7 @@ fn with_few_examples(refusal: &Refusal) -> Refusal {
 }
 
 /// Swaps nodes among consecutive pods with equal requirements, so that the pods of one node follow each
-/// other. The order of the pods stays. A script that assigns some of them then reads and writes few nodes,
-/// and a worker finds its pods at once and can claim and acknowledge them together.
+/// other. A script then accesses few nodes, and a worker can claim and acknowledge its pods together.
 fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
     let is_equal =
         |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.service) == (&b.requirements, &b.service);
@@ -307,8 +300,8 @@ fn group_key(outcome: &Outcome) -> (bool, Option<&NodeName>) {
     }
 }
 
-/// Returns the size of the next batch: eight times as large while there is a backlog, so that it takes few
-/// calls, and smaller when there is none, so that several schedulers share the pods.
+/// Returns the size of the next batch: eight times as large with a backlog, to take few calls, and smaller
+/// without one, so that several schedulers share the pods.
 fn next_batch_size(batch_size: usize, taken: usize, nodes: usize) -> usize {
     let next = if taken >= batch_size {
         batch_size * 8
@@ -327,8 +320,7 @@ fn parked_as_contended(pod: PendingPod) -> Parked {
     parked(pod.payload, request, "Contended", message.to_owned())
 }
 
-/// A pod whose requirements are unknown. It waits for its specification. If its record is missing too, the
-/// park script answers so.
+/// A pod that waits for its specification. If its record is missing too, the park script says so.
 fn parked_without_spec(pod: PodWithoutSpec) -> Parked {
     parked(pod.payload, Resources::default(), "NoSpecification", pod.message)
 }

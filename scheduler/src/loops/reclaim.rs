@@ -1,8 +1,8 @@
 //! Reclaims the in-flight payloads of schedulers that died.
 //!
-//! Restores invariant 2 after a scheduler was killed: the payloads that it had taken return to `sq`, where
-//! the oldest is taken first. A scheduler that was only paused finds its in-flight list empty, and the
-//! scripts answer its late decisions with "gone".
+//! Restores invariant 2 after a scheduler was killed: its in-flight payloads return to `sq`, where the oldest
+//! is taken first. A scheduler that was only paused finds its in-flight list empty, and the scripts answer
+//! its late decisions with "gone".
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// The number of payloads that one script returns.
 const MAX_BATCH: usize = 1000;
 
 pub(crate) struct ReclaimLoop {
@@ -21,7 +20,7 @@ pub(crate) struct ReclaimLoop {
     own_id: SchedulerId,
     silent_after: Duration,
     interval: Duration,
-    /// The schedulers whose lists are broken. Each is logged once.
+    /// Schedulers with broken lists. Each is logged once.
     broken: HashSet<SchedulerId>,
 }
 
@@ -32,11 +31,11 @@ impl Loop<StoreError> for ReclaimLoop {
         let now = self.store.redis_now().await?;
         let max_silence_millis = self.silent_after.as_millis() as u64;
         for (id, last_seen) in self.store.schedulers().await? {
-            // The script corrects a time in the future: it is from a former master whose clock was ahead.
+            // The script corrects future times, which come from a former master whose clock was ahead.
             let is_suspect = now.abs_diff(last_seen) > max_silence_millis;
             if id != self.own_id && is_suspect {
                 match self.reclaim(&id).await {
-                    // The broken list of one scheduler must not hold up the others.
+                    // The broken list of one scheduler must not block the others.
                     Err(error) if !error.is_transient() => self.report_broken(&id, &error),
                     result => result?,
                 }

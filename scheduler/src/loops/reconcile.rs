@@ -1,8 +1,8 @@
-//! Makes every service have exactly its desired pods.
+//! Ensures that every service has exactly its desired pods.
 //!
 //! Restores invariant 1, and invariant 2 after a failover that lost writes: every service has exactly its
-//! pods, of its newest generation, and the payload of every pod is where its phase says. A lease lets one
-//! scheduler at a time do this, to save work. Two at a time do no harm, because every script checks again.
+//! pods, of its newest generation, and the payload of every pod is where its phase says. A lease only saves
+//! work: every script checks again.
 //!
 //! Reconciles a service at once after a hint that it changed, and everything in regular full passes.
 
@@ -39,29 +39,24 @@ use crate::reconcile::slots::{ReplicaSlot, SlotHolder};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::{preparing, unlisted};
 
-/// How long a pushed pod that ended is listed.
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const LEASE_TIME: Duration = Duration::from_secs(8);
-/// Hints that arrive within this time of each other are handled together.
 const HINT_WINDOW: Duration = Duration::from_millis(20);
-/// How soon a service whose pods are being created is checked again.
 const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How soon a job is looked at again of which something is left to do.
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
-/// A service that is younger is being created: that it lacks pods says nothing.
+/// A younger service is still being created: missing pods are expected.
 const CREATION_TIME: Duration = Duration::from_secs(1);
-/// How many plans in a row one reconciliation of a service carries out. What is left waits for a hint or a
-/// pass.
+/// Maximum consecutive plans of a service. A hint or a pass continues the rest.
 const MAX_PLANS: usize = 4;
-/// The cooldown of a service, as a multiple of the time that reconciling it took. Every pod of a large
-/// service publishes hints, and the service still takes no more than a fifth of this loop.
+/// The cooldown of a service, as a multiple of its last reconciliation time. Every pod of a large service
+/// publishes hints, and the service still takes at most a fifth of this loop.
 const COOLDOWN_FACTOR: u32 = 4;
 const MAX_COOLDOWN: Duration = Duration::from_secs(5);
-/// The shortest time between two full passes, even if hints may have been missed.
+/// Minimum time between two full passes, even if hints may have been missed.
 const MIN_PASS_INTERVAL: Duration = Duration::from_secs(2);
-/// Queues with fewer payloads in all are short: a pod should not wait in them for long.
+/// Total payloads below which queues are short: a pod should not wait in them for long.
 const SHORT_QUEUE_LENGTH: u64 = 10_000;
-/// About how many queue entries one pass may compare: one second of Redis.
+/// Approximate number of queue entries that one pass may compare: one second of Redis.
 const MAX_COMPARISONS: u64 = 2_000_000;
 /// The limits of how many payloads one pass searches for.
 const MIN_SEARCHES: u64 = 100;
@@ -73,40 +68,34 @@ pub(crate) struct ReconcileLoop {
     hints: Subscription,
     full_pass_interval: Duration,
     settle_time: Duration,
-    /// A node that was silent for longer counts as gone, with what others depend on there.
+    /// A node that was silent for longer counts as gone, with the dependencies that it runs.
     dead_after: Duration,
     lease: LoopLease,
     next_pass_at: Instant,
     last_pass_ended_at: Instant,
-    /// The services that hints have named.
     queued: HashSet<ServiceName>,
     /// When each of these services may be reconciled again.
     cooldowns: HashMap<ServiceName, Instant>,
-    /// Those of `queued` whose only hint is that they were created: the process that created them creates
-    /// their pods.
+    /// Services in `queued` that were only created: their creator also creates their pods.
     new_services: HashSet<ServiceName>,
-    /// The services that missed many pods, and how many pods each had at the last check.
+    /// Services with many missing pods, and their number of pods at the last check.
     in_creation: HashMap<ServiceName, u64>,
-    /// The services whose pods are being replaced step by step.
     replacements: Replacements,
-    /// The pods that Redis has lost.
     lost: LostPods,
     /// Replicas that live nodes held at the last full pass.
     held: HeldReplicas,
-    /// The services that cannot be reconciled. Each is logged once.
+    /// Services that cannot be reconciled. Each is logged once.
     broken: HashSet<ServiceName>,
-    /// The services without a record whose pods run. Each is logged once.
+    /// Services without a record whose pods run. Each is logged once.
     unknown_services: BTreeSet<ServiceName>,
-    /// By how much the sums of each node differed from the records of its pods in the last pass.
+    /// Drift of each node's usage from the records of its pods in the last pass.
     drifts: HashMap<(NodeName, Incarnation), Drift>,
-    /// What cannot be reconciled because a key of many objects is broken. Each is logged once.
+    /// Objects that cannot be reconciled because a shared key is broken. Each is logged once.
     broken_indexes: HashSet<&'static str>,
 }
 
-/// What one plan of a service has led to.
 struct PlannedStep {
     seen: SeenService,
-    /// Whether another plan is needed at once.
     needs_another: bool,
     /// Pods that may have lost their payload.
     suspects: Vec<PodRecord>,
@@ -128,7 +117,7 @@ impl Loop<StoreError> for ReconcileLoop {
             }
         }
         if Instant::now() >= self.next_pass_at {
-            // Before the pass: what a hint names from here on is reconciled after it.
+            // Before the pass: later hints are handled after it.
             self.forget_hints();
             self.full_pass().await?;
             return Ok(Next::Rest);
@@ -136,7 +125,7 @@ impl Loop<StoreError> for ReconcileLoop {
         let due = self.due();
         let progress = self.store.creation_progress(&due).await?;
         let mut due: Vec<_> = due.into_iter().zip(progress).collect();
-        // What stops pods goes before what creates some: the undo of a typo waits for nothing.
+        // Stopping pods goes before creating pods, so that undoing a typo waits for nothing.
         due.sort_by_key(|(_, counts)| !counts.is_some_and(|(created, desired)| created > desired));
         for (name, counts) in due {
             let is_new = self.new_services.remove(&name);
@@ -255,7 +244,6 @@ impl ReconcileLoop {
         self.cooldowns.get(name).copied().unwrap_or(self.last_pass_ended_at)
     }
 
-    /// Returns the services that hints have named and those whose replacement may go on.
     fn due(&mut self) -> Vec<ServiceName> {
         let now = Instant::now();
         self.queued.extend(self.replacements.take_due(now));
@@ -275,9 +263,9 @@ impl ReconcileLoop {
         result.map(drop)
     }
 
-    /// Returns how long to leave a service alone because many of its pods are missing and another process
-    /// creates them right now: the API, after a POST. Reading all of them meanwhile would only slow it down,
-    /// and still does for a while after the last one. If the API dies, the number of pods stops growing.
+    /// Returns how long to leave a service alone while another process creates many of its pods: the API,
+    /// after a POST. Reading all of them meanwhile would slow it down. If the API dies, the number of pods
+    /// stops growing.
     fn creation_delay(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
         let previous = self.in_creation.remove(name);
         let (created, desired) = counts?;
@@ -302,8 +290,8 @@ impl ReconcileLoop {
         if !self.or_logged("the lists of nodes", restored)?.is_empty() {
             tracing::warn!("listed nodes again that were missing from `nodes` or `beats`");
         }
-        // Before the pods. No pod that is created from here on names one of these specifications, unless one
-        // is used again, which is noticed. What is assigned from here on counts as a reservation.
+        // Before the pods. No pod created from here on names one of these specifications, unless one is
+        // reused, which is noticed. Assignments from here on count as reservations.
         let former_specs = self.store.former_specs().await.map(|former| vec![former]);
         let former_specs =
             self.or_logged("the former specifications", former_specs)?.pop().unwrap_or_default();
@@ -347,14 +335,14 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Moves keys of a wrong type out of the way that would stop more than the object that they name. What
-    /// they should hold is written again, in this pass or by their writers.
+    /// Moves keys of a wrong type away if they would block more than one object. This pass or their writers
+    /// rebuild them.
     async fn set_aside_wrong_types(&mut self) -> Result<(), StoreError> {
         let mut moved = self.store.set_aside_cluster_keys().await?;
         let nodes = self.store.node_names().await?;
         let mut schedulers: Vec<SchedulerId> =
             self.store.schedulers().await?.into_iter().map(|(id, _)| id).collect();
-        // This one is not listed while its own in-flight list has another type.
+        // This scheduler is not listed while its own in-flight list has another type.
         schedulers.push(self.id.clone());
         moved.extend(self.store.set_aside_queues(&nodes, &schedulers).await?);
         for key in moved {
@@ -379,7 +367,7 @@ impl ReconcileLoop {
         let mut has_unreadable_nodes = false;
         let with_machine_ports = Some(with_machine_ports(&nodes));
         for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
-            // The queues first: what is started meanwhile is in the set.
+            // The queues first: a pod that starts meanwhile is in the set.
             let queued = payloads(self.store.queued_on(&node.name).await)?;
             let set = payloads(self.store.container_set(&node.name).await)?;
             has_unreadable_nodes |= queued.is_none() || set.is_none();
@@ -403,7 +391,7 @@ impl ReconcileLoop {
         })
     }
 
-    /// Returns whether a service has no slots although it has not changed for a while. Its pods may still
+    /// Returns true if a service has no slots although it has not changed for a while. Its pods may still
     /// run: a full pass finds them on their nodes, and nothing is created before.
     async fn may_have_lost_its_slots(&self, name: &ServiceName) -> Result<bool, StoreError> {
         let now = self.store.redis_now().await?;
@@ -417,16 +405,15 @@ impl ReconcileLoop {
         }
     }
 
-    /// Returns whether a service lacks pods that this scheduler may just not know, because it has not
-    /// looked at the service before. Nodes tell which pods run although another program has removed their
-    /// slots.
+    /// Returns true if this scheduler checks a service for the first time and it lacks pods. Nodes report
+    /// pods that run although another program has removed their slots.
     fn may_lack_slots_of_running_pods(
         &self,
         service: &Service,
         slots: &[ReplicaSlot],
         now: RedisMillis,
     ) -> bool {
-        // The pods of a job are created step by step: it always lacks some.
+        // A job creates its pods step by step: it always lacks some.
         let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;
         let is_new = now.saturating_sub(service.created_at) < CREATION_TIME.as_millis() as RedisMillis;
         if !is_concerned || is_new || self.lost.knows(&service.name) {
@@ -436,8 +423,8 @@ impl ReconcileLoop {
         (0..service.replicas).any(|replica| !taken.contains(&replica))
     }
 
-    /// Plans and carries out until there is nothing to do now. Counts its pods. None is a suspect
-    /// unless the state of the cluster was `observed`.
+    /// Plans and executes until there is nothing to do now. Counts its pods. None is a suspect unless the
+    /// state of the cluster was `observed`.
     async fn reconcile(
         &mut self,
         name: &ServiceName,
@@ -450,7 +437,7 @@ impl ReconcileLoop {
             Some(observed) => observed,
             None => {
                 let (now, settle_time) = (self.store.redis_now().await?, self.settle_time);
-                // A worker that has just been restarted says anew what it holds: until then this stands.
+                // A restarted worker reports again what it holds: until then the old report stands.
                 let mut held = self.held.clone();
                 for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
                     held.entry(service).or_default().extend(replicas);
@@ -487,7 +474,6 @@ impl ReconcileLoop {
                 if unlisted::restore_gone(&self.store, &service, &gone.unlisted).await? {
                     continue;
                 }
-                // Their slots are not theirs any more.
                 gone.unlisted.clear();
             }
             // A service that is being deleted gets no pods, and waits for no container that a node holds.
@@ -520,8 +506,8 @@ impl ReconcileLoop {
         Ok(SeenService::default())
     }
 
-    /// Frees slots that name pods of other slots, and lists pods again that run and are in none: those that
-    /// had these slots are among them. Returns whether slots have changed.
+    /// Frees slots that name pods of other slots, and lists running pods without a slot again, among them the
+    /// owners of these slots. Returns true if slots have changed.
     async fn list_again(
         &self,
         service: &Service,
@@ -529,13 +515,13 @@ impl ReconcileLoop {
         observed: &ObservedState,
         sums: &mut PassSums,
     ) -> Result<bool, StoreError> {
-        // Without the container sets it is not known which pods run: their slots would get others.
+        // Without the container sets it is unknown which pods run: their slots would get others.
         let has_freed = observed.container_sets.is_some() && free_void(&self.store, service, slots).await?;
         Ok(unlisted::restore(&self.store, service, slots, observed, sums).await? || has_freed)
     }
 
-    /// An API of a version before has changed the service, and does not know all that its record has: until
-    /// this is written, pods reach it that must not, for example.
+    /// An API of an earlier version, which does not know all fields, has changed the service. Until the
+    /// routes are restored, forbidden pods may reach it, for example.
     async fn restore_routes(&self, service: &Service) -> Result<(), StoreError> {
         let name = &service.name;
         if self.store.restore_routes(service).await? {
@@ -550,7 +536,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Adds what matters of the nodes where these pods are.
+    /// Adds relevant properties of the nodes of these pods.
     async fn with_nodes_of(
         &self,
         slots: &[ReplicaSlot],
@@ -562,7 +548,6 @@ impl ReconcileLoop {
         Ok(ObservedState { with_machine_ports: Some(with_machine_ports(&nodes)), ..observed.clone() })
     }
 
-    /// Plans what to do about a service, and carries it out.
     async fn take_step(
         &self,
         service: &Service,
@@ -589,7 +574,6 @@ impl ReconcileLoop {
         Ok(PlannedStep { seen, needs_another, suspects: plan.requeue })
     }
 
-    /// Plans what to do about a job, and carries it out.
     async fn take_job_step(
         &self,
         mut service: Service,
@@ -611,7 +595,7 @@ impl ReconcileLoop {
         Ok(PlannedStep { seen, needs_another, suspects: plan.pods.requeue })
     }
 
-    /// Lists services again whose pods run, and that have a record and are not among `services`.
+    /// Lists services again that have running pods and a record, and are not among `services`.
     async fn list_services_of_pods(
         &self,
         services: &mut Vec<ServiceName>,
@@ -631,10 +615,10 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Logs an error that concerns this service alone, once, so that the others are reconciled.
+    /// Logs an error of this service alone, once, so that the others are reconciled.
     ///
     /// # Errors
-    /// Those that concern all services.
+    /// Errors that concern all services.
     fn handle_result(
         &mut self,
         name: &ServiceName,
@@ -642,7 +626,7 @@ impl ReconcileLoop {
     ) -> Result<(), StoreError> {
         match result {
             Ok(()) => drop(self.broken.remove(name)),
-            // A service that grows must not keep others from shrinking.
+            // A growing service must not keep others from shrinking.
             Err(error) if error.is_out_of_memory() => {
                 if self.broken.insert(name.clone()) {
                     tracing::error!(
@@ -667,8 +651,8 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Returns what was read. If a key that all of these objects need is broken, logs that once and returns
-    /// none of them, so that the others are reconciled.
+    /// Returns the value that was read. If a key that all of these objects need is broken, logs that once and
+    /// returns none of them, so that the others are reconciled.
     fn or_logged<T>(
         &mut self,
         what: &'static str,
@@ -737,8 +721,8 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Counts the pods of services that have no record. They keep running: a service that was not deleted by
-    /// its command was lost by accident.
+    /// Counts the pods of services without a record. They keep running: a service that was not deleted by its
+    /// command was lost by accident.
     async fn count_pods_of_unknown_services(
         &mut self,
         observed: &ObservedState,
@@ -762,8 +746,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Corrects what nodes say their pods use, where it differed from the records by the same amounts in two
-    /// passes in a row.
+    /// Corrects the usage of nodes with the same drift in two consecutive passes.
     async fn correct_usage(&mut self, usage: &[NodeUsage], sums: &PassSums) -> Result<(), StoreError> {
         let mut drifts = HashMap::new();
         for node in usage {
@@ -781,8 +764,8 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Searches for the payloads of as many suspects as Redis can bear, and queues again what is missing. If
-    /// there are more, picks them at random, so that each pass searches for others.
+    /// Searches for the payloads of as many suspects as Redis can bear, and requeues missing ones. If there
+    /// are more, picks them at random, so that each pass searches for others.
     async fn restore_lost_payloads(
         &mut self,
         mut suspects: Vec<PodRecord>,
@@ -807,7 +790,7 @@ impl ReconcileLoop {
     }
 }
 
-/// Returns the payloads that were read from a node; none if a key is broken. The pods in that container set
+/// Returns the payloads that were read from a node; `None` if a key is broken. The pods in that container set
 /// are suspects then, and the script that would requeue them fails.
 fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>, StoreError> {
     match read {
@@ -817,14 +800,13 @@ fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>
     }
 }
 
-/// Returns the nodes whose pods have the ports of their machine.
 fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
     let has_them = |node: &&Node| NodeInfo::runtime_has_machine_ports(&node.facts.runtime);
     nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()
 }
 
-/// Returns when to look at a job again although nothing happens before. What could not be carried out,
-/// because its cron's write is not confirmed for example, is looked at soon.
+/// Returns the time until the next check of a job without a hint. Unfinished work, for example an unconfirmed
+/// write of its cron, is retried soon.
 fn look_again_in(plan: &JobPlan, needs_another: bool, now: RedisMillis) -> Option<Duration> {
     if needs_another || !plan.is_complete() {
         return Some(UNFINISHED_JOB_INTERVAL);

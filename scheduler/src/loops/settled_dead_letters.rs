@@ -1,8 +1,8 @@
 //! Drops dead letters that have become pointless.
 //!
-//! A pod of a service became a dead letter, and the service has been corrected or deleted since: nothing is
-//! left to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the
-//! only copy.
+//! A pod of a service became a dead letter, and the service was corrected or deleted since: nothing is left
+//! to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the only
+//! copy.
 
 use std::time::Duration;
 
@@ -11,13 +11,12 @@ use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// The number of dead letters that one step looks at.
 const PAGE_SIZE: usize = 500;
 
 pub(crate) struct SettledDeadLetterLoop {
     store: Store,
     interval: Duration,
-    /// Where the next step begins. The newest dead letters come first.
+    /// Offset of the next step. The newest dead letters come first.
     offset: usize,
 }
 

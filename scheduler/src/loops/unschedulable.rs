@@ -1,7 +1,7 @@
-//! Queues unschedulable pods again.
+//! Requeues unschedulable pods.
 //!
-//! Restores: a pod stays unschedulable only while nothing changes. It is queued again when its backoff is
-//! over (1 s at first, doubling up to 60 s), and at once after a hint that resources became free.
+//! Restores: a pod stays unschedulable only while nothing changes. It is requeued when its backoff is over (1
+//! s at first, doubling up to 60 s), and at once after a hint that resources became free.
 
 use std::time::Duration;
 
@@ -11,20 +11,18 @@ use store::{Store, StoreError, Subscription, Unpark, channel};
 
 use crate::context::SchedulerContext;
 
-/// How often to check for pods whose backoff is over.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest time between two steps, however often resources become free.
+/// Minimum time between two steps, however often resources become free.
 const MIN_STEP_INTERVAL: Duration = Duration::from_millis(500);
-/// The number of pods that one step queues again.
 const MAX_BATCH: usize = 1000;
 
 pub(crate) struct UnschedulableLoop {
     store: Store,
     hints: Subscription,
-    /// Whether resources became free since the last step.
+    /// True if resources became free since the last step.
     has_free_resources: bool,
-    /// The number of pods that are still to be queued since resources became free. Each pod gets its turn: a
-    /// pod that is parked again goes behind those that have not been queued yet.
+    /// Pods still to requeue since resources became free. Each pod gets its turn: a pod that is parked again
+    /// goes behind those that were not requeued yet.
     remaining: usize,
 }
 

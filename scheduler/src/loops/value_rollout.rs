@@ -1,8 +1,8 @@
-//! Restarts the services that use a secret or config that has changed.
+//! Restarts the services that use a changed secret or config.
 //!
-//! Restores the promise of a rotation: pods that run get the new version, by being replaced step by step,
-//! whatever became of the API that stored it. A lease lets one scheduler at a time do this, to save work. Two
-//! at a time restart a service once, because the script compares times.
+//! Restores the promise of a rotation: running pods get the new version by a stepwise replacement, even if
+//! the API that stored it is gone. A lease only saves work: two schedulers restart a service once, because
+//! the script compares times.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -16,21 +16,20 @@ use store::{RestartOutcome, Store, StoreError, ValueRollout, ValueRolloutNote};
 
 use crate::context::SchedulerContext;
 
-/// How often to check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const LEASE_TIME: Duration = Duration::from_secs(8);
 
 pub(crate) struct ValueRolloutLoop {
     store: Store,
     id: SchedulerId,
-    /// For each note that stays, the services that cannot be restarted yet, because a key of theirs is
-    /// broken. The others are not restarted once more: after a failover to a clock that is behind, the script
-    /// would.
+    /// For each remaining note, the services that cannot be restarted yet, because one of their keys is
+    /// broken. The others are not restarted again: after a failover to a clock that is behind, the script
+    /// would restart them.
     unfinished: HashMap<ValueRolloutNote, BTreeSet<ServiceName>>,
 }
 
 impl Loop<StoreError> for ValueRolloutLoop {
-    /// Also the lease's, which a scheduler of the version before may hold.
+    /// Also the name of the lease, which a scheduler of the previous version may hold.
     const NAME: &'static str = "rollout";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -59,7 +58,7 @@ impl ValueRolloutLoop {
         Self { store: context.store.clone(), id: context.id.clone(), unfinished: HashMap::new() }
     }
 
-    /// Returns the services to look at: all of them if one of the notes is new.
+    /// Returns the services to check: all of them if one of the notes is new.
     async fn names_to_read(&self, notes: &[ValueRolloutNote]) -> Result<Vec<ServiceName>, StoreError> {
         if notes.iter().any(|note| !self.unfinished.contains_key(note)) {
             return self.store.service_names().await;
@@ -68,8 +67,8 @@ impl ValueRolloutLoop {
         Ok(names.into_iter().cloned().collect())
     }
 
-    /// The note is forgotten last: a scheduler that dies before leaves it to the next one. It stays while a
-    /// key of a service is broken that may use the value.
+    /// The note is removed last: if this scheduler dies before, the next one continues. It stays while a
+    /// service that may use the value has a broken key.
     async fn roll_out(
         &mut self,
         note: &ValueRolloutNote,
@@ -112,8 +111,8 @@ impl ValueRolloutLoop {
     }
 }
 
-/// Returns whether the pods of a service are replaced when this secret or config changes. Jobs are not: their
-/// pods end by themselves, and would be run again.
+/// Returns true if the pods of a service are replaced when this secret or config changes. Jobs are not: their
+/// pods end by themselves, and would run again.
 fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
     let containers = &service.pod.containers;
     let uses = |container: &ContainerSpec| {

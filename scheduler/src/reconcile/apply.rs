@@ -1,4 +1,4 @@
-//! Reads the input of a plan and carries the plan out. No decisions are left here.
+//! Reads the input of a plan and executes the plan. Makes no decisions.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,8 @@ use super::plan::ReconcilePlan;
 use super::rollout::{RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason};
 
-/// The number of pods whose payloads are searched for at the same time.
 const CONCURRENT_SEARCHES: usize = 16;
 
-/// The message for a pod that is stopped again.
 pub(crate) const STOPPED_AGAIN: &str = "stop requested again; the first request may have been lost";
 
 /// Reads the slots of a service. If some pod records are unreadable, also returns the first error.
@@ -41,7 +39,7 @@ pub(crate) async fn read_slots(
                 let is_holder = match pod.is_of(&service.name, slot) {
                     // Sorted: the second place of a replica comes after its first one.
                     true => seen.insert(id.clone()),
-                    // What its record names is not there: it is the record that was overwritten.
+                    // If the owner named by its record is missing, the record was overwritten.
                     false => !store.has_owner(&pod).await?,
                 };
                 if is_holder { SlotHolder::Pod(Box::new(pod)) } else { SlotHolder::Void }
@@ -57,7 +55,7 @@ pub(crate) async fn read_slots(
     Ok((slots, first_error))
 }
 
-/// Frees the slots whose pods are of other slots. Returns whether there were some.
+/// Frees the slots that name pods of other slots. Returns true if there were any.
 pub(crate) async fn free_void(
     store: &Store,
     service: &Service,
@@ -77,7 +75,7 @@ pub(crate) async fn free_void(
     Ok(freed > 0)
 }
 
-/// Reads what became of pods that have no slot any more. Those that have ended are left out.
+/// Reads the records of pods that have lost their slot. Ended ones are left out.
 pub(crate) async fn read_gone(
     store: &Store,
     service: &Service,
@@ -103,10 +101,9 @@ pub(crate) async fn read_gone(
     Ok(gone)
 }
 
-/// Measures times that a former master has written with the clock of this one: its clock may have been an
-/// hour ahead or behind. A time in the future counts as the moment at which this master took over. So does an
-/// earlier one in a service whose update is judged: what a pod was before shows nothing. `seen_now` is a time
-/// before the slots were read.
+/// Converts times of a former master to the clock of this one, which may differ by an hour. A future time
+/// counts as the moment of the failover. So does an earlier one in a service whose update is judged: the
+/// earlier state of a pod shows nothing. `seen_now` is a time before the slots were read.
 pub(crate) async fn settle_times(
     store: &Store,
     service: &Service,
@@ -119,7 +116,7 @@ pub(crate) async fn settle_times(
     if !is_judged && !has_future {
         return Ok(());
     }
-    // Read after the slots: what is later than this is in the future.
+    // Read after the slots: later times are in the future.
     let now = store.redis_now().await?;
     let taken_over_at = store.master_changed_at().await?.map(|at| at.min(now));
     let settle = |time: &mut RedisMillis| {
@@ -138,11 +135,11 @@ pub(crate) async fn settle_times(
     Ok(())
 }
 
-/// Carries out a plan, except requeueing. Returns true if another plan is needed at once: slots became free,
-/// or the service has changed.
+/// Executes a plan, except requeueing. Returns true if another plan is needed at once: slots became free, or
+/// the service has changed.
 ///
 /// # Errors
-/// If keys of some pods are broken, everything else is carried out before this fails.
+/// If keys of some pods are broken, executes everything else before it fails.
 pub(crate) async fn carry_out(
     store: &Store,
     service: &Service,
@@ -187,7 +184,7 @@ async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Resu
     Ok(created != CreateOutcome::Created(plan.successors.len()))
 }
 
-/// Notes why no further pod is replaced for now, without the times of retries, which change.
+/// Records why no further pod is replaced for now, without the changing times of retries.
 pub(crate) async fn note_held(
     store: &Store,
     service: &Service,
@@ -198,17 +195,17 @@ pub(crate) async fn note_held(
         return Ok(());
     }
     match store.mark_rollout(service, RolloutMark::Held(held.unwrap_or_default())).await {
-        // It only informs.
+        // The mark is only informative.
         Err(error) if error.is_out_of_memory() => Ok(()),
         result => result.map(drop),
     }
 }
 
-/// Carries out what was decided about a rollout. Returns true if the service has changed.
+/// Executes the decision about a rollout. Returns true if the service has changed.
 async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
     let done = try_rollout(store, service, step).await;
     match done {
-        // The next look finds its pods good again.
+        // The next check finds its pods good again.
         Err(error) if error.is_out_of_memory() && *step == RolloutStep::Settle => Ok(false),
         done => done,
     }
@@ -234,13 +231,13 @@ async fn try_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Re
     Ok(store.mark_rollout(service, mark).await? != MarkOutcome::Same)
 }
 
-/// Returns the last former generation with whose specification all pods of the service were good, or, if none
-/// is known, the one before the current one. The pods of the current one differ from its pods.
+/// Returns the latest former generation whose pods were all good or, if none is known, the previous one. Its
+/// pods differ from the current ones.
 async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerGeneration>, StoreError> {
     let former = store.former_generations(&service.name).await?;
     let settled = service.rollout.settled_fingerprint.as_deref();
     let chosen = match settled {
-        // After a restart several have that specification, with other images.
+        // After a restart several generations have that specification, with other images.
         Some(settled) => {
             former.into_iter().find(|one| one.fingerprint == settled && one.outcome.failure().is_none())
         }
@@ -256,7 +253,7 @@ async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<boo
     let pods: Vec<_> = stops.iter().map(|stop| (stop.id.clone(), stop.node.clone())).collect();
     let name = Some(&service.name);
     let outcomes = match first.reason {
-        // Nothing depends on them as they were read.
+        // They may be ready by now, unlike when they were read.
         StopReason::Replaced => store.stop_unready_pods(name, &pods, reason, &message).await?,
         _ => store.stop_pods(name, &pods, reason, &message).await?,
     };
@@ -266,7 +263,6 @@ async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<boo
     }))
 }
 
-/// Returns the reason and the message that the pod's record and event get.
 fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) {
     let Service { name, replicas, generation, .. } = service;
     match reason {
@@ -282,8 +278,7 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
     }
 }
 
-/// Searches the queues for the payloads of these pods, and puts back those that are missing. Returns how many
-/// were.
+/// Searches the queues for the payloads of these pods, and requeues missing ones. Returns their number.
 pub(crate) async fn requeue(
     store: &Store,
     suspects: Vec<PodRecord>,
@@ -300,7 +295,7 @@ async fn requeue_one(store: &Store, pod: &PodRecord, schedulers: &[SchedulerId])
     match store.requeue_missing(pod, schedulers).await {
         Ok(outcome) => Ok(outcome == RequeueOutcome::Queued),
         Err(error) if error.is_transient() => Err(error),
-        // Broken keys of one pod or one node must not hold up the others.
+        // Broken keys of one pod or one node must not block the others.
         Err(error) => {
             tracing::debug!(pod = %pod.id, "cannot search for the pod's payload: {error}");
             Ok(false)

@@ -1,10 +1,9 @@
-//! Plans what to do about a job. Pure: equal arguments give equal plans.
+//! Plans the actions on a job. Pure: equal arguments give equal plans.
 //!
 //! A job has a slot for each of its indices, and pods in at most `parallelism` of them at a time. The script
-//! that ends a pod counts it: an index is *done* when a pod of it has ended with success, whatever pod that
-//! was. One that has failed is tried again after a while, with a new pod, until more pods of the job have
-//! failed than it allows. The pods of a job that has ended stay in their slots for their logs, until the job
-//! is deleted.
+//! that ends a pod counts it: an index is *done* when any pod of it has succeeded. A failed index is retried
+//! after a while with a new pod, until more pods of the job have failed than it allows. The pods of an ended
+//! job stay in their slots for their logs, until the job is deleted.
 
 use std::time::Duration;
 
@@ -20,38 +19,32 @@ use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::plan::{self, ReconcilePlan};
 use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 
-/// What becomes of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JobStep {
-    /// Pods that have ended with success are to be counted.
     Count(Vec<PodId>),
-    /// All its completions are there.
     Complete,
-    /// It fails, because of this word and sentence.
+    /// It fails, with this word and sentence as reason.
     Fail(&'static str, String),
-    /// It has been kept for long enough.
     Expire,
 }
 
-/// What to do about a job.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct JobPlan {
     pub(crate) pods: ReconcilePlan,
     pub(crate) step: Option<JobStep>,
     /// Indices that get a pod.
     pub(crate) start: Vec<u32>,
-    /// When to look again, although nothing happens before.
+    /// The time of the next check, if nothing happens before.
     pub(crate) look_at: Option<RedisMillis>,
 }
 
 impl JobPlan {
-    /// Returns whether there is nothing to do now but to requeue pods.
+    /// Returns true if nothing must be done now except requeueing pods.
     pub(crate) fn is_complete(&self) -> bool {
         self.pods.is_complete() && self.step.is_none() && self.start.is_empty()
     }
 }
 
-/// What a plan is made of.
 pub(crate) struct JobState<'a> {
     pub(crate) service: &'a Service,
     pub(crate) policy: &'a JobPolicy,
@@ -60,7 +53,7 @@ pub(crate) struct JobState<'a> {
     pub(crate) observed: &'a ObservedState,
 }
 
-/// Plans what to do about a job that is not being deleted. `slots` must be sorted, without duplicates, and no
+/// Plans the actions on a job that is not being deleted. `slots` must be sorted, without duplicates, and no
 /// time in the future.
 pub(crate) fn plan(job: &JobState<'_>) -> JobPlan {
     debug_assert_eq!(job.service.state, ServiceState::Active);
@@ -97,8 +90,8 @@ impl JobState<'_> {
         self.indices.done.contains(&index)
     }
 
-    /// Returns the pods that nothing needs: all that still run once the job has ended, and those whose index
-    /// is done or not one of the job.
+    /// Returns the unneeded pods: all that still run once the job has ended, and those whose index is done or
+    /// does not exist.
     fn surplus(&self) -> impl Iterator<Item = PodStop> {
         let is_over = !self.service.progress.is_running();
         let reason = move |slot: &ReplicaSlot| match slot.slot.replica {
@@ -131,7 +124,7 @@ impl JobState<'_> {
         self.refused().or_else(|| self.too_many_failures()).or_else(|| self.too_late())
     }
 
-    /// A pod that no node may run, or no engine, is not tried again: it would be refused again.
+    /// A pod that no node or engine may run is not retried: it would be refused again.
     fn refused(&self) -> Option<JobStep> {
         let is_refused = |(_, pod): &(&ReplicaSlot, &PodRecord)| {
             pod.phase == Phase::Failed && pod.reason == "DeadLettered"
@@ -175,8 +168,7 @@ impl JobState<'_> {
         Some(self.service.progress.ended_at?.saturating_add(millis(ttl.duration())))
     }
 
-    /// Starts pods for indices that have none, and takes those that have failed out of their slots when it is
-    /// time to try again.
+    /// Starts pods for empty indices, and frees the slots of failed pods when a retry is due.
     fn go_on(&self, plan: &mut JobPlan) {
         let is_active = |pod: &PodRecord| !pod.phase.is_terminal();
         let active = pods(self.slots).filter(|(_, pod)| is_active(pod)).count()
@@ -207,7 +199,6 @@ impl JobState<'_> {
         plan.look_at = look_at;
     }
 
-    /// Returns when an index that has failed may be tried again.
     fn try_again_at(&self, index: u32, failed: Option<&PodRecord>) -> Option<RedisMillis> {
         let known = self.indices.failed.get(&index).map(|result| (result.at, result.failures));
         let (at, failures) = known.or_else(|| failed.map(|pod| (pod.since, 1)))?;

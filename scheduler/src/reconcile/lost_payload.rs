@@ -1,4 +1,4 @@
-//! Decides which pods may have lost their payload. Pure.
+//! Selects the pods that may have lost their payload. Pure.
 //!
 //! The answer is cheap and often wrong: the script that requeues a pod searches the queues, and does nothing
 //! if the payload is there.
@@ -13,39 +13,36 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 
-/// What is known of the cluster when pods are reconciled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
     /// The time of Redis before anything else was read.
     pub(crate) now: RedisMillis,
     /// A pod that changed within this time is left alone.
     pub(crate) settle_time: Duration,
-    /// Whether the queues are so short that a pod should not wait in them for long. Only then are waiting
+    /// True if the queues are so short that a pod should not wait in them for long. Only then are waiting
     /// pods suspects.
     pub(crate) queues_are_short: bool,
-    /// The pods in the container set of each live node. None if the sets were not read: then no pod is a
+    /// The pods in the container set of each live node. `None` if the sets were not read: then no pod is a
     /// suspect.
     pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
-    /// The pods in all those sets and in the queues of live nodes, by the service that their payload names;
-    /// none for pushed pods.
+    /// The pods in these sets and in the queues of live nodes, by service; `None` for pushed pods.
     pub(crate) on_nodes: HashMap<Option<ServiceName>, BTreeSet<PodId>>,
-    /// Whether the set or a queue of a live node is unreadable.
+    /// True if the set or a queue of a live node is unreadable.
     pub(crate) has_unreadable_nodes: bool,
-    /// The nodes whose pods have the ports of their machine; `None` if that was not read.
+    /// Nodes whose pods share the ports of their machine; `None` if that was not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
     /// Replicas that live nodes hold although Redis has lost the records.
     pub(crate) held: HeldReplicas,
 }
 
 impl ObservedState {
-    /// Returns whether the pod has not changed for longer than the settle time.
     pub(crate) fn is_settled(&self, pod: &PodRecord) -> bool {
-        // A time in the future is from a former master whose clock was ahead, so it is past as well.
+        // A future time comes from a former master whose clock was ahead, so it is past as well.
         self.now.abs_diff(pod.since) > self.settle_time.as_millis() as RedisMillis
     }
 }
 
-/// Returns whether the pod's payload may be in none of the places that its phase allows.
+/// Returns true if the pod's payload may be missing from all places that its phase allows.
 pub(crate) fn may_have_lost_payload(pod: &PodRecord, observed: &ObservedState) -> bool {
     let Some(container_sets) = &observed.container_sets else { return false };
     observed.is_settled(pod)

@@ -1,8 +1,8 @@
-//! Slots of pods that Redis has lost while a node may still run them. Nothing is created in them before all
-//! live nodes have had the time to say what they hold, nor while one of them holds the pod: two pods of one
-//! replica would run. Pure: time is given.
+//! Slots of pods that Redis has lost while a node may still run them. No pod is created in them until all
+//! live nodes had time to report the pods that they hold, nor while one of them holds the pod: two pods of
+//! one replica would run. Pure: the time is an argument.
 //!
-//! A pod that ended has a record that says so, for an hour. One without a record was lost.
+//! An ended pod keeps its record for an hour. A pod without a record was lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -12,13 +12,11 @@ use model::node::{HeldPod, Node, NodeState};
 
 use super::slots::{ReplicaSlot, SlotHolder};
 
-/// More replicas are not named in a sentence.
 const MAX_NAMED: usize = 5;
 
 /// The replicas whose pods live nodes hold, with one of those nodes, by service.
 pub(crate) type HeldReplicas = HashMap<ServiceName, BTreeMap<u32, NodeName>>;
 
-/// Returns what live nodes hold.
 pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldReplicas {
     let mut held = HeldReplicas::new();
     for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
@@ -30,49 +28,45 @@ pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> He
     held
 }
 
-/// The memory of lost pods over all looks.
+/// The lost pods known so far.
 pub(crate) struct LostPods {
-    /// The time that live nodes have to say what they hold.
+    /// Time for live nodes to report the pods that they hold.
     wait: Duration,
-    /// The pods that each service had at the last look, and the time of that.
+    /// The pods of each service at the last check, and its time.
     last: HashMap<ServiceName, (Instant, BTreeMap<u32, PodId>)>,
-    /// The time at which each pod was found to be lost.
     since: HashMap<PodId, Instant>,
 }
 
-/// Pods that have lost their slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GonePods {
     /// Pods that have no record either.
     pub(crate) lost: Vec<(u32, PodId)>,
-    /// Pods that are on a node as before: a full pass gives them their slots again.
+    /// Pods that are still on a node: a full pass restores their slots.
     pub(crate) unlisted: Vec<(u32, PodId)>,
 }
 
 /// The replicas of a service that get no pod now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeldBack {
-    /// Replicas that have no slot.
+    /// Replicas without a slot.
     pub(crate) replicas: BTreeSet<u32>,
-    /// Why, for people.
+    /// The reason, for users.
     pub(crate) why: Option<String>,
-    /// The time until the next look, if that is known.
+    /// Time until the next check, if known.
     pub(crate) look_again_in: Option<Duration>,
 }
 
 impl LostPods {
-    /// Nodes have `wait` to say what they hold.
     pub(crate) fn new(wait: Duration) -> Self {
         Self { wait, last: HashMap::new(), since: HashMap::new() }
     }
 
-    /// Returns whether this scheduler has looked at the pods of the service before.
     pub(crate) fn knows(&self, service: &ServiceName) -> bool {
         self.last.contains_key(service)
     }
 
-    /// Returns the pods of the last look of which no slot of the replica is left: their records tell whether
-    /// they have ended.
+    /// Returns the pods of the last check whose replica has no slot left: their records tell whether they
+    /// have ended.
     pub(crate) fn gone(&self, service: &ServiceName, slots: &[ReplicaSlot]) -> Vec<(u32, PodId)> {
         let Some((_, last)) = self.last.get(service) else { return Vec::new() };
         let taken: BTreeSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
@@ -80,8 +74,8 @@ impl LostPods {
         gone.map(|(replica, pod)| (*replica, pod.clone())).collect()
     }
 
-    /// Keeps slots taken whose pods may run on a node that holds them, and returns which replicas get no pod
-    /// for the same reason.
+    /// Marks slots as taken whose pods may run on a node that holds them. Returns the replicas without a slot
+    /// that get no pod for the same reason.
     pub(crate) fn hold_back(
         &mut self,
         service: &ServiceName,
@@ -136,8 +130,8 @@ impl LostPods {
         self.last.insert(service.clone(), (now, pods));
     }
 
-    /// Forgets services that have been gone for long, and pods that were lost long ago. A service may
-    /// vanish with the records of its pods and come back before them.
+    /// Forgets services that have been gone for long, and pods that were lost long ago. A service may vanish
+    /// with the records of its pods and come back before them.
     pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool, now: Instant) {
         let kept = self.wait * 10;
         self.last.retain(|name, (at, _)| exists(name) || now.saturating_duration_since(*at) < kept);
@@ -145,7 +139,6 @@ impl LostPods {
     }
 }
 
-/// Returns whether no pod with a record has a slot of this replica.
 fn is_free(slots: &[ReplicaSlot], replica: u32) -> bool {
     !slots.iter().any(|slot| slot.slot.replica == replica && slot.pod().is_some())
 }
@@ -193,7 +186,6 @@ mod tests {
         HashMap::from([(web(), replicas.iter().map(|replica| (*replica, node.clone())).collect())])
     }
 
-    /// Returns which slots stay taken although their pods have no record, and what else is held back.
     fn look(
         lost: &mut LostPods,
         taken: &[ReplicaSlot],
@@ -218,7 +210,7 @@ mod tests {
         let (kept, back) = look(&mut lost, &taken, &held(&[]), begun);
         assert_eq!((kept, back.look_again_in), (vec![0, 1], Some(wait)));
         assert!(back.why.unwrap().contains("web-0, web-1 yet"));
-        // One of them is held for as long as it may be.
+        // A node may hold one of them without limit.
         let (kept, back) = look(&mut lost, &taken, &held(&[1]), begun + wait);
         assert_eq!((kept, back.look_again_in), (vec![1], None));
         assert!(back.why.unwrap().contains("for web-1: node a has containers"));
@@ -250,7 +242,7 @@ mod tests {
             HeldBack::default()
         );
         assert!(lost.gone(&web(), &slots).is_empty(), "it is looked at once");
-        // One that runs although its slot is gone gets it back with the next full pass.
+        // A running pod without a slot gets it back with the next full pass.
         look(&mut lost, &taken, &held(&[]), begun);
         let unlisted = GonePods { lost: Vec::new(), unlisted: lost.gone(&web(), &slots) };
         let back = lost.hold_back(&web(), &mut slots, &unlisted, &held(&[]), begun + 9 * wait);

@@ -1,4 +1,4 @@
-//! Makes a service have exactly its desired pods. [`plan`] decides and is pure; [`apply`] carries out.
+//! Ensures that a service has exactly its desired pods. [`plan`] decides and is pure; [`apply`] executes.
 //!
 //! Tests: beside the code, tests::healing, scenarios::updates, scenarios::jobs
 

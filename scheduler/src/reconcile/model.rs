@@ -1,4 +1,4 @@
-//! Property tests: plans are applied to a model of the cluster, which changes at random in between.
+//! Property tests: plans are applied to a randomly changing model of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,9 @@ use super::plan::{ReconcilePlan, plan};
 use super::rollout::RolloutStep;
 use super::slots::{ReplicaSlot, SlotHolder, StopReason, is_ending};
 
-/// The slots of the model; the pod of a `None` has no record.
+/// The slots of the model; `None` is a pod without a record.
 type Slots = BTreeMap<Slot, Option<PodRecord>>;
 
-/// Returns the slots as the planner reads them.
 fn read(slots: &Slots) -> Vec<ReplicaSlot> {
     let slot = |(slot, pod): (&Slot, &Option<PodRecord>)| match pod {
         Some(pod) => at(*slot, pod.clone()),
@@ -46,7 +45,6 @@ fn slot_of(id: &PodId, slots: &Slots) -> Option<Slot> {
     slots.iter().find(|(_, pod)| pod.as_ref().is_some_and(|pod| pod.id == *id)).map(|(slot, _)| *slot)
 }
 
-/// Changes the model as the scripts would.
 fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
     // From the second slots on: a pod that takes a first one would not be found.
     plan.free.iter().rev().for_each(|(slot, _)| vacate(*slot, slots));
@@ -72,7 +70,6 @@ fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
     }
 }
 
-/// Changes one slot as workers and schedulers would.
 fn advance(slot: Slot, slots: &mut Slots) {
     let Some(Some(pod)) = slots.get_mut(&slot) else { return };
     pod.phase = match pod.phase {
@@ -86,7 +83,6 @@ fn advance(slot: Slot, slots: &mut Slots) {
     };
 }
 
-/// Returns how many of the desired replicas are out of service.
 fn out_of_service(desired: u32, slots: &Slots) -> usize {
     let serves = |slot: Slot| match slots.get(&slot) {
         Some(Some(pod)) => pod.phase == Phase::Running || pod.phase == Phase::Succeeded,
@@ -100,7 +96,7 @@ fn with_two_pods(slots: &Slots) -> usize {
     slots.keys().filter(|slot| slot.is_second).count()
 }
 
-/// Returns the desired pods with the current specification that are not on their way out, by replica.
+/// Returns the desired pods with the current specification that are not ending, by replica.
 fn ids_with(service: &Service, slots: &Slots) -> BTreeMap<u32, Vec<PodId>> {
     let desired = if service.state == ServiceState::Active { service.replicas } else { 0 };
     let pods = slots.range(..Slot::first(desired)).filter_map(|(slot, pod)| Some((slot, pod.as_ref()?)));
@@ -113,7 +109,6 @@ fn ids_with(service: &Service, slots: &Slots) -> BTreeMap<u32, Vec<PodId>> {
     ids
 }
 
-/// Changes one of the slots whose pod does not just run.
 fn advance_one(one: prop::sample::Index, slots: &mut Slots) {
     let is_moving = |pod: &Option<PodRecord>| pod.as_ref().is_some_and(|pod| pod.phase != Phase::Running);
     let moving: Vec<Slot> = slots.iter().filter(|(_, pod)| is_moving(pod)).map(|(slot, _)| *slot).collect();
@@ -182,7 +177,7 @@ proptest! {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
-        // Of two of one replica one goes. One of this generation is right whatever its specification is
+        // One of two pods of a replica goes. A pod of this generation is right, whatever its specification is
         // called.
         let kept: Vec<PodId> = slots.values().flatten().map(|pod| pod.id.clone()).collect();
         let is_kept = |(replica, ids): (&u32, &Vec<PodId>)| {
@@ -211,7 +206,7 @@ proptest! {
         prop_assert!(gone.iter().all(|replica| *replica >= replicas));
     }
 
-    /// Replacing never takes more out of service than allowed, in any order in which pods start and stop.
+    /// In any order in which pods start and stop.
     #[test]
     fn replacing_keeps_three_quarters_in_service(
         replicas in 1..20u32,
@@ -231,9 +226,8 @@ proptest! {
         }
     }
 
-    /// Neither do updates that start first, whatever the pods do; and never are there more pods than allowed.
-    /// A pod that was in service at the beginning, or became so, is only stopped once another one of its
-    /// replica is.
+    /// Whatever the pods do, their number never exceeds the maximum. A pod that was or became in service is
+    /// only stopped once another one of its replica is in service.
     #[test]
     fn starting_first_takes_nothing_out_of_service(
         replicas in 1..12u32,

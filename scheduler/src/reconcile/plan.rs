@@ -1,14 +1,13 @@
-//! Compares a service with the pods in its slots and plans what to do. Pure: equal arguments give equal
-//! plans.
+//! Plans the actions on a service and its slots. Pure: equal arguments give equal plans.
 //!
 //! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot
-//! while a pod that starts first replaces the one that it has. A replica is *in service* if one of its pods
-//! runs without problems or has succeeded. A pod is *old* if it was created for an earlier generation of the
+//! while a successor that starts first replaces its pod. A replica is *in service* if one of its pods runs
+//! without problems or has succeeded. A pod is *old* if it was created for an earlier generation of the
 //! service, unless it has the current specification: then the service was changed and changed back, and the
 //! pod is kept as one of the current generation.
 //!
-//! A new generation replaces old pods step by step, see [`super::replacing`]. Whether it goes on is judged by
-//! its new pods, see [`super::rollout`].
+//! A new generation replaces old pods step by step, see [`super::replacing`]. Its new pods decide whether it
+//! continues, see [`super::rollout`].
 
 use model::ids::PodId;
 use model::pod::PodRecord;
@@ -22,33 +21,26 @@ use super::replacing::{self, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
 
-/// What to do, in this order.
+/// The actions, in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReconcilePlan {
     /// Slots to free: their pod has no record, or they are empty and the pod in the second slot takes them.
     pub(crate) free: Vec<(Slot, Option<PodId>)>,
     /// Pods of an earlier generation with the current specification, each with its generation.
     pub(crate) keep: Vec<(PodId, u64)>,
-    /// Pods to stop. When scaling down, higher replicas before lower ones.
     pub(crate) stop: Vec<PodStop>,
-    /// Empty slots, for which pods are to be created.
     pub(crate) create: Vec<u32>,
-    /// Pods in service to stop, because they are replaced.
     pub(crate) replace: Vec<ReplacedPod>,
-    /// Replicas that get a second pod.
     pub(crate) successors: Vec<u32>,
-    /// Pods that may have lost their payload.
     pub(crate) requeue: Vec<PodRecord>,
-    /// What becomes of the rollout of its generation.
     pub(crate) rollout: Option<RolloutStep>,
     /// Why no further pod is replaced for now, although the rollout has not failed.
     pub(crate) held: Option<String>,
-    /// Whether the service can be removed.
     pub(crate) forget: bool,
 }
 
 impl ReconcilePlan {
-    /// Returns whether there is nothing to do but to requeue pods.
+    /// Returns true if nothing must be done except requeueing pods.
     pub(crate) fn is_complete(&self) -> bool {
         let Self { free, keep, stop, create, replace, successors, requeue: _, rollout, held: _, forget } =
             self;
@@ -59,7 +51,7 @@ impl ReconcilePlan {
     }
 }
 
-/// Plans what to do about a service. `slots` must be sorted, without duplicates.
+/// Plans the actions on a service. `slots` must be sorted, without duplicates.
 pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &ObservedState) -> ReconcilePlan {
     let desired = match service.state {
         ServiceState::Active => service.replicas,
@@ -68,7 +60,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
     let policy = service.replacing_policy(has_machine_ports(slots, observed));
     let Judgement { step: rollout, held } =
         rollout::judge(service, &policy, new_pods(service, slots, desired), observed.now);
-    // What is about to be taken back is not carried on.
+    // A rollout that is about to be rolled back is not continued.
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
     let Replacing { stop, replace, successors } = match may_replace {
@@ -96,7 +88,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
     }
 }
 
-/// Returns whether a pod of the service is where pods have the ports of their machine.
+/// Returns true if a pod of the service is on a node whose pods share the ports of their machine.
 fn has_machine_ports(slots: &[ReplicaSlot], observed: &ObservedState) -> bool {
     observed.with_machine_ports.as_ref().is_some_and(|nodes| {
         pods(slots).filter_map(|(_, pod)| pod.node.as_ref()).any(|node| nodes.contains(node))
@@ -158,13 +150,13 @@ fn surplus<'a>(
         })
 }
 
-/// Returns whether pods of an older generation are left, or the new ones are still judged: as soon as a new
+/// Returns true if pods of an older generation are left, or the new ones are still judged: as soon as a new
 /// pod is ready, the next one can be replaced.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < service.replicas && is_old(service, pod)
     };
-    // Of a service without a policy nothing follows from the first generation: a full pass finds it good.
+    // Without a policy the first generation needs no judgement: a full pass finds it good.
     let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
@@ -181,8 +173,8 @@ fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u
     pods(slots).filter(is_kept).map(|(slot, pod)| (slot.id.clone(), pod.generation)).collect()
 }
 
-/// Stops again what was stopped before: pods that have stopped but still hold a slot, and pods that take long
-/// to stop, because the request may have been lost.
+/// Repeats stop requests, which may have been lost: for stopped pods that still hold a slot, and pods that
+/// take long to stop.
 pub(super) fn stopped_again<'a>(
     slots: &'a [ReplicaSlot],
     desired: u32,
@@ -196,7 +188,6 @@ pub(super) fn stopped_again<'a>(
         .map(|(slot, pod)| PodStop::new(slot, pod, StopReason::AlreadyStopping))
 }
 
-/// Fixtures: services and pods.
 #[cfg(test)]
 pub(crate) mod testing {
     use model::ids::SpecId;
@@ -216,7 +207,7 @@ pub(crate) mod testing {
         service
     }
 
-    /// Returns the service with such pods of which no two of a replica run at the same time.
+    /// Returns such a service, but two pods of a replica never run at the same time.
     pub(crate) fn stopped_first(service: Service) -> Service {
         let mut service = checked(service);
         service.pod.on_disconnect = OnDisconnect::Stop;
@@ -244,7 +235,6 @@ pub(crate) mod testing {
         ReplicaSlot { slot, id: pod.id.clone(), holder: SlotHolder::Pod(Box::new(pod)) }
     }
 
-    /// Returns the slots 0, 1, 2 … with pods of these generations and phases.
     pub(crate) fn slots(holders: &[(u64, Phase)]) -> Vec<ReplicaSlot> {
         let each = holders.iter().enumerate();
         each.map(|(i, (generation, phase))| slot(record("web", i as u32, *generation, *phase))).collect()
@@ -265,7 +255,6 @@ mod tests {
         plan.stop.iter().map(|stop| (stop.replica, stop.reason)).collect()
     }
 
-    /// Returns the replicas whose pods are replaced, whether they are in service or not.
     fn replaced(plan: &ReconcilePlan, slots: &[ReplicaSlot]) -> Vec<u32> {
         let replica = |id: &PodId| slots.iter().find(|slot| slot.id == *id).unwrap().slot.replica;
         let stopped = plan.stop.iter().filter(|stop| stop.reason == StopReason::Replaced);
@@ -328,7 +317,7 @@ mod tests {
         assert_eq!(stops(&plan), [(0, StopReason::AlreadyStopping)]);
     }
 
-    /// A successor could not listen on the port of the pod beside which it is started.
+    /// A successor could not listen on the port of the pod beside which it starts.
     #[test]
     fn a_pod_on_a_node_with_plain_processes_is_stopped_before_its_successor_starts() {
         let rule: IngressRule = serde_json::from_str(r#"{"host":"a.example","port":80}"#).unwrap();
@@ -423,7 +412,7 @@ mod tests {
         assert_eq!(plan_now(&surplus, &slots(&[(1, Running), (1, Running)])).keep.len(), 1);
     }
 
-    /// A hand may break the name of the specification, in a service or in a pod.
+    /// Manual edits may break the name of the specification, in a service or in a pod.
     #[test]
     fn a_pod_of_the_current_generation_is_right_whatever_its_specification_is_called() {
         let mut taken = slots(&[(2, Phase::Running), (2, Phase::Running)]);
@@ -454,7 +443,7 @@ mod tests {
         assert_eq!(stops(&plan_now(&service(4, 2, Active), &taken)), [(0, StopReason::Replaced)]);
     }
 
-    /// Returns pods of generation 1 but for the last ones: of generation 2, ready for this number of seconds
+    /// Returns pods of generation 1, except the last ones: of generation 2, ready for this number of seconds
     /// each.
     fn partly_replaced(count: u32, new: &[u64], now: RedisMillis) -> Vec<ReplicaSlot> {
         let mut taken = slots(&vec![(1, Phase::Running); count as usize - new.len()]);

@@ -1,6 +1,6 @@
-//! What must be there before a pod in service is stopped whose successor cannot start beside it: its node has
-//! the image, and the services that it depends on are as far as they have to be. Otherwise a typo in a tag,
-//! or a migration that fails, would take down what runs.
+//! Checks the preconditions before a pod in service is stopped whose successor cannot start beside it: its
+//! node has the image, and the service's dependencies are ready. Otherwise a typo in a tag, or a failing
+//! migration, would take down running pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +14,18 @@ use store::{PreparedImages, Store, StoreError};
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
 
-/// How long a node is waited for that says nothing: its worker may be of a version before, or gone.
+/// Maximum wait for a node's answer: its worker may be of an earlier version, or gone.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
-/// What is there of it.
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
-    /// What the service still waits for, in a sentence.
+    /// The missing dependency of the service, in a sentence.
     missing: Option<String>,
-    /// What the nodes say whose pods are to be stopped.
+    /// The state of the images on the nodes of pods to stop.
     images: BTreeMap<NodeName, PreparedImages>,
 }
 
-/// Looks what is there, and asks nodes to pull what they lack.
+/// Checks the preconditions, and asks nodes to pull missing images.
 pub(crate) async fn look(
     store: &Store,
     service: &Service,
@@ -62,13 +61,13 @@ fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &store::Repla
     plan.replace.iter().filter(|pod| pod.successor.is_none())
 }
 
-/// Returns whether the plan stops pods whose successors cannot start beside them.
+/// Returns true if the plan stops pods whose successors cannot start beside them.
 pub(crate) fn is_needed(plan: &ReconcilePlan) -> bool {
     without_successor(plan).next().is_some()
 }
 
-/// Takes out of the plan what would stop a pod too early, and adds what follows: the rollout is held up, or
-/// has failed if an image cannot be pulled.
+/// Removes actions from the plan that would stop a pod too early, and holds the rollout, or fails it if an
+/// image cannot be pulled.
 pub(crate) fn hold_back(
     service: &Service,
     plan: &mut ReconcilePlan,
@@ -79,7 +78,7 @@ pub(crate) fn hold_back(
     let may_stop = |node: &NodeName| match images.get(node) {
         _ if missing.is_some() => false,
         Some(PreparedImages::Requested(at)) => {
-            // A time in the future is that of a former master.
+            // A future time comes from a former master.
             now.abs_diff(*at) >= ANSWER_TIME.as_millis() as RedisMillis
         }
         Some(PreparedImages::Ready) => true,
@@ -118,7 +117,7 @@ mod tests {
 
     const NOW: RedisMillis = 1_000_000;
 
-    /// Returns how many pods are stopped, and what the service says.
+    /// Returns the number of stopped pods and the message of the service.
     fn stopped(update: Option<&str>, missing: Option<&str>, images: PreparedImages) -> (usize, String) {
         let node = NodeName::new("a").unwrap();
         let update = update.map(|json| serde_json::from_str(json).unwrap());
@@ -148,7 +147,7 @@ mod tests {
             (None, None, PreparedImages::Ready, 1, String::new()),
             (None, None, PreparedImages::Pulling, 0, String::new()),
             (None, None, PreparedImages::Requested(NOW - 19_999), 0, String::new()),
-            // Its worker is of a version before.
+            // Its worker is of an earlier version.
             (None, None, PreparedImages::Requested(NOW - 20_000), 1, String::new()),
             (None, None, failed(), 0, stays.to_owned()),
             (

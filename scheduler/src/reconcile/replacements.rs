@@ -1,46 +1,40 @@
-//! When a service whose pods are being replaced is looked at again. Pure: time is given.
+//! Schedules the checks of services whose pods are being replaced. Pure: the time is an argument.
 //!
-//! A new pod that runs publishes no hint, since no replacement waits for most of them. So a service
-//! is read again soon after each step, and less and less often while nothing changes.
+//! A new pod publishes no hint when it runs, since most pods start without a replacement. So a service is
+//! read again soon after each step, and less and less often while nothing changes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use model::ids::ServiceName;
 
-/// Between a step and the first look whether the next one can follow.
+/// Time from a step to the first check for the next one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// Between two looks at a replacement that does not go on: its new pods may never be ready.
+/// Maximum interval between checks of a replacement that may never finish.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Between two looks at a job at the least.
+/// Minimum interval between checks of a job.
 const MIN_WAIT: Duration = Duration::from_millis(10);
-/// Until a planned look at the most: the clocks of Redis and this process are not the same. A full pass
-/// looks, too.
+/// Maximum time until a planned check: the clocks of Redis and this process differ. A full pass checks too.
 const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
-/// What one reconciliation has seen of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SeenService {
-    /// Whether pods of an older generation are left.
     pub(crate) is_replacing: bool,
-    /// Whether there was something to do.
     pub(crate) has_acted: bool,
-    /// When to look again although nothing happens before: a job has a deadline, or tries again.
+    /// Time until a check without a hint: a job has a deadline, or retries.
     pub(crate) look_again_in: Option<Duration>,
-    /// Whether a full pass is needed: slots name pods of other ones.
+    /// True if a full pass is needed: slots name pods of other slots.
     pub(crate) needs_pass: bool,
 }
 
-/// The services whose pods are being replaced.
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
-    /// The last wait, and when it ends; `None` once that has been taken.
+    /// The last wait, and when it ends; `None` once that was taken.
     checks: HashMap<ServiceName, (Duration, Option<Instant>)>,
 }
 
 impl Replacements {
-    /// Plans the next look at a service, if there is to be one.
     pub(crate) fn note(&mut self, name: &ServiceName, seen: SeenService, now: Instant) {
         if let Some(wait) = seen.look_again_in {
             let wait = wait.clamp(MIN_WAIT, MAX_PLANNED_WAIT);
@@ -56,7 +50,6 @@ impl Replacements {
         self.checks.insert(name.clone(), (wait, Some(now + wait)));
     }
 
-    /// Returns the services that are to be looked at now, each once until it is noted again.
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<ServiceName> {
         let due = self.checks.iter_mut().filter(|(_, (_, at))| at.is_some_and(|at| at <= now));
         due.map(|(name, (_, at))| {
@@ -66,12 +59,10 @@ impl Replacements {
         .collect()
     }
 
-    /// Returns when the next service is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.checks.values().filter_map(|(_, at)| *at).min()
     }
 
-    /// Forgets services that are gone.
     pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool) {
         self.checks.retain(|name, _| exists(name));
     }

@@ -1,12 +1,12 @@
-//! Plans how the pods of an earlier generation are replaced, step by step. Pure.
+//! Plans the stepwise replacement of pods of an earlier generation. Pure.
 //!
 //! Old pods that are not in service go at once, because nothing depends on them. Those in service are
-//! replaced in one of two ways, as far as the `update` policy of the service allows. Either a pod is stopped,
-//! and its successor is created in its slot: only while at most `max_unavailable` replicas are out of
-//! service, and only once its node has the image and what it depends on is there, see [`super::preparing`].
-//! Or its successor is created in the second slot of its replica, and the pod is stopped when the
-//! successor is good: only while at most `max_surge` replicas have two pods. If the cluster has no room for
-//! two, a service that does not ask for this order falls back to the other one, pod by pod.
+//! replaced in one of two ways, within the service's `update` policy. Either a pod is stopped, and its
+//! successor is created in its slot: only while at most `max_unavailable` replicas are out of service, its
+//! node has the image and its dependencies are ready, see [`super::preparing`]. Or its successor is created
+//! in the second slot of its replica, and the pod is stopped when the successor is good: only while at most
+//! `max_surge` replicas have two pods. Without room for two, a service that does not require this order falls
+//! back to the other one, pod by pod.
 
 use model::RedisMillis;
 use model::node::Resource;
@@ -20,24 +20,20 @@ use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
-/// How long a successor that starts first waits for room beside the pod that it replaces, in milliseconds.
+/// Milliseconds for which a successor waits for room beside the replaced pod.
 const ROOM_WAIT: RedisMillis = 10_000;
 
-/// The next step.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Replacing {
-    /// Old pods to stop of which nothing depends on.
+    /// Old pods to stop on which nothing depends.
     pub(super) stop: Vec<PodStop>,
-    /// Old pods in service to stop.
     pub(super) replace: Vec<ReplacedPod>,
-    /// Replicas that get a second pod.
     pub(super) successors: Vec<u32>,
 }
 
-/// The pods of one replica whose records can be read, at most two.
+/// The pods of one replica with readable records, at most two.
 type ReplicaPods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
 
-/// The service, its policy, and the time.
 #[derive(Clone, Copy)]
 struct Basis<'a> {
     service: &'a Service,
@@ -45,13 +41,9 @@ struct Basis<'a> {
     now: RedisMillis,
 }
 
-/// What may still be done in this step.
 struct StepBudget {
-    /// How many replicas may be taken out of service.
     unavailable: usize,
-    /// How many replicas may get a second pod.
     surge: usize,
-    /// How many replicas may get a pod of the new generation.
     canary: usize,
 }
 
@@ -125,7 +117,7 @@ fn replace_one_of_two(
     if !is_in_service(pod) || pod.phase.is_terminal() {
         plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
     } else if is_old(service, other) {
-        // Two changes after each other: the successor of the first one goes, and the pod that serves stays.
+        // After two consecutive changes, the successor of the first one goes, and the serving pod stays.
         if is_in_service(other) && slot.slot.is_second {
             plan.replace.extend(replaced(slot, pod, Some(other)));
         }
@@ -136,8 +128,8 @@ fn replace_one_of_two(
     }
 }
 
-/// Returns whether the successor fits no node only because the pod that it replaces has its room. Where a
-/// user asks for `start-first`, it waits.
+/// Returns true if the successor fits no node only because the replaced pod has its room. If the user
+/// requires `start-first`, it waits.
 fn lacks_room_beside(basis: Basis<'_>, pod: &PodRecord, successor: &PodRecord) -> bool {
     let is_asked_for = basis.service.fields.update.as_ref().is_some_and(|policy| policy.order.is_some());
     let waits = successor.phase == Phase::Pending && successor.reason == "Unschedulable";
@@ -176,14 +168,14 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
     wanted.chunk_by(|(a, _), (b, _)| a.slot.replica == b.slot.replica).map(<[_]>::to_vec).collect()
 }
 
-/// Returns whether a pod holds up no other one: it serves, and a new one has shown that it is good.
+/// Returns true if a pod does not hold up others: it serves, and a new one has shown that it is good.
 fn allows_next(Basis { service, policy, now }: Basis<'_>, pod: &PodRecord) -> bool {
     if is_old(service, pod) {
         return is_in_service(pod);
     }
     match rollout::verdict(service, policy, pod, now) {
         RolloutVerdict::Good => is_past_delay(policy, pod, now),
-        // Where bad ones are accepted, there is nothing to wait for.
+        // If bad pods are accepted, there is nothing to wait for.
         RolloutVerdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
         RolloutVerdict::Young => false,
     }
@@ -203,13 +195,11 @@ mod tests {
 
     const NOW: RedisMillis = 1_000_000;
 
-    /// A pod of this generation, which is as it is for ten seconds. A running one is ready unless it has a
-    /// reason.
+    /// A pod of this generation, unchanged for ten seconds. A running one is ready unless it has a reason.
     type Holder = (u64, Phase, &'static str);
     const OLD: Holder = (1, Running, "");
     const NEW: Holder = (2, Running, "");
 
-    /// Returns slots with these pods: of each replica the first one, and perhaps a second one.
     fn slots(replicas: &[(Holder, Option<Holder>)]) -> Vec<ReplicaSlot> {
         let pod = |replica: usize, (generation, phase, reason): Holder| PodRecord {
             reason: reason.to_owned(),
@@ -232,8 +222,8 @@ mod tests {
         }
     }
 
-    /// Returns what is planned as text: the slots whose pods are stopped at once, those whose pods are
-    /// replaced, and the replicas that get a second pod.
+    /// Returns the plan as text: the slots whose pods are stopped at once, those whose pods are replaced, and
+    /// the replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
         let found = plan(service, &service.replacing_policy(false), slots, service.replicas, NOW);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();

@@ -1,11 +1,11 @@
 //! Judges the rollout of a generation by its new pods. Pure.
 //!
-//! Each generation is judged until it has settled: until all pods were good at the same time. Without an
-//! `update` policy a bad pod only holds up the others, and the service says why. A new pod is *good* when it
-//! was ready for the time `monitor`; *bad* if it ended or was restarted before, if its image cannot be pulled
-//! or its program not started, if it is unhealthy, or if it is not ready in time; otherwise it is *young*,
-//! and holds up the next one. A pod that had the specification before is bad only if it is not ready in time:
-//! what it did earlier says nothing about this rollout.
+//! Each generation is judged until it has settled, which means that all pods were good at the same time.
+//! Without an `update` policy a bad pod only holds up the others, and the service says why. A new pod is
+//! *good* when it was ready for the time `monitor`; *bad* if it ended or was restarted before, if its image
+//! cannot be pulled or its program not started, if it is unhealthy, or if it is not ready in time; otherwise
+//! it is *young*, and holds up the next one. A pod that had the specification before is bad only if it is not
+//! ready in time: its earlier failures say nothing about this rollout.
 
 use std::time::Duration;
 
@@ -15,46 +15,43 @@ use model::pod::{EndedRun, PodRecord};
 use model::service::{Service, ServiceState};
 use model::spec::{OnFailure, UpdatePolicy};
 
-/// Reasons of a pod that do not go away by waiting a little longer.
+/// Reasons of a pod that do not go away with time.
 const BAD_REASONS: [&str; 5] =
     ["CrashLoopBackOff", "ImagePullBackOff", "Restarted", "StartFailed", "Unhealthy"];
 
-/// What a new pod shows of its generation.
+/// The verdict of a new pod on its generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RolloutVerdict {
-    /// It was ready for long enough.
     Good,
-    /// It is not known yet.
+    /// It is undecided yet.
     Young,
-    /// Why it is bad.
+    /// It is bad, for this reason.
     Bad(String),
 }
 
-/// What becomes of the rollout of a service's generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RolloutStep {
     /// All pods are good: it is complete.
     Settle,
-    /// The first pods are good, which this says: the others wait for a person.
+    /// The first pods are good, as this message says: the others wait for an operator.
     AtCanary(String),
     /// It has failed, for this reason: no further pod is replaced.
     Pause(String),
-    /// It has failed, for this reason: the service gets a former specification again.
+    /// It has failed, for this reason: the service returns to a former specification.
     RollBack(String),
 }
 
-/// Returns whether the rollout of the service's generation is judged still.
 pub(crate) fn is_judged(service: &Service) -> bool {
     !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
 }
 
-/// Returns how many pods are replaced before the others wait for a person; `None` if they do not wait.
+/// Returns the number of pods that are replaced before the others wait for an operator; `None` if they do not
+/// wait.
 pub(crate) fn canary(service: &Service) -> Option<usize> {
     let canary = service.fields.update.as_ref()?.canary? as usize;
     (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
 }
 
-/// Returns what a pod of the service's generation shows of it.
 pub(crate) fn verdict(
     service: &Service,
     policy: &UpdatePolicy,
@@ -64,7 +61,7 @@ pub(crate) fn verdict(
     if pod.phase == Phase::Succeeded || (pod.is_ready() && is_for(ready_since(pod), policy.monitor(), now)) {
         return RolloutVerdict::Good;
     }
-    // Until its record says so, it has its former generation.
+    // Until its record is updated, it has its former generation.
     if pod.generation < service.generation || pod.kept_at.is_some() {
         return in_time(pod, policy, pod.kept_at.unwrap_or(now), now);
     }
@@ -103,17 +100,14 @@ fn name_of(pod: &PodRecord) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Returns whether the next pod may be replaced as far as this new one is concerned. `pod` must be in
-/// service.
+/// Returns true if this new pod does not delay the next replacement. `pod` must be in service.
 pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> bool {
     let ready_for = now.saturating_sub(ready_since(pod));
     pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
 }
 
-/// What the new pods of a service show of its rollout.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Judgement {
-    /// What becomes of the rollout.
     pub(crate) step: Option<RolloutStep>,
     /// Why no further pod is replaced for now, although the rollout has not failed.
     pub(crate) held: Option<String>,
@@ -155,21 +149,21 @@ pub(crate) fn judge<'a>(
     with_bad(service, policy, bad)
 }
 
-/// Returns what follows from bad pods, each with its reason.
+/// Returns the consequence of bad pods, each with its reason.
 pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String>) -> Judgement {
     let marks = &service.rollout;
     let has_failed = policy.has_failed(bad.len(), service.replicas as usize);
     let others = bad.len().saturating_sub(1);
     let Some(first) = bad.into_iter().next() else { return Judgement::default() };
     let why = if others > 0 { format!("{first}; and {others} more are bad") } else { first };
-    // The first generation has nothing before it that could run on or come back.
+    // The first generation has no predecessor that could keep running or come back.
     if service.generation <= 1 {
         return Judgement::default();
     }
     if service.fields.update.is_none() {
         return Judgement { step: None, held: Some(why) };
     }
-    // What takes a failed rollout back is not taken back itself, and what was paused is judged by people.
+    // A rollback is not rolled back itself, and an operator judges a paused rollout.
     let is_judged = marks.paused.is_none() && !marks.is_resumed && marks.rolled_back.is_none() && has_failed;
     let step = match policy.on_failure {
         OnFailure::Pause if is_judged => Some(RolloutStep::Pause(why)),
@@ -217,7 +211,7 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    /// A pod that has been as it is for this number of seconds.
+    /// A pod that is unchanged for this number of seconds.
     fn pod(phase: Phase, seconds: u64, change: impl FnOnce(&mut PodRecord)) -> PodRecord {
         let at = NOW - seconds * 1000;
         let mut pod = PodRecord { since: at, created_at: at, ..record("web", 0, 2, phase) };

@@ -1,5 +1,5 @@
-//! The slots of a service with their pods, and what every planner asks of them. Pure. [`super::plan`] says
-//! what the words mean.
+//! The slots of a service with their pods, and queries of all planners. Pure. [`super::plan`] defines the
+//! terms.
 
 use model::ids::{NodeName, PodId};
 use model::pod::PodRecord;
@@ -7,22 +7,19 @@ use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 use model::service::Service;
 
-/// What a slot holds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SlotHolder {
     Pod(Box<PodRecord>),
-    /// A pod without a record.
     NoRecord,
     /// A pod without a record that a node may still run: the slot stays taken.
     Lost,
     /// A pod whose record names another slot, which was copied here. The slot stays taken until a full pass
-    /// has looked which pod runs in its place.
+    /// has checked which pod belongs there.
     Void,
-    /// A pod whose record is unreadable. Nothing is done until an operator repairs it.
+    /// A pod with an unreadable record. Nothing is done until an operator repairs it.
     Unreadable,
 }
 
-/// A slot that is taken.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReplicaSlot {
     pub(crate) slot: Slot,
@@ -31,7 +28,7 @@ pub(crate) struct ReplicaSlot {
 }
 
 impl ReplicaSlot {
-    /// Returns the pod in it, if its record can be read.
+    /// Returns the pod in it, if its record is readable.
     pub(crate) fn pod(&self) -> Option<&PodRecord> {
         match &self.holder {
             SlotHolder::Pod(pod) => Some(pod),
@@ -40,31 +37,23 @@ impl ReplicaSlot {
     }
 }
 
-/// Why a pod is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// The service is being deleted.
     ServiceDeleted,
-    /// The service has fewer replicas now.
     ScaledDown,
-    /// A pod of a newer generation replaces it.
     Replaced,
-    /// Its replica has another pod as good as it.
+    /// Its replica has another pod that is as good.
     Surplus,
-    /// Its job has ended.
     JobEnded,
-    /// It has failed, and its index is tried again.
+    /// It has failed, and its index is retried.
     Retried,
-    /// It was stopped before, and the request may have been lost.
     AlreadyStopping,
 }
 
-/// A pod to stop.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PodStop {
     pub(crate) replica: u32,
     pub(crate) id: PodId,
-    /// The node that it was last seen on.
     pub(crate) node: Option<NodeName>,
     pub(crate) reason: StopReason,
 }
@@ -75,23 +64,20 @@ impl PodStop {
     }
 }
 
-/// Returns the pods whose records can be read.
 pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
     slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
 }
 
 /// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
-/// with another specification: the name of one of the two was broken by hand.
+/// with another specification: one of the two names was edited by hand.
 pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
     pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
 }
 
-/// Returns whether the pod is being stopped, or was.
 pub(super) fn is_ending(pod: &PodRecord) -> bool {
     matches!(pod.phase, Phase::Stopping | Phase::Stopped)
 }
 
-/// Returns whether the pod serves.
 pub(super) fn is_in_service(pod: &PodRecord) -> bool {
     pod.is_ready() || pod.phase == Phase::Succeeded
 }

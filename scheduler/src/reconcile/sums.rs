@@ -1,5 +1,4 @@
-//! What a full pass has read of all pods: what they use on each node, and which specifications they and their
-//! services name.
+//! Sums of a full pass over all pods: usage per node, and used specifications.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,22 +10,21 @@ use store::{NodeUsage, PortCorrection};
 
 use super::slots::{ReplicaSlot, SlotHolder};
 
-/// Sums over the pods that a pass has read.
 #[derive(Debug, Default)]
 pub(crate) struct PassSums {
     /// Pods that may have lost their payload.
     pub(crate) suspects: Vec<PodRecord>,
     used: HashMap<NodeName, Resources>,
-    /// For each node, its host ports: uuid and name of the pods that have them according to their records.
+    /// Host ports of each node: uuid and name of their pods according to the records.
     ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
-    /// The services whose pods on nodes were counted. One may be forgotten within the pass.
+    /// The services whose pods on nodes were counted. One may be removed within the pass.
     pub(crate) services: HashSet<ServiceName>,
-    /// Whether some records could not be read: then the sums are too small.
+    /// True if some records are unreadable: then the sums are too small.
     pub(crate) is_incomplete: bool,
 }
 
-/// By how much what a node says its pods use differs from their records.
+/// The difference between a node's usage and the records of its pods.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
     /// As [`NodeUsage::used`].
@@ -35,7 +33,6 @@ pub(crate) struct Drift {
 }
 
 impl PassSums {
-    /// Counts a pod.
     pub(crate) fn add(&mut self, pod: &PodRecord) {
         self.specs.extend(pod.spec.clone());
         let reserves = matches!(pod.phase, Phase::Assigned | Phase::Running | Phase::Stopping);
@@ -48,34 +45,29 @@ impl PassSums {
         *used = used.saturating_add(Resources { pods: 1, ..pod.request });
     }
 
-    /// Counts the pods in the slots of a service.
     pub(crate) fn add_slots(&mut self, slots: &[ReplicaSlot]) {
         for slot in slots {
             match &slot.holder {
                 SlotHolder::Pod(pod) => self.add(pod),
                 SlotHolder::Unreadable => self.is_incomplete = true,
-                // The pod of a void slot is counted where it belongs.
+                // The pod of a void slot is counted in its own slot.
                 SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void => {}
             }
         }
     }
 
-    /// Counts the current specification of a service.
     pub(crate) fn add_spec(&mut self, spec: &SpecId) {
         self.specs.insert(spec.clone());
     }
 
-    /// Returns whether a pod or a service names this specification.
     pub(crate) fn uses(&self, spec: &SpecId) -> bool {
         self.specs.contains(spec)
     }
 
-    /// Returns what the pods of a node use.
     pub(crate) fn used(&self, node: &NodeName) -> Resources {
         self.used.get(node).copied().unwrap_or_default()
     }
 
-    /// Returns by how much the node's own sums differ, if they do.
     pub(crate) fn drift(&self, node: &NodeUsage) -> Option<Drift> {
         let actual = self.used(&node.name).to_array();
         let used = std::array::from_fn(|i| node.used[i].saturating_sub_unsigned(actual[i]));
@@ -83,7 +75,7 @@ impl PassSums {
         (drift != Drift::default()).then_some(drift)
     }
 
-    /// Returns the ports that a node has for no pod or for a wrong one, and those that it lacks.
+    /// Returns the ports that a node has for a missing or wrong pod, and those that it lacks.
     fn port_drift(&self, node: &NodeUsage) -> Vec<PortCorrection> {
         let of_pods = self.ports.get(&node.name);
         let ports: BTreeSet<&String> =
@@ -137,7 +129,7 @@ mod tests {
         }
     }
 
-    /// A pass looks at all nodes: what it does for one must not depend on how many others there are.
+    /// The time per node must not depend on the number of nodes.
     #[test]
     fn the_ports_of_ten_thousand_nodes_are_compared_in_seconds() {
         let nodes: Vec<NodeName> = (0..10_000).map(|n| NodeName::new(format!("n{n}")).unwrap()).collect();

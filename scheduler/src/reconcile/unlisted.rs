@@ -1,8 +1,8 @@
-//! Pods that are on a node but in no list of pods that are wanted: their slot, or their entry among the
-//! pushed pods, was deleted by hand or lost.
+//! Pods that are on a node but in no list of wanted pods: their slot, or their entry in `pushed`, was deleted
+//! by hand or lost.
 //!
-//! Such a pod would run on for ever, listed nowhere, beside the pod that is created in its place. It is
-//! listed again if its slot is free, and stopped if it is not.
+//! Such a pod would run for ever, unlisted, beside its replacement. It is listed again if its slot is free,
+//! and stopped otherwise.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -19,7 +19,7 @@ use super::sums::PassSums;
 
 const SURPLUS: &str = "another pod has its slot, or its service does not desire it";
 
-/// Restores or stops the pods of a service that are in no slot. Returns whether slots have changed.
+/// Restores or stops the pods of a service that are in no slot. Returns true if slots have changed.
 pub(crate) async fn restore(
     store: &Store,
     service: &Service,
@@ -28,11 +28,12 @@ pub(crate) async fn restore(
     sums: &mut PassSums,
 ) -> Result<bool, StoreError> {
     let name = Some(service.name.clone());
-    // A void slot lists nothing: its pod is of another one.
+    // A void slot lists nothing: its pod belongs to another one.
     let listed = slots.iter().filter(|slot| slot.holder != SlotHolder::Void);
     let listed: HashSet<&PodId> = listed.map(|slot| &slot.id).collect();
     let mut pods = unlisted(store, &name, &listed, observed, sums).await?;
-    // Two pods of the same replica cannot both have the slot: a pod that runs and is as desired goes first.
+    // Two pods of the same replica cannot both have the slot: a running pod with the desired specification
+    // goes first.
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
@@ -50,8 +51,8 @@ pub(crate) async fn restore(
     Ok(outcomes.contains(&RestoreOutcome::Restored))
 }
 
-/// Restores pods of a service whose records say that they run, and whose slots are gone. The sets of what
-/// runs on the nodes may have been lost as well. Returns whether slots have changed.
+/// Restores running pods of a service whose slots are gone, according to their records. The container sets of
+/// the nodes may have been lost as well. Returns true if slots have changed.
 pub(crate) async fn restore_gone(
     store: &Store,
     service: &Service,
@@ -66,7 +67,7 @@ async fn list(store: &Store, service: &Service, pods: &[PodId]) -> Result<Vec<Re
     store.restore_pods(Some(&service.name), has_second, pods).await
 }
 
-/// Restores pushed pods that run and are not `listed`.
+/// Restores running pushed pods that are not `listed`.
 pub(crate) async fn restore_pushed(
     store: &Store,
     listed: &[PodId],
@@ -80,7 +81,7 @@ pub(crate) async fn restore_pushed(
     Ok(())
 }
 
-/// Counts the pods of services that have no record, and returns those services.
+/// Counts the pods of services without a record, and returns those services.
 pub(crate) async fn of_unknown_services(
     store: &Store,
     observed: &ObservedState,
@@ -101,7 +102,7 @@ pub(crate) async fn of_unknown_services(
     Ok(unknown)
 }
 
-/// Also true of a record that is unreadable: reconciling the service reports that.
+/// Also true of an unreadable record, which the reconciliation of the service reports.
 async fn has_record(store: &Store, name: &ServiceName) -> Result<bool, StoreError> {
     match store.service(name).await {
         Ok(service) => Ok(service.is_some()),
@@ -110,7 +111,6 @@ async fn has_record(store: &Store, name: &ServiceName) -> Result<bool, StoreErro
     }
 }
 
-/// Returns the records of pods that are on nodes, but not `listed`.
 async fn unlisted(
     store: &Store,
     service: &Option<ServiceName>,

@@ -1,4 +1,4 @@
-//! Volumes without a service are removed when they have been without it for long enough, by count.
+//! Volumes are removed when they have had no service for long enough, by count.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn nothing_is_counted_while_a_worker_holds_and_a_wrong_count_is_none() {
     assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
 }
 
-/// After a recovery the services without pods are unknown, and so are those of the volumes that nodes report.
+/// After a recovery, services without pods are unknown, and so are those of the volumes that nodes report.
 #[tokio::test]
 async fn a_volume_whose_record_was_lost_is_not_abandoned_before_its_service_was_seen() {
     need_redis!();

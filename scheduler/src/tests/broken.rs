@@ -1,4 +1,4 @@
-//! Broken input and broken keys hold up nothing else (invariants 7 and 13).
+//! Broken input and broken keys block nothing else (invariants 7 and 13).
 
 use model::ids::{PodId, SpecId, ValueName};
 use model::pod::payload::Payload;
@@ -162,7 +162,7 @@ async fn a_pod_without_specification_waits_with_a_message_until_it_is_back() {
     .await;
 }
 
-/// Keys of one object, and what is written to each: a string, or a field of a hash.
+/// Keys of one object, and the broken value of each: a string, or a field of a hash.
 const BROKEN_KEYS: &[(&str, Option<(&str, &str)>)] = &[
     ("pod:BAD", None),
     ("pod:BAD", Some(("phase", "Running"))),

@@ -40,7 +40,7 @@ pub(super) fn fast_failure_detection() -> LoopTimings {
     }
 }
 
-/// Timings with which all else is repaired soon, but no node is declared dead, however slow the machine is.
+/// Timings for fast repairs, but no node is declared dead, however slow the machine is.
 pub(super) fn fast_repair() -> LoopTimings {
     let fast = fast_failure_detection();
     LoopTimings {
@@ -76,12 +76,10 @@ pub(super) struct Scheduler {
     _guard: DropGuard,
 }
 
-/// A node that sends heartbeats until this is dropped, and does nothing else. If it is declared dead, it
-/// registers again.
+/// A node that only sends heartbeats until this is dropped. If it is declared dead, it registers again.
 pub(super) struct FakeNode {
     pub(super) name: NodeName,
     session: Arc<Mutex<Session>>,
-    /// The number of containers that it leaves alone.
     held: Arc<AtomicUsize>,
     heartbeats: JoinHandle<()>,
 }
@@ -152,7 +150,7 @@ impl Cluster {
         FakeNode { name, session, held, heartbeats }
     }
 
-    /// Does what `POST /service` does. With fewer `created` pods than replicas, the API is killed on the way.
+    /// Acts like `POST /service`. With fewer `created` pods than replicas, the API is killed on the way.
     pub(super) async fn post(&self, json: &str, created: Option<u32>) -> Service {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
@@ -185,13 +183,11 @@ impl Cluster {
         found.items.into_iter().map(|payload| payload.bytes).collect()
     }
 
-    /// Returns the number of pods that wait on each of these nodes.
     pub(super) async fn pending_counts(&self, nodes: &[&FakeNode]) -> Vec<u64> {
         let names: Vec<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
         self.store.node_queues(&names).await.unwrap().0.into_iter().map(|queues| queues.pending).collect()
     }
 
-    /// Returns the records of a service's pods, by replica.
     pub(super) async fn pods(&self, service: &str) -> Vec<PodRecord> {
         let slots = self.store.slots(&ServiceName::new(service).unwrap()).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
@@ -199,7 +195,7 @@ impl Cluster {
     }
 }
 
-/// Registers a node; none while it is still being drained.
+/// Registers a node; `None` while it is still being drained.
 async fn register(store: &Store, name: &NodeName, facts: &NodeInfo, timing: Timing) -> Option<Session> {
     let claimant = Claimant { timing, ..fixtures::claimant() };
     match store.register(name, facts, claimant, None).await {
@@ -208,7 +204,6 @@ async fn register(store: &Store, name: &NodeName, facts: &NodeInfo, timing: Timi
     }
 }
 
-/// Returns a payload as a user pushes it with redis-cli.
 pub(super) fn pushed(id: &str) -> String {
     format!(r#"{{"name":"test","uuid":"{id}","image":"nginx","replica":0}}"#)
 }
@@ -223,7 +218,6 @@ impl Scheduler {
 }
 
 impl FakeNode {
-    /// Stops the heartbeats.
     pub(super) fn fall_silent(&self) {
         self.heartbeats.abort();
     }
@@ -232,23 +226,21 @@ impl FakeNode {
         self.session.lock().unwrap().clone()
     }
 
-    /// Says that it leaves the containers of these pods alone, and of no others.
+    /// Reports the containers of exactly these pods as left alone.
     pub(super) async fn hold(&self, pods: &[HeldPod]) {
         self.held.store(pods.len(), Ordering::Relaxed);
         self.session().report_held_pods(pods).await.unwrap().unwrap();
     }
 
-    /// Starts all pods that wait on this node, and stops those that are to stop.
     pub(super) async fn work(&self) {
         self.work_on(1000).await;
     }
 
-    /// Starts at most `max` pods, and stops those that are to stop.
     pub(super) async fn work_on(&self, max: usize) {
         let session = self.session();
         let store = session.store();
         let taken = match session.pop_more(max).await {
-            // What a test has broken is mended by others; a worker looks again as well.
+            // Others repair what a test has broken; a worker retries as well.
             Err(StoreError::WrongType { .. }) => return,
             taken => taken.unwrap(),
         };

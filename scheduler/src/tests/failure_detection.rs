@@ -130,7 +130,6 @@ async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
     .await;
 }
 
-/// Returns how many events have this reason.
 async fn told(cluster: &Cluster, reason: &str) -> usize {
     let events = cluster.store.last_events(1000).await.unwrap();
     events.iter().filter(|event| event.reason == reason).count()
@@ -155,7 +154,7 @@ async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() 
     .await;
 }
 
-/// Waits until the node is declared dead, and returns when that was, on Redis' clock.
+/// Waits until the node is declared dead, and returns the time on Redis' clock.
 async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
     let key = format!("node:{name}");
     eventually("the node is declared dead", async || {
@@ -166,7 +165,7 @@ async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
 }
 
 async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration) {
-    // Writes of the node that Redis does not answer hold up what its connection reads.
+    // Unanswered writes of the node delay the reads of its connection.
     let store = cluster.server.store();
     eventually("the node is silent", async || {
         let beat = store.node(name).await.unwrap().unwrap().beat;
@@ -176,7 +175,7 @@ async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration)
     .await;
 }
 
-/// A node whose writes Redis refuses is as silent as one that has died.
+/// A node whose writes Redis refuses is as silent as a dead one.
 async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
     let timings = fast_failure_detection();
     let cluster = Cluster::new(timings.clone());
@@ -189,7 +188,7 @@ async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
     .await;
     let () = cluster.server.cli(begin).await;
     wait_for_silence(&cluster, &node.name, timings.dead_after + Duration::from_secs(1)).await;
-    // It does not come back, so that it is the scheduler that decides when it dies.
+    // It stays silent, so that the scheduler decides when it dies.
     node.fall_silent();
     let ended_at = cluster.server.store().redis_now().await.unwrap();
     let () = cluster.server.cli(end).await;

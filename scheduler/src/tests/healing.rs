@@ -10,8 +10,8 @@ use store::PreparedImages;
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
 
-/// Lets the nodes work until the service has exactly `replicas` pods, all running and of this generation, and
-/// nothing is queued.
+/// Lets the nodes work until the service has exactly `replicas` running pods of this generation, and nothing
+/// is queued.
 async fn converge(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize, generation: u64) {
     eventually("the service has its pods", async || {
         for node in nodes {
@@ -94,8 +94,8 @@ async fn lost_payloads_records_and_slots_are_restored() {
     let _scheduler = cluster.scheduler();
     converge(&cluster, &[&node], "web", 5, 1).await;
 
-    // A payload that is missing from the container set is put back, and so is a pod that runs into its slot.
-    // A pod without a record is created anew.
+    // A payload missing from the container set is restored, and so is the slot of a running pod. A pod
+    // without a record is created anew.
     let pods = cluster.pods("web").await;
     let member: Vec<u8> = cluster.server.cli(&["SRANDMEMBER", "cs:a"]).await;
     let _: u64 = cluster.server.cli(&[&b"SREM"[..], b"cs:a", &member[..]]).await;
@@ -231,15 +231,14 @@ async fn a_pod_whose_slot_is_taken_is_stopped_and_pods_of_a_lost_service_are_kep
     assert!(cluster.pods("kept").await.iter().all(|pod| pod.phase == Phase::Running));
 }
 
-/// Returns the pods in the slots of a service that run, by replica.
 async fn running(cluster: &Cluster, service: &str) -> Vec<PodId> {
     let pods = cluster.pods(service).await.into_iter();
     let own = pods.filter(|pod| pod.phase == Phase::Running && pod.name.as_str() == service);
     own.map(|pod| pod.id).collect()
 }
 
-/// Slots that another program has renamed or copied name pods of other slots: they are void. No pod is
-/// stopped because of them, and those that had these slots have them again.
+/// Slots that another program has renamed or copied name pods of other slots: they are void. They stop no
+/// pod, and the owners get these slots back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
     need_redis!();
@@ -302,13 +301,13 @@ async fn pods_that_wait_on_a_node_get_their_slots_back_and_count_there() {
         if now == before { Ok(()) } else { Err(format!("{before:?} {now:?}")) }
     })
     .await;
-    // Three passes, and no node is said to use less.
+    // Three passes, without a change of the usage.
     tokio::time::sleep(3 * fast_repair().full_pass_interval).await;
     assert_eq!(cluster.pending_counts(&[&node]).await, [5], "no other pod was created");
     assert_eq!(cluster.store.node(&node.name).await.unwrap().unwrap().used.pods, 5);
 }
 
-/// The slots of a new service vanish before a scheduler has looked at it.
+/// The slots of a new service vanish before a scheduler has checked it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     need_redis!();
@@ -335,8 +334,8 @@ async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     assert_eq!(lines, 4, "no pod was created, and none has ended");
 }
 
-/// Redis has lost all records of pods, and the slots of some. The containers run on: a process that fills
-/// their slots starts the pods twice.
+/// Redis has lost all records of pods, and some slots. The containers keep running: filling their slots would
+/// start the pods twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
     need_redis!();
@@ -380,7 +379,7 @@ async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
         })
         .await;
     };
-    // The node has not had the time to say what it holds.
+    // The node has not had time to report the pods that it holds.
     say("a node may run the pods").await;
     node.hold(&held).await;
     say("node a has containers whose records are lost").await;
@@ -444,11 +443,11 @@ async fn an_undone_change_replaces_only_the_pods_that_were_changed() {
     cluster.post(&web("nginx"), None).await;
     converge(&cluster, &[&node], "web", 8, 1).await;
     let before = cluster.pods("web").await;
-    // Two of eight are stopped, and the node does not work on: no further one follows.
+    // Two of eight are stopped, and the node stops working: no further one follows.
     cluster.post(&web("nginx:2"), Some(0)).await;
     let changed = cluster.store.service(&ServiceName::new("web").unwrap()).await.unwrap().unwrap();
     eventually("the replacement has begun", async || {
-        // No worker says that the node has the image.
+        // No worker reports that the node has the image.
         let (store, name) = (&cluster.store, NodeName::new("a").unwrap());
         store.note_prepared(&changed.spec_id, &name, &PreparedImages::Ready).await.unwrap();
         let pods = cluster.pods("web").await;

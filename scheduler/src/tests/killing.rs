@@ -45,13 +45,11 @@ async fn killing_schedulers_repeatedly_loses_and_duplicates_no_pod() {
     .await;
 }
 
-/// Waits until a scheduler has pods in flight, or for 200 ms.
 async fn until_pods_are_in_flight(cluster: &Cluster) {
     let limit = Instant::now() + Duration::from_millis(200);
     while Instant::now() < limit && cluster.store.queue_lengths().await.unwrap().in_flight == 0 {}
 }
 
-/// Creates, scales, replaces or deletes one of the last few services.
 async fn change_a_service(cluster: &Cluster, round: u32, desired: &mut BTreeMap<String, u32>) {
     let name = format!("s{}", round % 12);
     let service = ServiceName::new(name.clone()).unwrap();

@@ -42,9 +42,8 @@ async fn a_node_that_has_just_joined_gets_the_next_pod() {
     panic!("only {best} of {ROUNDS} new nodes were seen in time");
 }
 
-/// Returns how many new nodes got the next pod. Each new node is the emptiest, so the pod that is posted
-/// right after it belongs there. The hint that announces it arrives milliseconds after the scheduler has read
-/// all nodes.
+/// Returns how many new nodes got the next pod. Each new node is the emptiest, so the next pod belongs there.
+/// Its hint arrives milliseconds after the scheduler has read all nodes.
 async fn new_nodes_seen_in_time(rounds: usize) -> usize {
     let cluster = Cluster::new(defaults());
     let _scheduler = cluster.scheduler();

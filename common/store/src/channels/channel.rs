@@ -24,13 +24,12 @@ use model::stream::channel::{ChannelRequest, Frame, pieces};
 pub enum ChannelOutcome {
     /// The request waits for the worker.
     Requested,
-    /// The pod is not on that node any more.
+    /// The pod is no longer on that node.
     PodGone,
     /// The worker does not take its requests.
     Busy,
 }
 
-/// The side of a channel.
 #[derive(Debug, Clone, Copy)]
 enum ChannelSide {
     Client,
@@ -39,9 +38,9 @@ enum ChannelSide {
 
 /// One side of a channel. Its tasks end when both halves are dropped.
 pub struct Channel {
-    /// Sends frames.
+    /// The sending half.
     pub writer: ChannelWriter,
-    /// Receives frames.
+    /// The receiving half.
     pub reader: ChannelReader,
 }
 
@@ -66,8 +65,8 @@ struct ChannelTasks {
 }
 
 impl Store {
-    /// Leaves a request with the worker of `node`, and records it as an event with this message, unless it is
-    /// one of many (`is_quiet`).
+    /// Leaves a request for the worker of `node`, with an event unless the request is one of many
+    /// (`is_quiet`).
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -102,13 +101,13 @@ impl Store {
         }
     }
 
-    /// Returns the client's side of a channel that it has requested.
+    /// Returns the client's side of a requested channel.
     pub fn client_channel(&self, id: &str) -> Channel {
         self.channel(id, ChannelSide::Client)
     }
 
-    /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients learn that
-    /// it does not answer.
+    /// Takes the requests that wait for a worker. If the worker ends, they are lost, and their clients time
+    /// out.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -129,8 +128,8 @@ impl Store {
         Ok(is_open.then(|| self.channel(id, ChannelSide::Worker)))
     }
 
-    /// Ends a channel as its client or, with `of_worker`, as its worker: after its halves were dropped. The
-    /// side that is first records the event with this message.
+    /// Ends a channel as its client or, with `of_worker`, as its worker, after both halves were dropped. The
+    /// first side records the event.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -176,13 +175,13 @@ impl Store {
 }
 
 impl ChannelWriter {
-    /// Sends a frame, after waiting while too much is unread.
+    /// Sends a frame. Waits while too many bytes are unread.
     ///
     /// # Errors
     /// See [`ChannelError`].
     ///
     /// # Cancel safety
-    /// The frame of a dropped call is sent or not, never in part.
+    /// A dropped call sends the whole frame or nothing.
     pub async fn send(&mut self, frame: Frame) -> Result<(), ChannelError> {
         tokio::time::sleep(self.throttle.take(frame.cost())).await;
         self.flow.reserve(frame.cost()).await?;
@@ -205,7 +204,7 @@ impl ChannelWriter {
         Ok(())
     }
 
-    /// Sends the last frame, whatever is unread, and waits until Redis has it and all before it.
+    /// Sends the last frame regardless of unread bytes. Returns once Redis has all frames.
     ///
     /// # Errors
     /// See [`ChannelError`].
@@ -218,7 +217,7 @@ impl ChannelWriter {
 }
 
 impl ChannelReader {
-    /// Waits until the other side has taken up the channel.
+    /// Waits until the other side has accepted the channel.
     pub async fn answered(&self) {
         self.flow.answered().await;
     }
@@ -242,7 +241,7 @@ impl ChannelReader {
     }
 }
 
-/// A frame that was received and not yet passed on. Dropping it lets the other side send more.
+/// A received frame. Dropping it lets the other side send more.
 pub struct Receipt {
     flow: Arc<Flow>,
     cost: u64,

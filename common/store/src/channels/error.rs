@@ -8,22 +8,22 @@ use super::limits::PEER_TIMEOUT;
 /// Why a channel ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// The other side has not written anything for [`PEER_TIMEOUT`].
+    /// The other side has written nothing for [`PEER_TIMEOUT`].
     #[error("the other side has not answered for {} s", PEER_TIMEOUT.as_secs())]
     PeerGone,
     /// Frames were lost, for example in a failover.
     #[error("a part of the session was lost when Redis changed its master")]
     Lost,
-    /// The other side sent something that is no frame.
+    /// The other side sent an invalid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The other side sent more than may be unread.
+    /// The other side sent more than [`WINDOW`](model::stream::channel::WINDOW) unread bytes.
     #[error("the other side sends more than may be unread")]
     Overrun,
-    /// Redis.
+    /// An operation in Redis failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// This side has closed it.
+    /// This side closed the channel.
     #[error("the session has ended")]
     Closed,
 }

@@ -1,4 +1,4 @@
-//! What both loops of one side of a channel share: how much was sent and read, and why the channel has ended.
+//! State shared by both loops of one side of a channel.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +10,23 @@ use tokio_util::sync::CancellationToken;
 use super::error::ChannelError;
 use model::stream::channel::WINDOW;
 
-/// The other side learns what was read at the latest after this many bytes.
+/// Maximum number of read bytes between two reports.
 const REPORT_EVERY: u64 = WINDOW / 4;
 
 pub(super) struct Flow {
     began: Instant,
-    /// What frames have cost that were sent, received, and read by the owner of this side.
+    /// Bytes of the frames that were sent, received, and read by the owner of this side.
     sent: AtomicU64,
     received: AtomicU64,
     read: AtomicU64,
-    /// What the other side was told that was read.
+    /// Read bytes, as last reported to the other side.
     reported: AtomicU64,
     report_due: Notify,
-    /// What the other side has read.
     peer_read: watch::Sender<u64>,
-    /// The number of the last entry that was received.
     last_entry: AtomicU64,
     /// When the last frame arrived, in milliseconds after `began`.
     heard_at: AtomicU64,
-    /// Cancelled (which is: reached) once the other side has written something.
+    /// Cancelled once the other side has written something.
     answered: CancellationToken,
     failure: OnceLock<ChannelError>,
 }
@@ -50,7 +48,7 @@ impl Flow {
         }
     }
 
-    /// Waits until there is room for a frame, and counts it as sent.
+    /// Waits until a frame fits into the window, and counts it as sent.
     pub(super) async fn reserve(&self, cost: u64) -> Result<(), ChannelError> {
         let mut peer_read = self.peer_read.subscribe();
         let has_room = peer_read.wait_for(|read| {
@@ -65,7 +63,6 @@ impl Flow {
         Ok(())
     }
 
-    /// The other side has read this much.
     pub(super) fn record_peer_read(&self, bytes: u64) {
         self.peer_read.send_if_modified(|read| {
             let is_news = bytes > *read;
@@ -74,7 +71,7 @@ impl Flow {
         });
     }
 
-    /// An entry has arrived. Fails if it is not the one after the last, or if more is unread than may be.
+    /// Counts a received entry. Fails if an entry was skipped, or if the window is exceeded.
     pub(super) fn record_received(&self, entry: u64, cost: u64) -> Result<(), ChannelError> {
         if entry != self.last_entry() + 1 {
             return Err(ChannelError::Lost);
@@ -90,7 +87,6 @@ impl Flow {
         }
     }
 
-    /// Waits until the other side has written something.
     pub(super) async fn answered(&self) {
         self.answered.cancelled().await;
     }
@@ -99,13 +95,11 @@ impl Flow {
         self.last_entry.load(Ordering::Acquire)
     }
 
-    /// Returns how long the other side has been silent.
     pub(super) fn silence(&self) -> Duration {
         let heard_at = Duration::from_millis(self.heard_at.load(Ordering::Acquire));
         self.began.elapsed().saturating_sub(heard_at)
     }
 
-    /// The owner of this side has read frames of this cost.
     pub(super) fn record_read(&self, cost: u64) {
         let read = self.read.fetch_add(cost, Ordering::AcqRel) + cost;
         if read.saturating_sub(self.reported.load(Ordering::Acquire)) >= REPORT_EVERY {
@@ -113,25 +107,22 @@ impl Flow {
         }
     }
 
-    /// Waits until the other side should learn what was read.
     pub(super) async fn report_due(&self) {
         self.report_due.notified().await;
     }
 
-    /// Returns what was read, and counts it as reported.
     pub(super) fn report(&self) -> u64 {
         let read = self.read.load(Ordering::Acquire);
         self.reported.store(read, Ordering::Release);
         read
     }
 
-    /// Ends the channel. The first reason counts.
+    /// Ends the channel. Only the first reason counts.
     pub(super) fn fail(&self, error: ChannelError) {
         let _earlier = self.failure.set(error);
         self.peer_read.send_modify(|_| {});
     }
 
-    /// Returns why the channel has ended.
     pub(super) fn failure(&self) -> ChannelError {
         self.failure.get().cloned().unwrap_or(ChannelError::Closed)
     }

@@ -1,10 +1,10 @@
-//! Session channels. No process calls another: the API leaves a request for the worker, and both write the
-//! frames of a session to a stream each, which exists for as long as both are there.
+//! Session channels. The API leaves a request for the worker, and each writes its frames to a stream of its
+//! own while both are there.
 //!
-//! The number of an entry is that of its frame. So a write whose reply was lost is repeated without harm, a
-//! reader goes on where it was after a reconnect, and notices frames that a failover has lost. A side that
-//! has not read [`WINDOW`](model::stream::channel::WINDOW) bytes makes the other one wait. Each side writes
-//! at least every few seconds how much it has read; one that is silent for [`PEER_TIMEOUT`] is gone.
+//! An entry has the number of its frame. So a write can be repeated after a lost reply, and a reader
+//! continues after a reconnect and notices lost frames. A side with
+//! [`WINDOW`](model::stream::channel::WINDOW) unread bytes makes the other wait. Each side reports its reads
+//! every few seconds; one that is silent for [`PEER_TIMEOUT`] is gone.
 //!
 //! Tests: beside the code, scripts::channels, scenarios::exec
 

@@ -17,14 +17,10 @@ use crate::reply::corrupt;
 use model::stream::channel::Frame;
 use redis_link::{DedicatedConnection, Link};
 
-/// The time that one command waits for an entry.
 const BLOCK: Duration = Duration::from_secs(2);
-/// The number of entries that one command returns at most.
 const COUNT: usize = 64;
-/// The pause before a new connection.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Receives until the channel fails, or until no one listens any more.
 pub(super) async fn run(
     link: Link,
     key: String,
@@ -46,7 +42,7 @@ pub(super) async fn run(
     }
 }
 
-/// Receives until something fails. The loop goes on after the last entry.
+/// Receives until something fails. The loop then resumes after the last entry.
 async fn receive(
     link: &Link,
     key: &str,
@@ -79,7 +75,7 @@ async fn receive(
     }
 }
 
-/// Waits for entries after the one with this number.
+/// Waits for entries after this number.
 async fn read(
     connection: &mut DedicatedConnection,
     key: &str,
@@ -92,7 +88,7 @@ async fn read(
     Ok(reply.into_iter().flat_map(|reply| reply.keys).flat_map(|stream| stream.ids).collect())
 }
 
-/// Returns the frame of an entry, unless it only says what was read.
+/// Returns the frame of an entry; `None` if the entry is only a report of read bytes.
 fn accept(mut entry: StreamId, flow: &Flow) -> Result<Option<Frame>, ChannelError> {
     let malformed = || corrupt("reading a session", "an entry of another program");
     let number = entry.id.split('-').next().and_then(|number| number.parse().ok()).ok_or_else(malformed)?;
@@ -105,7 +101,7 @@ fn accept(mut entry: StreamId, flow: &Flow) -> Result<Option<Frame>, ChannelErro
             flow.record_peer_read(bytes);
             Ok(None)
         }
-        // It counts as read at once.
+        // Counts as read at once.
         Frame::Unknown(_) => {
             flow.record_read(frame.cost());
             Ok(None)

@@ -1,11 +1,10 @@
-//! Keeps a session from harming anybody: Redis and its replicas carry heartbeats too.
+//! Limits the bandwidth of a session, since Redis also carries heartbeats.
 
 use std::time::{Duration, Instant};
 
-/// How many bytes a second one side of a session may send, and how many at once after a pause.
+/// Bytes per second of one side, and the burst after a pause.
 const BYTES_PER_SECOND: f64 = 16.0 * 1_048_576.0;
 
-/// A token bucket.
 pub(super) struct Throttle {
     tokens: f64,
     at: Instant,
@@ -16,7 +15,7 @@ impl Throttle {
         Self { tokens: BYTES_PER_SECOND, at: Instant::now() }
     }
 
-    /// Takes tokens for this number of bytes. Returns how long to wait before they are sent.
+    /// Takes tokens for these bytes. Returns the time to wait before they are sent.
     pub(super) fn take(&mut self, bytes: u64) -> Duration {
         let now = Instant::now();
         let earned = now.duration_since(self.at).as_secs_f64() * BYTES_PER_SECOND;

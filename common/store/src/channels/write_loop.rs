@@ -1,4 +1,4 @@
-//! Sends the frames of this side, and tells the other one at least every few seconds how much was read.
+//! Sends the frames of this side, and regular reports of its reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,28 +14,23 @@ use crate::StoreError;
 use model::stream::channel::Frame;
 use redis_link::Link;
 
-/// The field of an entry that has the frame.
 pub(super) const FIELD: &str = "f";
-/// The other side hears from this one at least this often.
+/// Maximum time between two writes of this side.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// The pause before a write is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// A frame that waits to be written.
 pub(super) struct OutgoingFrame {
     pub(super) frame: Frame,
     /// Completed once Redis has it.
     pub(super) done: Option<oneshot::Sender<()>>,
 }
 
-/// The keys of a channel, as seen from this side.
 pub(super) struct Keys {
     pub(super) write: String,
     pub(super) read: String,
     pub(super) record: String,
 }
 
-/// Sends until the channel fails, or until both halves were dropped.
 pub(super) async fn run(link: Link, keys: Keys, flow: Arc<Flow>, mut queue: mpsc::Receiver<OutgoingFrame>) {
     let mut sender = Sender { link, keys, flow, last: 0 };
     let mut tick = interval(REPORT_INTERVAL);
@@ -67,12 +62,12 @@ struct Sender {
     link: Link,
     keys: Keys,
     flow: Arc<Flow>,
-    /// The number of the last entry that was written.
+    /// Number of the last written entry.
     last: u64,
 }
 
 impl Sender {
-    /// Writes what was read, removes it, and keeps the channel from expiring.
+    /// Reports and trims read entries, and renews the expiry of the channel.
     async fn report(&mut self) -> Result<(), ChannelError> {
         if self.flow.silence() > PEER_TIMEOUT {
             return Err(ChannelError::PeerGone);
@@ -106,8 +101,8 @@ impl Sender {
         pipe.cmd("EXPIRE").arg(&self.keys.write).arg(EXPIRE_SECONDS).ignore();
     }
 
-    /// Writes entries, again and again while Redis does not answer. Entries that exist were written by an
-    /// attempt whose reply was lost.
+    /// Writes entries, repeatedly while Redis does not answer. Existing entries come from an attempt whose
+    /// reply was lost.
     async fn execute(&mut self, pipe: &Pipeline, entries: u64) -> Result<(), ChannelError> {
         let began = Instant::now();
         loop {

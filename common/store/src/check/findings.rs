@@ -1,4 +1,4 @@
-//! Finds what is wrong in a copy of all keys. Pure.
+//! Finds problems in a copy of all keys. Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use model::ids::PodId;
 use model::node::HeldPod;
 use model::pod::lifecycle::Phase;
 
-/// The numbers of a service's record that it can be without.
+/// Optional numbers of a service's record.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
-/// What a worker writes again when it registers, and what is zero without it.
+/// Fields that a registering worker restores, and that default to zero.
 const NODE_FIELDS: [&str; 19] = [
     "beat",
     "registered_at",
@@ -34,7 +34,6 @@ const NODE_FIELDS: [&str; 19] = [
     "state",
 ];
 
-/// Returns what is wrong, sorted by key.
 pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = wrong_types(copy);
     found.extend(broken_pods(copy));
@@ -91,7 +90,7 @@ fn broken_pods(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// A node registers again when its record names no session, and keeps whether it is cordoned.
+/// A node without a session in its record registers again, and stays cordoned.
 fn broken_nodes(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.broken_nodes.iter().map(|(name, (problem, fields))| {
         // A dead node stays dead: its pods may still have to be moved.
@@ -123,8 +122,8 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Slots whose pod has a record that names another one: they are void, and the pod is left alone. If the
-/// record names a service that is not there, it is the record that was overwritten.
+/// Slots whose pod has a record with another slot. They are void, and the pod is left alone. If the record's
+/// service is missing, the record was overwritten.
 fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
@@ -156,7 +155,6 @@ fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Returns whether what the record of a pod names is there: its service, or its entry in `pushed`.
 fn has_owner(copy: &KeyCopy, id: &String, pod: &PodCopy) -> bool {
     match pod.service.as_str() {
         "" => copy.pushed.contains(id),
@@ -164,12 +162,11 @@ fn has_owner(copy: &KeyCopy, id: &String, pod: &PodCopy) -> bool {
     }
 }
 
-/// Returns whether the record of a pod names this slot.
 fn names_slot(pod: &PodCopy, service: &str, slot: &str) -> bool {
     pod.service == service && pod.replica == slot.strip_suffix('+').unwrap_or(slot)
 }
 
-/// Specifications that are kept for ever and that nothing names.
+/// Specifications that never expire and that nothing names.
 fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     let named: BTreeSet<&String> = copy
         .service_specs
@@ -181,7 +178,7 @@ fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::Expire))
 }
 
-/// Without its specification no pod of a service can start any more, and those that run hide it.
+/// Without its specification no pod of a service can start. Running pods hide the problem.
 fn missing_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.missing_specs.iter().map(|(service, (spec, seen))| {
         let problem = format!("service {service} names it, and it is missing, unreadable or expires");
@@ -220,7 +217,7 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
             false => finding("services", problem, remove(service, key)),
         });
     }
-    // Without its entry and its record nothing else names a service but its slots and pods.
+    // Without entry and record, only its slots and pods still name a service.
     let vanished = copy.slots.iter().filter(|(service, slots)| {
         !copy.services.contains(*service)
             && !copy.service_specs.contains_key(*service)
@@ -247,7 +244,7 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
         }
     }
     for pod in copy.pushed.iter().filter(|id| !has_key(copy, id)) {
-        // The reconcile loop passes over what cannot be a pod.
+        // The reconcile loop skips invalid pod ids.
         let repair = match PodId::new(pod.as_str()) {
             Ok(_) => Repair::Wait,
             Err(_) => remove(pod, format!("pod:{pod}")),
@@ -282,7 +279,7 @@ fn slots_without_pods(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Pods that are on a node and listed nowhere.
+/// Pods on a node that are in no slot and not in `pushed`.
 fn pods_without_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     let has_slot = |id: &String, pod: &PodCopy| {
@@ -312,13 +309,11 @@ fn pods_without_slots(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Returns the pod that is on a node and has this slot.
 fn slot_holder<'a>(copy: &'a KeyCopy, service: &str, replica: &str) -> Option<&'a String> {
     let holder = copy.slots.get(service)?.get(replica)?;
     copy.pods.get(holder).filter(|pod| is_placed(pod) && names_slot(pod, service, replica)).map(|_| holder)
 }
 
-/// Containers without a record that nodes leave alone.
 fn held_pods(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     let of_live = copy.held_pods.iter().filter(|(node, _)| copy.live_nodes.contains(*node));
@@ -373,7 +368,6 @@ fn misplaced_payloads(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Payloads that a list has twice.
 fn doubled_payloads(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (key, payloads) in &copy.lists {
@@ -420,7 +414,6 @@ mod tests {
         }
     }
 
-    /// A cluster in which nothing is wrong: a service with one pod, and a pushed pod.
     fn healthy() -> KeyCopy {
         let set = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect::<BTreeSet<_>>();
         KeyCopy {

@@ -1,4 +1,4 @@
-//! `kubeleet cluster check`: compares all keys with each other, and repairs what can be repaired.
+//! `kubeleet cluster check`: compares all keys with each other, and repairs them.
 //!
 //! Tests: scripts::checks, broken_keys
 

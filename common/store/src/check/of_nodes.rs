@@ -1,13 +1,12 @@
-//! What is wrong with the bookkeeping of nodes: what they say their pods use, and which pods they are to
-//! stop. Pure.
+//! Problems in the bookkeeping of nodes: their usage, and their stop requests. Pure.
 
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::{KeyCopy, is_placed};
 use crate::NodeUsage;
 use model::node::resources::{Resource, Resources};
 
-/// Nodes whose sums differ from the records of their pods. Nothing is found while a record is unreadable: the
-/// sum of the others would be too small.
+/// Nodes whose usage differs from the sum of their pods; none while a record is unreadable, since the sum
+/// would be too small.
 pub(super) fn wrong_sums(copy: &KeyCopy) -> Vec<Finding> {
     let is_incomplete =
         !copy.unreadable_pods.is_empty() || copy.pods.values().any(|pod| pod.unreadable.is_some());
@@ -35,7 +34,7 @@ fn wrong_sum(seen: &NodeUsage, actual: Resources) -> Option<Finding> {
     })
 }
 
-/// Members of `stop:<node>` that no worker can stop there: they name no pod of that node.
+/// Members of `stop:<node>` that name no pod of that node.
 pub(super) fn pointless_stops(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (node, members) in &copy.stops {
@@ -75,7 +74,6 @@ mod tests {
     use super::*;
     use model::ids::{Incarnation, NodeName};
 
-    /// A node with one pod, and what it says that its pods use.
     fn copy(used: [i64; 1 + Resource::ALL.len()], pod: PodCopy) -> KeyCopy {
         let usage = NodeUsage {
             name: NodeName::new("w1").unwrap(),
@@ -106,7 +104,7 @@ mod tests {
                 pod("running", "w1"),
                 "used_cpu is -5, its pods use 100; used_memory is 9, its pods use 64",
             ),
-            // The other pods of the node may be unreadable as well.
+            // Other pods of the node may be unreadable too.
             ([9, 9, 9, 9, 0], PodCopy { unreadable: Some("x".to_owned()), ..pod("running", "w1") }, ""),
         ];
         for (used, pod, expected) in table {

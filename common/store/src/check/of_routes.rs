@@ -1,12 +1,12 @@
-//! What is wrong with `routes`, which follows from the records of services. Pure.
+//! Problems in `routes`, which is derived from the records of services. Pure.
 
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::KeyCopy;
 
-/// The routes that have to be, from the field `routes` of each service: route to value. Of two services that
-/// have the same one, that which `routes` names has it.
+/// Returns the expected routes and their values. If two services have the same route, the one named in
+/// `routes` keeps it.
 fn wanted(copy: &KeyCopy) -> BTreeMap<&str, Vec<&str>> {
     let mut wanted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let lines = copy.service_routes.values().flat_map(|text| text.lines());
@@ -25,7 +25,7 @@ pub(super) fn missing_and_stale(copy: &KeyCopy) -> Vec<Finding> {
         Some(finding("routes", format!("lacks {route} of service {service}"), repair))
     });
     let stale = copy.routes.iter().filter_map(|(route, target)| {
-        // What another program wrote is perhaps no text.
+        // Another program may have written bytes that are not UTF-8.
         let (name, value) = (String::from_utf8_lossy(route), String::from_utf8_lossy(target));
         let known = wanted.get(&*name).is_some_and(|targets| targets.contains(&&*value));
         let repair = Repair::RemoveRoute { route: route.clone(), target: target.clone() };
@@ -40,7 +40,6 @@ pub(super) fn missing_and_stale(copy: &KeyCopy) -> Vec<Finding> {
     missing.chain(stale).chain(shared).collect()
 }
 
-/// Returns the service that the value of a route names.
 pub(super) fn service_of(target: &str) -> &str {
     target.split(' ').next().unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! What is wrong with the records of persistent volumes. Pure.
+//! Problems in the records of persistent volumes. Pure.
 
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::{KeyCopy, VolumeCopy};
 use model::ids::VolumeName;
 
-/// A key that no volume's record can have.
+/// A key that no volume can have.
 const NO_RECORD: &str = "volume:/";
 
-/// A record that is not listed is not removed with its service; a listed name without a record is nothing.
+/// An unlisted record would outlive its service. A listed name without a record has no effect.
 pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
     let unlisted = copy.volumes.keys().filter(|name| !copy.volume_names.contains(*name));
     let unlisted = unlisted.map(|name| {
@@ -18,11 +18,11 @@ pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
     let removals = copy.removals.iter();
     let removals =
         removals.flat_map(|(node, names)| names.iter().map(move |name| (format!("rv:{node}"), name)));
-    // A copy that is not the volume is removed without a record.
+    // A former copy is removed without a record.
     let removals = removals.filter(|(_, name)| !copy.former_volumes.contains(*name));
     let unknown = unknown.chain(removals).filter(|(_, name)| !copy.volumes.contains_key(*name));
     let unknown = unknown.map(|(key, name)| {
-        // What can be no volume's name has no record, whatever key is there.
+        // An invalid name has no record, whatever key exists.
         let is_name = VolumeName::new(name.as_str()).is_ok();
         let repair = Repair::RemoveElement {
             element: name.clone().into_bytes(),
@@ -35,7 +35,7 @@ pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
     unlisted.chain(unknown).collect()
 }
 
-/// Moving a broken record away could place its replica on an empty volume, so a person decides.
+/// Moving a broken record away could place its replica on an empty volume, so an operator decides.
 pub(super) fn broken_or_without_node(copy: &KeyCopy) -> Vec<Finding> {
     let of_volume = |(name, volume): (&String, &VolumeCopy)| {
         let (problem, what) = match &volume.unreadable {

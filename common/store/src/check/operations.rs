@@ -1,4 +1,4 @@
-//! Copies all keys, and carries out repairs.
+//! Copies all keys, and executes repairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +24,8 @@ use model::pod::payload::Payload;
 const PAGE_SIZE: usize = 1000;
 
 impl Store {
-    /// Compares all keys with each other and returns what is wrong, sorted by key. It reads everything:
-    /// seconds on a cluster with a hundred thousand pods. What changes meanwhile may look wrong.
+    /// Compares all keys and returns the problems, sorted by key. Takes seconds with a hundred thousand pods.
+    /// Concurrent changes may look wrong.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -33,7 +33,7 @@ impl Store {
         Ok(findings(&self.copy_keys().await?))
     }
 
-    /// Repairs a finding, unless what it is about has changed since. Returns whether it was repaired.
+    /// Repairs a finding, unless its key has changed since. Returns true if it was repaired.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -83,7 +83,7 @@ impl Store {
 
     async fn copy_keys(&self) -> Result<KeyCopy, StoreError> {
         let mut copy = KeyCopy::default();
-        // Specifications first: one that is read here and named by nothing that is read later is not in use.
+        // Specifications first: a specification that nothing names in the keys read later is unused.
         for (key, kind) in self.keys_and_types("spec:*").await? {
             if kind == "string" && self.link.query::<i64>(cmd("TTL").arg(&key)).await? == -1 {
                 copy.lasting_specs.insert(key["spec:".len()..].to_owned());
@@ -118,7 +118,7 @@ impl Store {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(PAGE_SIZE);
             let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
-            // A key that is not UTF-8 is none of kubeleet's.
+            // kubeleet's keys are UTF-8.
             let page: Vec<String> = page.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect();
             if !page.is_empty() {
                 let mut pipe = redis::pipe();
@@ -182,7 +182,7 @@ impl Store {
             let mut pod = PodCopy::new(&fields);
             match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
                 Ok(Err(error)) => pod.unreadable = Some(crate::broken_key::new(id, &error).problem),
-                // Bounded, as what the scripts have reserved is.
+                // Bounded like the amounts that the scripts reserve.
                 Ok(Ok(Some(record))) => pod.request = record.request,
                 Ok(Ok(None)) | Err(_) => {}
             }
@@ -193,7 +193,7 @@ impl Store {
 
     async fn copy_volume(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
         let fields = self.fields_of(&format!("volume:{name}")).await?;
-        // It may have been removed since. A name that cannot be one was written by another program.
+        // It may have been removed since. Other programs may have written invalid names.
         if let Ok(parsed) = VolumeName::new(name)
             && !fields.is_empty()
         {
@@ -240,7 +240,7 @@ impl Store {
         Ok(())
     }
 
-    /// Called after the service was read: a specification that it replaces meanwhile lasts for a while.
+    /// Called after the service was read: a replaced specification still exists for a while.
     async fn copy_spec(&self, copy: &mut KeyCopy, service: &str, spec: String) -> Result<(), StoreError> {
         let key = format!("spec:{spec}");
         let stored: Option<Vec<u8>> = self.link.query(cmd("GET").arg(&key)).await?;
@@ -270,7 +270,7 @@ impl Store {
 
     async fn members(&self, key: &str) -> Result<BTreeSet<String>, StoreError> {
         let members: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
-        // A member that is not UTF-8 names nothing of kubeleet's.
+        // kubeleet's members are UTF-8.
         Ok(members.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect())
     }
 
@@ -283,7 +283,6 @@ fn names_of_nodes(types: &BTreeMap<String, String>) -> Vec<NodeName> {
     types.keys().filter_map(|key| NodeName::new(key.strip_prefix("node:")?).ok()).collect()
 }
 
-/// Returns fields as Redis replied them.
 fn as_reply(fields: &RawFields) -> Value {
     let pair = |(name, value): &(Vec<u8>, Vec<u8>)| {
         (Value::BulkString(name.clone()), Value::BulkString(value.clone()))
@@ -291,7 +290,7 @@ fn as_reply(fields: &RawFields) -> Value {
     Value::Map(fields.iter().map(pair).collect())
 }
 
-/// Returns payloads with the pod that each names; '' for one that is unreadable.
+/// Returns payloads with the pod of each; '' if unreadable.
 fn named(raw: Vec<Vec<u8>>) -> Vec<(Vec<u8>, String)> {
     let id = |raw: &Vec<u8>| Payload::parse(raw.clone().into()).map(|payload| payload.id.to_string());
     raw.into_iter().map(|raw| (id(&raw).unwrap_or_default(), raw)).map(|(id, raw)| (raw, id)).collect()

@@ -1,5 +1,4 @@
-//! The addresses of services and their slots: who has which, confirmed by the replicas before any pod learns
-//! it.
+//! The addresses of services and their slots. The replicas confirm an address before any pod learns it.
 
 use redis::cmd;
 
@@ -11,32 +10,31 @@ use model::ids::{AppName, ServiceName};
 use model::network::address::{AddressName, PoolAddress};
 use redis_link::Durability;
 
-/// Entries of `addresses` that one script looks at: about a millisecond of Redis.
+/// Entries of `addresses` per script: about a millisecond of Redis.
 const PAGE: usize = 500;
 
 /// The result of [`Store::address`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenAddress {
-    /// It has this address, and keeps it for its life.
+    /// The address, which it keeps while it exists.
     Confirmed(PoolAddress),
-    /// It has an address that a failover could still lose, so that another name could get it. It must not be
-    /// told yet: ask again.
+    /// A failover could still give this address to another name. Do not publish it yet; ask again.
     Unconfirmed,
-    /// There is no such service, or its slot is not wanted, is beyond the share of a service, or is one of a
+    /// The service does not exist, or its slot is not wanted, is beyond the limit per service, or is of a
     /// job.
     Missing,
-    /// None of the addresses that were tried is free. Each call tries other ones.
+    /// None of the tried addresses is free. Each call tries others.
     Full,
 }
 
-/// A reply of the script: the number, and whether the replicas are known to have it.
+/// The number, and whether the replicas are known to have it.
 enum AddressReply {
     Number(u32, bool),
     Other(GivenAddress),
 }
 
 impl Store {
-    /// Returns the address of a service or slot, which gets one if it has none.
+    /// Returns the address of a service or slot. Allocates one if it has none.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -53,7 +51,7 @@ impl Store {
         if matches!(durability, Durability::Unconfirmed { .. }) {
             return Ok(GivenAddress::Unconfirmed);
         }
-        // It changes nothing for a name that was forgotten meanwhile and got another number.
+        // Has no effect if the name was forgotten meanwhile and got another number.
         let confirm = address_call(name, Some(number));
         match address_reply(self.link.script(&confirm).await?)? {
             AddressReply::Number(same, true) if same == number => {
@@ -64,7 +62,7 @@ impl Store {
         }
     }
 
-    /// Returns what has an address that is confirmed; `None` if nothing has it.
+    /// Returns the owner of a confirmed address; `None` if it has none.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -74,12 +72,12 @@ impl Store {
         let name: Option<Vec<u8>> = self.link.query(&field(&format!("#{number}"))).await?;
         let name = name.and_then(|name| String::from_utf8(name).ok()?.parse::<AddressName>().ok());
         let Some(name) = name else { return Ok(None) };
-        // Both directions have to agree, as for the script.
+        // Both directions must agree, as in the script.
         let confirmed: Option<Vec<u8>> = self.link.query(&field(&name.to_string())).await?;
         Ok((confirmed == Some(number.to_string().into_bytes())).then_some(name))
     }
 
-    /// Returns the app that a service belongs to; `None` if it belongs to none, or there is no such service.
+    /// Returns the app of a service; `None` if it has none or does not exist.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -89,8 +87,8 @@ impl Store {
         Ok(app.and_then(|app| AppName::new(String::from_utf8(app).ok()?).ok()))
     }
 
-    /// Frees addresses of services and slots that are gone, among the page of all at `cursor`: 0 at first.
-    /// Returns their number, and the next cursor; `None` after the last page.
+    /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns their
+    /// number, and the next cursor; `None` after the last page.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -130,7 +128,7 @@ impl Store {
         read("freeing addresses", self.link.script(&call).await?)
     }
 
-    /// Returns all addresses that are confirmed. Fields that are none are left out: they harm no others.
+    /// Returns all confirmed addresses. Invalid fields are left out.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -149,7 +147,7 @@ impl Store {
         };
         let address = |(name, number): &(String, String)| {
             let address = PoolAddress::from_number(number.parse().ok()?)?;
-            // Both directions have to agree, as for the script.
+            // Both directions must agree, as in the script.
             (value_of(&format!("#{}", address.number())) == Some(name.as_str())).then_some(())?;
             Some((name.parse().ok()?, address))
         };

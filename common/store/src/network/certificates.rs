@@ -1,5 +1,4 @@
-//! Certificates that proxies order by ACME, and the accounts that they order with. Keys arrive here
-//! encrypted.
+//! Certificates that proxies order by ACME, and their ACME accounts. Keys arrive here encrypted.
 
 use std::time::Duration;
 
@@ -11,9 +10,7 @@ use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::network::certificate::{CertificateStatus, IssuedCertificate, OrderFailure, StoredCertificate};
 
-/// The number of records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
-/// The fields of a record that a [`CertificateStatus`] is read from.
 const STATUS_FIELDS: [&str; 10] = [
     "id",
     "not_before",
@@ -27,23 +24,23 @@ const STATUS_FIELDS: [&str; 10] = [
     "wait_ms",
 ];
 
-/// What was read of the certificate of each host, or why it is unreadable.
+/// The certificate status of each host, or the error of its record.
 pub type CertificateStatuses = Vec<Result<CertificateStatus, StoreError>>;
 
-/// What any proxy answers to the authority that checks a host.
+/// The response of any proxy to the authority's HTTP-01 check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
-    /// The last part of the path that the authority asks for.
+    /// The last part of the requested path.
     pub token: String,
-    /// The answer.
+    /// The response body.
     pub authorization: String,
 }
 
 impl Store {
-    /// Returns the time of Redis, and what is known of the certificates of these hosts, in this order.
+    /// Returns the time of Redis, and the certificate status of these hosts, in this order.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn certificate_statuses(
         &self,
         hosts: &[String],
@@ -68,7 +65,7 @@ impl Store {
         Ok((now, statuses))
     }
 
-    /// Returns the certificate of a host, if there is one.
+    /// Returns the certificate of a host, if it exists.
     ///
     /// # Errors
     /// `WrongType` or `Corrupt` if its record is unreadable; see [`StoreError`].
@@ -89,7 +86,7 @@ impl Store {
     }
 
     /// Begins an order for a host as holder of the lease `lease`. Returns the number of orders since the last
-    /// that succeeded, with this one; `None` if `holder` does not hold the lease any more.
+    /// success, with this one; `None` if `holder` lost the lease.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -111,7 +108,7 @@ impl Store {
         }
     }
 
-    /// Has all proxies answer the authority. Returns false if another process has begun an order for the
+    /// Publishes a challenge to all proxies. Returns false if another process has begun an order for the
     /// host.
     ///
     /// # Errors
@@ -132,11 +129,10 @@ impl Store {
         Ok(word("storing a challenge", self.link.script(&put.call()).await?)? == "OK")
     }
 
-    /// Returns what the authority is answered for these hosts, in this order. A record that is unreadable has
-    /// nothing.
+    /// Returns the challenges of these hosts, in this order; `None` if a record is unreadable.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn challenges(&self, hosts: &[String]) -> Result<Vec<Option<Challenge>>, StoreError> {
         let mut pipe = redis::pipe();
         for host in hosts {
@@ -150,7 +146,7 @@ impl Store {
         Ok(self.link.pipeline_each(pipe).await?.into_iter().map(challenge).collect())
     }
 
-    /// Stores a certificate unless the one that is stored lasts longer, and tells all proxies.
+    /// Stores a certificate unless the stored one lasts longer, and notifies all proxies.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -170,8 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Notes why an order failed, and how long nothing is ordered for the host. Returns false if that is no
-    /// news: another process has begun one.
+    /// Records why an order failed, and how long to wait before the next. Returns false if another process
+    /// has begun an order.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -187,7 +183,7 @@ impl Store {
         Ok(word("noting why an order failed", self.link.script(&fail.call()).await?)? == "OK")
     }
 
-    /// Returns the encrypted credentials of the account with an ACME directory, if there is one.
+    /// Returns the encrypted credentials of the account with an ACME directory, if it exists.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -201,7 +197,7 @@ impl Store {
         sealed.map(text).transpose()
     }
 
-    /// Stores the encrypted credentials of the account with an ACME directory, unless there is one.
+    /// Stores the encrypted credentials of the account with an ACME directory, unless one exists.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -211,7 +207,7 @@ impl Store {
         self.link.query(&put).await
     }
 
-    /// Forgets the account with an ACME directory, which does not know it.
+    /// Deletes the account that an ACME directory no longer knows.
     ///
     /// # Errors
     /// See [`StoreError`].

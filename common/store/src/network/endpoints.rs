@@ -1,4 +1,4 @@
-//! Routes, and the endpoints of the services that they lead to, as proxies follow them.
+//! Routes and the endpoints of their services, as proxies follow them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,68 +12,65 @@ use model::ids::{AppName, PodId, ServiceName};
 use model::network::endpoint::Endpoint;
 use model::network::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
 
-/// Pods whose endpoints one script makes, or one page has: a few milliseconds of Redis.
+/// Pods per script and per page: a few milliseconds of Redis.
 const PAGE: usize = 500;
 /// Services whose versions are read in one round trip.
 const PIECE: usize = 1000;
-/// How long Redis keeps the endpoints of a service after a proxy has asked for them, as in the script
-/// `follow`.
+/// Seconds for which Redis keeps endpoints after a proxy has asked, as in the script `follow`.
 const KEPT_SECONDS: i64 = 3600;
 
-/// All routes of the cluster, each with the service that has it.
+/// All routes of the cluster, each with its service.
 pub type Routes = Vec<(ServiceName, IngressRule)>;
 
-/// The services that only some reach by name, and which do. Pods of the service itself always do.
+/// Services with restricted callers, and the allowed services besides themselves.
 pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 
-/// The aliases of each app, and the services that they lead to.
+/// The aliases of each app, with their services.
 pub type AliasesByApp = BTreeMap<AppName, BTreeMap<String, ServiceName>>;
 
-/// What leads to services, and what is kept from them.
+/// Routes, callers and aliases of all services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routing {
     /// The routes of all services.
     pub routes: Routes,
-    /// The services that only some reach by name.
+    /// Services with restricted callers.
     pub callers: Callers,
-    /// The further names of services.
+    /// Aliases of services.
     pub aliases: AliasesByApp,
 }
 
 /// A state of a service's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointVersion {
-    /// Counts the changes.
+    /// Number of changes.
     pub version: u64,
-    /// When the master took over under which the set was made. Sets of different masters have nothing in
-    /// common.
+    /// When the master that built the set took over. Sets of different masters are unrelated.
     pub master: String,
 }
 
 /// The result of [`Store::follow_endpoints`].
 pub enum FollowedEndpoints {
-    /// They are those that the caller knows.
+    /// The caller has the current endpoints.
     Same,
-    /// They are others, and are to be read.
+    /// The endpoints differ and must be read.
     Changed(EndpointReading),
-    /// Another process makes the set from the records of pods: ask again in a moment.
+    /// Another process builds the set: retry in a moment.
     BeingMade,
 }
 
-/// Reads the endpoints of a service piece by piece, so that no piece keeps Redis busy for long. Makes the set
-/// first if there is none.
+/// Reads the endpoints of a service in pieces that do not block Redis for long. Builds a missing set first.
 pub struct EndpointReading {
     store: Store,
     service: ServiceName,
     stage: ReadingStage,
     cursor: u64,
-    /// That of the first page. Later pages may have later changes too.
+    /// Version of the first page. Later pages may include later changes.
     version: Option<EndpointVersion>,
     endpoints: BTreeMap<PodId, Endpoint>,
 }
 
 enum ReadingStage {
-    /// Makes the set, under this master.
+    /// Builds the set, under this master.
     Make(String),
     Read,
 }
@@ -81,28 +78,28 @@ enum ReadingStage {
 /// The result of [`EndpointReading::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadingStep {
-    /// A piece of the set was made.
+    /// A piece of the set was built.
     Made,
     /// A page was read; there are more.
     Read,
-    /// All endpoints were read. Changes after this version may be among them: a caller that applies these
-    /// changes again, in their order, has the endpoints of the later version.
+    /// All endpoints were read. They may include later changes: applying these again, in order, yields the
+    /// later version.
     Done(EndpointVersion, Vec<Endpoint>),
-    /// The set was removed or made anew meanwhile: follow again.
+    /// The set was removed or rebuilt meanwhile: follow again.
     Again,
 }
 
-/// A message on the channel of a service's endpoints: what changed between a version and the one before.
+/// A message about a service's endpoints: the change from one version to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointChange {
     /// The version after the change.
     pub version: EndpointVersion,
-    /// The pods that changed, each with its endpoint; `None` if it has none any more.
+    /// The changed pods with their endpoints; `None` if removed.
     pub changes: Vec<(PodId, Option<Endpoint>)>,
 }
 
 impl EndpointChange {
-    /// Reads a message; `None` if it is empty, which says that messages were missed, or unreadable.
+    /// Reads a message; `None` if it is unreadable, or empty, which means that messages were missed.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(message).ok()?.split('\n');
         let (version, master) = lines.next()?.split_once(' ')?;
@@ -110,7 +107,7 @@ impl EndpointChange {
         let change = |line: &str| {
             let (pod, value) = line.split_once(' ').map_or((line, None), |(pod, value)| (pod, Some(value)));
             let pod = PodId::new(pod).ok()?;
-            // A line that is no endpoint, as a version after this one may write, leads nowhere.
+            // Lines that are not endpoints, as later versions may write, lead nowhere.
             let endpoint = value.and_then(|value| Endpoint::parse(pod.clone(), value).ok());
             Some((pod, endpoint))
         };
@@ -119,8 +116,7 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these
-    /// are left out: they harm no others.
+    /// Returns all routes, callers and aliases, without invalid fields.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -144,8 +140,8 @@ impl Store {
         Ok(routing)
     }
 
-    /// Compares the endpoints of a service with those that the caller knows, and has the scripts that move
-    /// pods keep them for the next hour.
+    /// Compares the endpoints of a service with the caller's. Scripts that move pods then maintain them for
+    /// an hour.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -178,9 +174,8 @@ impl Store {
         }))
     }
 
-    /// Returns the version of the endpoints of each of these services, and keeps them for the next hour;
-    /// `None` for those that have to be followed anew. A hundred of them cost Redis what a few calls of
-    /// [`Store::follow_endpoints`] do.
+    /// Returns the endpoint version of each service, and keeps the endpoints for an hour; `None` for services
+    /// to follow anew. A hundred cost Redis as much as a few calls of [`Store::follow_endpoints`].
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -209,7 +204,7 @@ impl Store {
                     {
                         Some(EndpointVersion { version, master: made_under })
                     }
-                    // It was made under another master, is none that kubeleet writes, was copied, or is gone.
+                    // It was built under another master, was not written by kubeleet, was copied, or is gone.
                     Ok::<(Option<String>, Option<u64>, Option<String>), _>(_) | Err(_) => None,
                 };
                 versions.push(version);
@@ -220,8 +215,7 @@ impl Store {
 }
 
 impl EndpointReading {
-    /// Does the next piece: makes or reads some 500 endpoints. After an error, or when it is dropped, another
-    /// reading begins anew.
+    /// Builds or reads the next 500 endpoints or so. After an error or a dropped call, start another reading.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -242,8 +236,8 @@ impl EndpointReading {
         }
     }
 
-    /// Returns the pods in a page of the slots, and the next cursor. A pod that gets its slot after `follow`
-    /// is written by the script that starts it.
+    /// Returns the pods in a page of the slots, and the next cursor. The script that starts a pod adds those
+    /// that come later.
     async fn slot_page(&self) -> Result<(Vec<PodId>, u64), StoreError> {
         let (link, slots) = (&self.store.link, keys::slots(&self.service));
         let mut scan = cmd("HSCAN");
@@ -268,8 +262,8 @@ impl EndpointReading {
         Ok((pods, next))
     }
 
-    /// Makes the endpoints of these pods from their records. Returns false if the set was removed, or is
-    /// made.
+    /// Builds the endpoints of these pods from their records. Returns false if the set was removed, or
+    /// another process has completed it.
     async fn make(&self, master: &str, pods: &[PodId], is_last: bool) -> Result<bool, StoreError> {
         let what = "making endpoints";
         let count = pods.len().div_ceil(PAGE).max(1);
@@ -306,7 +300,7 @@ impl EndpointReading {
         }
         let endpoint = |(pod, line): (Vec<u8>, Vec<u8>)| {
             let pod = PodId::new(String::from_utf8(pod).ok()?).ok()?;
-            // Version and master are no endpoints, nor is what a version after this one may write.
+            // Version and master are not endpoints, nor are fields of later versions.
             let endpoint = Endpoint::parse(pod.clone(), std::str::from_utf8(&line).ok()?).ok()?;
             Some((pod, endpoint))
         };
@@ -319,10 +313,9 @@ impl EndpointReading {
     }
 }
 
-/// The fields `m` and `v`.
 type VersionFields = (Option<String>, Option<Vec<u8>>);
 
-/// Returns the version that these are; `None` while the set is made, or if it was overwritten.
+/// Returns the version in these fields; `None` while the set is built, or if it was overwritten.
 fn version_of((master, version): VersionFields) -> Option<EndpointVersion> {
     Some(EndpointVersion { master: master?, version: std::str::from_utf8(&version?).ok()?.parse().ok()? })
 }

@@ -1,4 +1,4 @@
-//! How pods are reached: addresses, endpoints, certificates, and the proxies.
+//! Access to pods: addresses, endpoints, certificates, and the proxies.
 //!
 //! Tests: scripts::addresses, scripts::endpoints, scripts::following, scripts::routes,
 //! scripts::certificates, scripts::host_ports

@@ -1,4 +1,4 @@
-//! The proxies of the hosts: where each takes connections from the others.
+//! The proxies of the hosts, and their addresses for each other.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::reply::RawFields;
 use crate::{Store, StoreError};
 use model::ids::NodeName;
 
-/// What a proxy has last said of itself.
+/// The last sign of life of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxySign {
-    /// Its node.
+    /// The node of the proxy.
     pub node: NodeName,
-    /// Whether it shows that it lives. Proxies of a version before never do.
+    /// True if it shows that it is alive. Earlier versions never do.
     pub is_alive: bool,
-    /// The id of its key for secrets, if it lives and has one.
+    /// Id of its key for secrets, if it is alive and has one.
     pub secret_key: Option<String>,
 }
 
 impl Store {
-    /// Returns what the proxy of each node has announced.
+    /// Returns the announcement of each node's proxy.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -33,7 +33,7 @@ impl Store {
         Ok(fields.into_iter().filter_map(proxy).collect())
     }
 
-    /// Announces the proxy of these nodes to the others. Repeating it changes nothing.
+    /// Announces the proxy of these nodes to the others. Idempotent.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -46,8 +46,8 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Says that the proxy of these nodes lives, and the id of its key for secrets. It counts as gone if it
-    /// does not say so again within `lasts`.
+    /// Records for the time `lasts` that the proxy of these nodes is alive, and the id of its key for
+    /// secrets.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -58,7 +58,7 @@ impl Store {
         lasts: Duration,
     ) -> Result<(), StoreError> {
         for node in nodes {
-            // The holder is the same for every process: the next one of the host goes on.
+            // The holder is the same for every process, so the host's next proxy continues the lease.
             self.lease(&sign_of_life(node), &"proxy", lasts).await?;
             if let Some(secret_key) = secret_key {
                 self.lease(&key_of_proxy(node), &secret_key, lasts).await?;
@@ -67,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns what the proxies that have announced themselves say.
+    /// Returns the signs of life of the announced proxies.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -90,7 +90,7 @@ impl Store {
         Ok(nodes.into_iter().zip(signs).map(sign).collect())
     }
 
-    /// Forgets the proxies of these nodes: the others take no connections from them any more.
+    /// Forgets the proxies of these nodes: the others no longer accept their connections.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -101,7 +101,7 @@ impl Store {
         let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
         let lines: Vec<Option<Vec<u8>>> =
             self.link.query(cmd("HMGET").arg(keys::PROXIES).arg(&names)).await?;
-        // Mostly all are forgotten: then nothing is written.
+        // Usually all are forgotten already: then nothing is written.
         let known = names.iter().zip(&lines).filter(|(_, line)| line.is_some());
         let known: Vec<&str> = known.map(|(name, _)| *name).collect();
         if known.is_empty() {
@@ -111,12 +111,12 @@ impl Store {
     }
 }
 
-/// The lease by which the proxy of a node shows that it lives.
+/// The lease that shows that the proxy of a node is alive.
 fn sign_of_life(node: &NodeName) -> String {
     format!("proxy:{node}")
 }
 
-/// The lease by which the proxy of a node shows which key for secrets it has.
+/// The lease that records the secret key of a node's proxy.
 fn key_of_proxy(node: &NodeName) -> String {
     format!("proxy_key:{node}")
 }

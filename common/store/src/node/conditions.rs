@@ -1,4 +1,4 @@
-//! Conditions that several processes see at the same time, told in one event.
+//! Conditions that several processes observe, announced by one event.
 
 use crate::reply::word;
 use crate::scripts::note_condition;
@@ -11,7 +11,7 @@ use model::ids::NodeName;
 pub enum ObservedCondition<'a> {
     /// Many nodes are silent together.
     MassLoss {
-        /// Whether it has begun.
+        /// True if it has begun, false if it has ended.
         is_on: bool,
     },
     /// Redis took no writes since this time, and takes them again.
@@ -19,17 +19,17 @@ pub enum ObservedCondition<'a> {
         /// The time of the last write before it.
         since: RedisMillis,
     },
-    /// The proxy of this node does not show that it lives.
+    /// The proxy of this node does not show that it is alive.
     ProxyGone {
         /// The node.
         node: &'a NodeName,
-        /// Whether it has begun.
+        /// True if it has begun, false if it has ended.
         is_on: bool,
     },
 }
 
 impl Store {
-    /// Tells a condition in an event, unless another process has. Returns whether it was told now.
+    /// Announces a condition by an event. Returns false if another process already has.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,4 +1,4 @@
-//! Dead nodes: declaring a silent node dead, and returning its payloads to the queue.
+//! Declares silent nodes dead, and returns their payloads to the queue.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use model::ids::{NodeName, PodId};
 use model::node::Node;
 use model::pod::payload::Payload;
 
-/// The number of payloads that one drain script moves.
+/// Payloads that one drain script moves.
 const DRAIN_CHUNK: usize = 100;
 
 /// The result of [`Store::declare_dead`].
@@ -21,30 +21,30 @@ const DRAIN_CHUNK: usize = 100;
 pub enum DeclareOutcome {
     /// Dead from now on: drain it.
     Declared,
-    /// It sent a heartbeat, or has another incarnation than the one that was seen.
+    /// It sent a heartbeat, or its incarnation has changed.
     Alive,
     /// Another scheduler was first.
     Already,
-    /// Not yet: another node was declared dead just now, or the master changed.
+    /// Retry after this time: another node was declared dead just now, or the master changed.
     Wait(Duration),
 }
 
-/// For how long the caller of [`Store::declare_dead`] knows that a worker that lives would have been heard.
-/// No silence counts for longer. The default proves nothing.
+/// Time for which the caller of [`Store::declare_dead`] would have noticed a live worker. Longer silence does
+/// not count. The default proves nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SilenceProof {
-    /// When it wrote last, on Redis' clock.
+    /// Time of its last write, on Redis' clock.
     pub until: RedisMillis,
-    /// For how long it had been able to write then, without a break.
+    /// Time for which it had been able to write then, without a break.
     pub writable: Duration,
-    /// For how long there had been no mass loss then.
+    /// Time since the last mass loss then.
     pub calm: Duration,
 }
 
 /// The result of one [`Store::drain_step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainOutcome {
-    /// This number of payloads was handled; more may be left.
+    /// This number of payloads was moved; more may be left.
     Moved(usize),
     /// Nothing is left on the node.
     Empty,
@@ -53,8 +53,8 @@ pub enum DrainOutcome {
 }
 
 impl Store {
-    /// Declares a node dead if it still has the same incarnation and was silent for longer than `dead_after`,
-    /// and than its worker has registered. Only silence that `proof` covers counts. At least `gap` must pass
+    /// Declares a node dead if its incarnation is unchanged and it was silent for longer than `dead_after`
+    /// and its worker's registered time. Only silence that `proof` covers counts. At least `gap` must pass
     /// between two declarations.
     ///
     /// # Errors
@@ -91,8 +91,7 @@ impl Store {
         }
     }
 
-    /// Returns up to a hundred payloads of a dead node to `sq`. Any number of callers may drain a node at the
-    /// same time.
+    /// Returns up to a hundred payloads of a dead node to `sq`. Callable concurrently.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -118,7 +117,7 @@ impl Store {
         broken.map_or(Ok(DrainOutcome::Empty), Err)
     }
 
-    /// Drains payloads one by one, because a key of one of them is broken. Its payload goes to `sq` as it is.
+    /// Drains payloads one by one, because one has a broken key. That payload goes to `sq` unchanged.
     async fn drain_each(
         &self,
         node: &Node,
@@ -201,7 +200,7 @@ impl Store {
     }
 }
 
-/// Whether the record of the pod is changed when its payload moves to `sq`.
+/// Tells whether the record of the pod changes when its payload moves to `sq`.
 #[derive(Debug, Clone, Copy)]
 enum WithRecord {
     Yes,

@@ -1,5 +1,5 @@
-//! What a full pass of the reconcile loop does beside pods of services: lists again what was lost, corrects
-//! sums, and lets expire what is not needed.
+//! Repairs in a full pass of the reconcile loop, apart from pods of services: lost list entries, wrong sums,
+//! unused specifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,6 @@ use crate::{Store, StoreError, keys};
 use model::ids::{Incarnation, NodeName, PodId, ServiceName, SpecId};
 use model::node::{Resource, Resources};
 
-/// The number of objects that one script handles.
 const BATCH: usize = 250;
 
 /// The result for one pod of [`Store::restore_pods`].
@@ -20,15 +19,15 @@ const BATCH: usize = 250;
 pub enum RestoreOutcome {
     /// It is listed again.
     Restored,
-    /// It was listed, or is on no node any more.
+    /// It was listed already, or is no longer on a node.
     Unchanged,
-    /// Its slot is taken by another pod, or is not desired.
+    /// Another pod has its slot, or the slot is not desired.
     Surplus,
     /// Its service has no record.
     UnknownService,
 }
 
-/// What the record of a live node says its pods use.
+/// The usage in the record of a live node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeUsage {
     /// The node.
@@ -37,36 +36,35 @@ pub struct NodeUsage {
     pub incarnation: Incarnation,
     /// Grows with each reservation.
     pub reservations: i64,
-    /// What its pods use, as [`Resources::to_array`]. Negative amounts have drifted far enough.
+    /// Usage of its pods, as [`Resources::to_array`]. Negative amounts come from drift.
     pub used: [i64; 1 + Resource::ALL.len()],
-    /// Host ports in use, such as `8080/tcp`, each with uuid and name of its pod, divided by a space.
+    /// Host ports in use, such as `8080/tcp`, each with `<uuid> <name>` of its pod.
     pub ports: BTreeMap<String, String>,
 }
 
-/// A host port of a node whose pod is to be corrected.
+/// A correction of the owner of a host port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortCorrection {
     /// The port, such as `8080/tcp`.
     pub port: String,
-    /// Uuid and name of the pod that has it, as seen on the node; empty if there is none.
+    /// `<uuid> <name>` of the owner as seen on the node; empty if none.
     pub seen: String,
-    /// The same according to the records.
+    /// The owner according to the records.
     pub actual: String,
 }
 
-/// The specifications that services have replaced.
+/// Specifications that services have replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FormerSpecs {
     /// Their ids.
     pub ids: Vec<SpecId>,
-    /// The last write that made one of them a current one again; empty if there was none.
+    /// The last write that reused one of them; empty if none.
     pub(crate) reuse: String,
 }
 
 impl Store {
-    /// Lists pods again that are on a node, but in no slot of their service, or not among the pushed pods if
-    /// `service` is none. `has_second` tells whether a replica of the service may have two pods. Returns one
-    /// outcome for each.
+    /// Lists pods again that are on a node, but in no slot of `service`, or not in `pushed` without one. With
+    /// `has_second`, a replica may have two pods. Returns one outcome per pod.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -103,8 +101,8 @@ impl Store {
         Ok(outcomes)
     }
 
-    /// Makes the list of nodes and the heartbeats agree: lists live nodes that one of them lacks, and drops
-    /// heartbeats of nodes without a record. Returns the number of nodes that were listed again.
+    /// Adds live nodes missing in the list of nodes or the heartbeats, and drops heartbeats without a record.
+    /// Returns the number of added nodes.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -124,8 +122,8 @@ impl Store {
         Ok(restored)
     }
 
-    /// Forgets those of these pushed pods that ended at least `retention` ago or have no record. Returns
-    /// their number.
+    /// Forgets these pushed pods if they ended at least `retention` ago or have no record. Returns their
+    /// number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -141,13 +139,12 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// Returns the specifications that services have replaced. No new pod can name one of them, unless it
-    /// becomes the current one of its service again.
+    /// Returns replaced specifications. New pods can name one only if its service uses it again.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn former_specs(&self) -> Result<FormerSpecs, StoreError> {
-        // The ids last: one that is used again after its listing changes the reuse.
+        // Ids last: a later reuse of one changes `reuse`.
         let reuse: Option<String> =
             self.link.query(cmd("HGET").arg(keys::META).arg("spec_reused_by")).await?;
         let ids: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?;
@@ -155,8 +152,8 @@ impl Store {
         Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
-    /// Lets those of the former specifications expire that are `unused`: no pod names them. Returns their
-    /// number: 0 if one has become a current one again since `former` was read.
+    /// Sets an expiry on the `unused` former specifications. Returns their number; 0 if one was reused since
+    /// `former` was read.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -173,11 +170,10 @@ impl Store {
         Ok(expired)
     }
 
-    /// Returns what the records of these nodes say their pods use. Nodes that do not exist or whose numbers
-    /// are unreadable are left out.
+    /// Returns the usage of these nodes, without missing ones and unreadable numbers.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn node_usage(&self, names: &[NodeName]) -> Result<Vec<NodeUsage>, StoreError> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -192,8 +188,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Corrects what a node says its pods use to `actual`, if nothing was reserved or released there since it
-    /// was read. Returns false if something was.
+    /// Corrects the usage of a node to `actual`. Returns false if something was reserved or released there
+    /// meanwhile.
     ///
     /// # Errors
     /// See [`StoreError`].

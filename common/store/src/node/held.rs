@@ -1,5 +1,5 @@
-//! Workers that hold: this Redis does not know their cluster, or most of their pods, and they leave their
-//! containers alone.
+//! Workers on hold: they leave their containers alone, because this Redis does not know their cluster or most
+//! of their pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use model::RedisMillis;
 use model::ids::{ClusterId, NodeName};
 use model::node::Node;
 
-/// A worker that has said so longer ago does not hold any more, or is gone. It says so every second.
+/// Workers on hold report every second. Older entries are outdated.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// A worker that holds.
+/// A worker on hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldNode {
     /// Its node.
     pub node: NodeName,
-    /// The cluster that it knows.
+    /// The cluster that the worker belongs to.
     pub cluster: ClusterId,
     /// The number of containers that it leaves alone.
     pub containers: u64,
-    /// Why it does.
+    /// The reason.
     pub reason: HoldReason,
 }
 
@@ -32,12 +32,12 @@ pub struct HeldNode {
 pub enum HoldReason {
     /// This Redis does not know its cluster.
     Cluster,
-    /// This Redis knows its cluster, and has no records of most of its pods.
+    /// This Redis knows its cluster, but has no records of most of its pods.
     Records,
 }
 
 impl Store {
-    /// Returns the id of the cluster, if a worker has registered.
+    /// Returns the id of the cluster; `None` before the first registration.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -46,13 +46,13 @@ impl Store {
         Ok(id.and_then(|id| ClusterId::new(String::from_utf8(id).ok()?).ok()))
     }
 
-    /// Returns the workers that hold, by node. Unreadable entries are left out.
+    /// Returns the workers on hold, by node. Unreadable entries are left out.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn held_nodes(&self) -> Result<Vec<HeldNode>, StoreError> {
         let fields: BTreeMap<Vec<u8>, Vec<u8>> = match self.link.query(cmd("HGETALL").arg(keys::HELD)).await {
-            // Workers write no holds to a key of another type either.
+            // Workers do not write to a key of another type either.
             Err(StoreError::WrongType { .. }) => return Ok(Vec::new()),
             read => read?,
         };
@@ -67,8 +67,8 @@ impl Store {
 }
 
 impl Store {
-    /// Returns the nodes that leave containers alone because Redis has no records of their pods: mostly none,
-    /// and then no record of a node is read.
+    /// Returns the nodes that leave containers alone because Redis has no records of their pods. Usually
+    /// there are none, and then no node is read.
     ///
     /// # Errors
     /// See [`StoreError`].

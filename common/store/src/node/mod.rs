@@ -1,4 +1,4 @@
-//! Nodes and schedulers: their sessions, what they have, and their deaths.
+//! Nodes and schedulers: sessions, resources, and failure detection.
 //!
 //! Tests: scripts::nodes, scripts::session, scripts::clocks, scripts::volumes, scripts::every_operation
 

@@ -17,11 +17,8 @@ use model::node::{
     HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
 };
 
-/// Nodes whose records are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
-/// Nodes whose queue lengths are read in one round trip.
 const QUEUES_PER_READ: usize = 500;
-/// How many payloads of a node's queue one command reads.
 const PAYLOADS_PER_READ: usize = 250;
 
 /// The lengths of a node's queues and of its container set.
@@ -76,7 +73,7 @@ impl Store {
         Ok(self.nodes(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns these nodes, in this order, without those that do not exist.
+    /// Returns these nodes, in this order, without missing ones.
     ///
     /// # Errors
     /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::nodes_each`] and [`StoreError`].
@@ -85,10 +82,10 @@ impl Store {
         unreadable.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
     }
 
-    /// As [`Store::nodes`], but returns unreadable nodes with their errors instead of failing.
+    /// Like [`Store::nodes`], with an error for each unreadable node.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn nodes_each(
         &self,
         names: &[NodeName],
@@ -110,9 +107,8 @@ impl Store {
         Ok((nodes, unreadable))
     }
 
-    /// Returns live nodes whose last heartbeat came at or after `since`, with its time. This feeds an
-    /// incremental snapshot: ask next time with the latest time that was returned. A node may come twice;
-    /// none is missed.
+    /// Returns live nodes with a heartbeat at or after `since`, with its time. Ask next with the latest
+    /// returned time. A node may come twice; none is missed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -120,7 +116,7 @@ impl Store {
         self.beats(since.to_string(), "+inf".to_owned()).await
     }
 
-    /// Returns nodes not declared dead whose last heartbeat came before `before`, with its time.
+    /// Returns nodes not declared dead whose last heartbeat was before `before`, with its time.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -147,7 +143,7 @@ impl Store {
         self.link.query(cmd("ZCARD").arg(keys::BEATS)).await
     }
 
-    /// Allows or forbids placing new pods on a node. Returns false if there is no such node.
+    /// Allows or forbids new pods on a node. Returns false if it does not exist.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -156,8 +152,8 @@ impl Store {
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
     }
 
-    /// Records that containers with a former name of a node run on its machine, and tells by an event if that
-    /// is new. Returns whether the node has a record.
+    /// Records that containers with a former node name run on this machine, with an event if that is new.
+    /// Returns true if that node has a record.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -171,8 +167,8 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// Removes a dead node whose queues are empty, with all its keys. With `is_former` it only gives up the
-    /// volumes of machines that had its name before: `Missing` if there is none that could have any.
+    /// Removes a dead node with empty queues. With `is_former`, only gives up the volumes of machines that
+    /// had this name before: `Missing` if none could have any.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -208,11 +204,10 @@ impl Store {
         }
     }
 
-    /// Returns the lengths of these nodes' queues, in this order, and the queues that cannot be read: their
-    /// lengths are 0.
+    /// Returns the queue lengths of these nodes, in this order (0 if unreadable), and the unreadable queues.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn node_queues(
         &self,
         names: &[NodeName],
@@ -260,14 +255,14 @@ impl Store {
         Ok(members)
     }
 
-    /// Returns the payloads that wait on a node or are being started there, sorted. Read in pages: not a
-    /// snapshot. A pod that is acknowledged meanwhile is in the container set afterwards.
+    /// Returns the payloads that wait or start on a node, sorted. Read in pages: not a snapshot. Pods
+    /// acknowledged meanwhile are in the container set afterwards.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut payloads = Vec::new();
-        // In the order in which payloads move. They are taken at the other end of the list: none is skipped.
+        // In the order in which payloads move, and from the end where none is taken, so none is skipped.
         for queue in [keys::pq(name), keys::rq(name)] {
             for first in (0..).step_by(PAYLOADS_PER_READ) {
                 let mut range = cmd("LRANGE");
@@ -286,7 +281,6 @@ impl Store {
     }
 }
 
-/// Reads the fields `port:<port>` of a node: uuid and name of the pod that has it.
 fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
     let holders = fields.with_prefix("port:");
     let name = |holder: &str| holder.split_once(' ').map_or("a pod", |(_, name)| name).to_owned();
@@ -296,7 +290,7 @@ fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
 pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, StoreError> {
     let what = format!("reading node {name}");
     let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
-    // A record without a state was written by hand before the node registered: there is no node yet.
+    // A record without a state was written by hand; the node has not registered yet.
     let state = match fields.text("state").as_str() {
         "" => return Ok(None),
         "alive" => NodeState::Alive,
@@ -307,7 +301,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
     let problem = fields.text("engine_problem");
     let amount = |field: &str| fields.number::<i64>(field).map(|amount| amount.max(0) as u64);
     let kind = if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet };
-    // As in `assign.lua`: a worker of a version before a resource does not limit it; an external one offers
+    // As in `assign.lua`: a worker that predates a resource does not limit it; an external worker offers
     // none.
     let offered = |resource: Resource| match (kind, fields.text(resource.field()).is_empty()) {
         (NodeKind::Kubeleet, true) => Ok(Resources::UNLIMITED),
@@ -326,7 +320,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         beat: fields.number("beat")?,
         timing,
         registered_at,
-        // Versions before did not write it.
+        // Earlier versions did not write it.
         created_at: Some(fields.number("created_at")?).filter(|at| *at != 0).unwrap_or(registered_at),
         cordoned: fields.text("cordoned") == "1",
         engine_problem: (!problem.is_empty()).then_some(problem),

@@ -1,5 +1,4 @@
-//! Schedulers among themselves: who is alive and with which times, what a silent one had in flight, and
-//! leases on loops.
+//! Schedulers: their signs of life, failure detection times, in-flight pods, and leases on loops.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,8 +13,8 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 
 impl Store {
-    /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
-    /// an hour. One that has ended was silent for almost as long when it ended.
+    /// Returns every known scheduler with its last sign of life. Silent ones are forgotten after an hour. One
+    /// that shut down counts as silent for almost that long.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -27,8 +26,8 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Records with which times a scheduler detects failures. Success shows that Redis takes writes. Returns
-    /// the time on Redis' clock.
+    /// Records a scheduler's failure detection times, which shows that Redis takes writes. Returns the time
+    /// of Redis.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -37,8 +36,8 @@ impl Store {
         read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
     }
 
-    /// Returns the times with which these schedulers detect failures, in this order. `None` for one that has
-    /// recorded none within the last minute, as those of a version before this one.
+    /// Returns the failure detection times of these schedulers, in this order; `None` if none was recorded
+    /// within a minute, as by earlier versions.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -54,8 +53,8 @@ impl Store {
         Ok(found.into_iter().zip(ids).map(read).collect())
     }
 
-    /// Returns to the queue up to `max` pods that a scheduler has in flight, if it was silent for longer than
-    /// `silent`. Returns their number, or `None` if the scheduler is alive.
+    /// Returns up to `max` in-flight pods of a scheduler that was silent for longer than `silent` to the
+    /// queue. Returns their number; `None` if it is alive.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -68,9 +67,9 @@ impl Store {
         self.reclaim(id, silent, max, false).await
     }
 
-    /// Returns to the queue up to `max` pods that a scheduler has in flight which has ended, and says so
-    /// itself. Once there are none it counts as silent, and is forgotten soon. Returns their number, or
-    /// `None` if the scheduler has shown a sign of life in this very millisecond: try again.
+    /// Returns up to `max` in-flight pods of a scheduler that shut down to the queue. Without any left, it
+    /// counts as silent and is soon forgotten. Returns their number; `None` if it showed a sign of life in
+    /// this very millisecond: retry.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -103,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Takes or renews the lease on a loop that one process is enough for. Returns whether `holder` has it.
-    /// It only saves work: correctness never depends on it.
+    /// Takes or renews a lease on a loop. Returns true if `holder` has it. It only saves work: correctness
+    /// never depends on it.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! The session of a worker, from one registration to the next. Every operation in it carries the worker's
-//! incarnation: a worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
+//! The session of a worker, from one registration to the next. Every operation carries its incarnation: a
+//! worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use model::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId
 use model::node::timing::Timing;
 use model::node::{NodeInfo, Psi};
 
-/// The session of a worker: the right to write as its node, from one registration to the next.
+/// The right of a worker to write as its node, from one registration to the next.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) store: Store,
@@ -23,23 +23,23 @@ pub struct Session {
     pub(crate) cluster: ClusterId,
 }
 
-/// The cluster that a worker belongs to, as it remembers.
+/// The cluster that a worker remembers.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownCluster<'a> {
     /// Its id.
     pub id: &'a ClusterId,
-    /// The number of containers that the worker runs for it, for display.
+    /// Number of containers that the worker runs for it, for display.
     pub containers: u64,
 }
 
-/// The holder that a worker registers for, and when it takes the name over from another one.
+/// The holder that a worker registers for, and the conditions of a takeover.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant<'a> {
     /// The holder that the worker registers for.
     pub holder: &'a HolderId,
-    /// The silence after which another holder loses the name, but never before its own times allow that.
+    /// Silence after which another holder loses the name, but never before its own times allow that.
     pub takes_over_after: Duration,
-    /// The times of failure detection of the worker.
+    /// Failure detection times of the worker.
     pub timing: Timing,
 }
 
@@ -48,15 +48,15 @@ pub struct Claimant<'a> {
 pub struct NameTaken {
     /// When the other worker registered.
     pub since: RedisMillis,
-    /// How long no heartbeat of it has arrived.
+    /// Time since its last heartbeat.
     pub silence: Duration,
-    /// How much longer it may be silent before it loses the name.
+    /// Time of further silence until it loses the name.
     pub left: Duration,
-    /// What its last heartbeat wrote: every change of it is a heartbeat.
+    /// Value written by its last heartbeat. Every change is a heartbeat.
     pub last_heartbeat: String,
 }
 
-/// The process and the database that answered: as long as it stays the same, no other Redis was asked.
+/// The Redis process and database that answered. While it is unchanged, no other Redis was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisProcess(pub String);
 
@@ -72,61 +72,59 @@ pub enum Registration {
         /// The cluster.
         cluster: ClusterId,
     },
-    /// It was declared dead and its pods are still being moved: try again soon.
+    /// It was declared dead and its pods are still being moved: retry soon.
     Draining,
-    /// Another worker has this name, and its heartbeats arrive or did so a short time ago. No session has
-    /// begun.
+    /// Another worker has this name and sent heartbeats a short time ago. No session has begun.
     Taken(NameTaken),
-    /// This Redis does not know the worker's cluster: it was emptied, or it is another one. No session has
+    /// This Redis does not know the worker's cluster: it was emptied, or is another one. No session has
     /// begun.
     Held {
-        /// The cluster that it knows, if any.
+        /// The cluster that this Redis knows, if any.
         found: Option<ClusterId>,
         /// The Redis that answered.
         redis: RedisProcess,
     },
 }
 
-/// Why a worker has lost the right to write.
+/// The reason why a worker has lost the right to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
-    /// It was declared dead: nothing it runs is its own. Stop, and register again.
+    /// It was declared dead and owns no pods. Stop them, and register again.
     Dead,
-    /// Another session has its name: a second worker registered under it, or a failover lost this
-    /// registration. Register again. If it happens over and over, two workers share the name.
+    /// Another session has its name: a second worker, or a failover lost this registration. Register again.
+    /// If this repeats, two workers share the name.
     Replaced,
-    /// This Redis does not know the worker's cluster: it was emptied, or it is another one. Leave all
-    /// containers alone, and register again.
+    /// This Redis does not know the worker's cluster: it was emptied, or is another one. Leave all containers
+    /// alone, and register again.
     UnknownCluster,
 }
 
-/// The reply, or that this worker has lost the right to write.
+/// The reply, or [`Fenced`] if the worker has lost the right to write.
 pub type SessionResult<T> = Result<Result<T, Fenced>, StoreError>;
 
 /// The reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatReply {
-    /// When this Redis took over from another one or was restarted; 0 if it never did.
+    /// When this Redis took over from another one or restarted; 0 if never.
     pub master_changed_at: RedisMillis,
-    /// Pods of this node that are to be stopped.
+    /// Pods that this node must stop.
     pub stop: Vec<PodId>,
-    /// Of the pods asked about, those that are not this node's any more.
+    /// Checked pods that no longer belong to this node.
     pub foreign: Vec<PodId>,
-    /// Of the foreign ones, those that have no record: this Redis never knew them, or has lost them.
+    /// Foreign pods without a record: this Redis never knew them, or has lost them.
     pub unknown: Vec<PodId>,
     /// The Redis that answered.
     pub redis: RedisProcess,
-    /// Of the pods asked about, those with a record that kubeleet never writes: it is unknown whose they are.
+    /// Checked pods with an invalid record: their node is unknown.
     pub broken: Vec<PodId>,
-    /// The number of nodes that are not declared dead.
+    /// Number of nodes not declared dead.
     pub nodes: u64,
 }
 
 impl Store {
-    /// Begins a new session of a worker. What it was starting before goes back to its queue. A worker that
-    /// knows no cluster joins the one of this Redis, which gets a random id if it has none. A name that
-    /// another holder has is taken over only when that one is silent; one that a worker of an earlier version
-    /// has, at once.
+    /// Begins a new session of a worker. Its starting pods go back to its queue. A worker without a cluster
+    /// joins that of this Redis, which gets a random id if it has none. The name of another holder is taken
+    /// over only if that one is silent; from a worker of an earlier version, at once.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -224,12 +222,12 @@ impl Session {
         &self.incarnation
     }
 
-    /// Returns the store, for reading.
+    /// Returns the store, for reads.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns the payloads of the pods that run here, according to cs.
+    /// Returns the payloads of the running pods, according to cs.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -237,8 +235,8 @@ impl Session {
         self.store.container_set(&self.node).await
     }
 
-    /// Records that the worker is alive and how it is doing, and asks which of the pods it runs are still its
-    /// own. `containers_held` is how many containers it leaves alone although Redis has no record of them.
+    /// Records that the worker is alive, and its condition. Checks which of its pods it still owns.
+    /// `containers_held` counts the containers that it leaves alone for lack of a record.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -291,7 +289,7 @@ impl Session {
                     Some(unknown),
                 ],
             ) => {
-                // What another program added to the stop requests is any bytes. An error would expire the
+                // Other programs may add arbitrary bytes to the stop requests. An error would expire the
                 // lease of a worker whose heartbeat Redis has recorded.
                 let ids = |value| -> Result<Vec<PodId>, StoreError> {
                     let ids: Vec<Vec<u8>> = read(what, value)?;

@@ -1,5 +1,4 @@
-//! What workers report about their machines: which node has the cluster's directory for shared volumes,
-//! whether its own disk is full, which pods without a record it holds, and what else is wrong.
+//! Reports of workers about their machines: shared directory, full disks, held pods, and other problems.
 
 use redis::Value;
 
@@ -8,19 +7,19 @@ use crate::scripts::{disk_pressure, node_held, node_problems, shared_directory};
 use crate::{Fenced, Session, SessionResult, keys};
 use model::node::HeldPod;
 
-/// What a worker finds in the directory that its operator declares to be shared.
+/// The state of the directory that the operator declares as shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SharedDirectoryReport {
     /// It has this id.
     Found(String),
     /// It has no id yet.
     WithoutId,
-    /// It cannot be used: why, for people.
+    /// It cannot be used, for this reason.
     Unusable(String),
 }
 
 impl Session {
-    /// Reports what of the disk of this node is full, in a sentence; an empty one if there is room.
+    /// Reports that a disk of this node is full, in a sentence; empty if there is space.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).
@@ -40,7 +39,7 @@ impl Session {
         }
     }
 
-    /// Reports what is wrong with this node although pods run on it, in sentences for people.
+    /// Reports problems of this node that do not stop its pods, in sentences for operators.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).
@@ -61,7 +60,7 @@ impl Session {
         }
     }
 
-    /// Reports the pods of services that have no record, and whose containers this node leaves alone.
+    /// Reports pods of services without a record, whose containers this node leaves alone.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).
@@ -81,9 +80,9 @@ impl Session {
         }
     }
 
-    /// Reports the shared directory of this node. `known` is the id that the cluster's directory had when the
-    /// worker heard of it last: a Redis that was emptied gets it back. Returns the id of the cluster's
-    /// directory; `None` asks for a directory without an id to be given one and reported again.
+    /// Reports the shared directory of this node. `known` is the id of the cluster's directory as last seen,
+    /// which restores it in an emptied Redis. Returns the id of the cluster's directory; after `None`, give
+    /// the directory an id and report again.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).

@@ -1,4 +1,4 @@
-//! Persistent and shared volumes: where their data is, and their removal. Assigning a pod binds its volumes.
+//! Persistent and shared volumes: location and removal. Assigning a pod binds its volumes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,11 +20,9 @@ use model::service::volume::{
     VolumeState, VolumeVerdict,
 };
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
-/// Volumes that one script restores.
 const RESTORED_AT_ONCE: usize = 500;
-/// How often a removal begins again because the volume moved meanwhile.
+/// Attempts of a removal while the volume moves.
 const MAX_CHANGES: usize = 5;
 
 /// The result of [`Store::remove_volume`].
@@ -32,22 +30,22 @@ const MAX_CHANGES: usize = 5;
 pub enum RemoveVolumeOutcome {
     /// Its node removes it.
     Removing,
-    /// It is gone: its node is not in the cluster any more, or does not have the data.
+    /// It is gone: its node has left the cluster, or does not have the data.
     Removed,
     /// There is no such volume.
     Missing,
-    /// A pod of its service uses it, or is about to.
+    /// A pod of its service uses it, or will.
     Used,
-    /// It is shared, and no node that is alive has the shared directory.
+    /// It is shared, and no live node has the shared directory.
     NoNode,
-    /// Several nodes have copies that contradict each other.
+    /// Several nodes have contradicting copies.
     Conflict,
 }
 
 /// The result of [`Store::bind_volume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindVolumeOutcome {
-    /// The copy of that node is the volume now, or was it before.
+    /// The copy of that node is the volume now, or was already.
     Bound,
     /// The node has no copy of it.
     Missing,
@@ -57,23 +55,22 @@ pub enum BindVolumeOutcome {
     Removing,
 }
 
-/// How long after a change of the master a node may not have registered again: nodes are declared dead again
-/// by then.
+/// Time after a change of the master within which a node may not have registered again. Nodes are declared
+/// dead again by then.
 fn settles_after_ms(dead_after: Duration) -> u64 {
     dead_after.as_millis() as u64 * 3 / 2
 }
 
-/// What a node is to know about its volumes.
+/// The reply to a volume report of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VolumeReport {
-    /// Volumes that the node is to remove.
+    /// Volumes that the node must remove.
     pub remove: Vec<VolumeName>,
-    /// Volumes whose record names another copy than the one that it has.
+    /// Volumes whose record names another copy.
     pub elsewhere: Vec<VolumeName>,
-    /// Volumes that it had at its last report, and that are not in this one.
+    /// Volumes that are missing since the node's last report.
     pub missing: Vec<VolumeName>,
-    /// The run of Redis that answered. A report counts as complete if the engine was asked after its run was
-    /// known.
+    /// The run of Redis that answered. A report is complete if the engine was asked after this run was known.
     pub redis_run: String,
 }
 
@@ -88,11 +85,11 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the records of these volumes, in this order; `None` for one that does not exist. An unreadable
-    /// record is an error of its own.
+    /// Returns the records of these volumes, in this order; `None` for missing ones. Each unreadable record
+    /// is an error of its own.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn volumes_each(
         &self,
         names: &[VolumeName],
@@ -117,7 +114,7 @@ impl Store {
         self.volumes_each(std::slice::from_ref(name)).await?.pop().unwrap_or(Ok(None))
     }
 
-    /// Returns the machines that have not told this run of Redis which volumes they have, sorted.
+    /// Returns the machines that have not reported their volumes to this run of Redis, sorted.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -130,7 +127,7 @@ impl Store {
         let (info, (known_run, changed_at), reports): Replies = self.link.pipeline(&pipe).await?;
         let current =
             info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:")).unwrap_or_default();
-        // As in the scripts. After a change that none has noted yet, no node has reported.
+        // As in the scripts. After a change that no script has noted yet, no node has reported.
         let is_noted = known_run.as_deref() == Some(current);
         let current = is_noted.then(|| format!("{current}:{}", changed_at.unwrap_or_default()));
         let missing = reports.into_iter().filter(|(_, run)| Some(run) != current.as_ref());
@@ -140,8 +137,8 @@ impl Store {
         Ok(nodes)
     }
 
-    /// Expects these nodes to report their volumes before a volume without a record is bound. For those of a
-    /// cluster that is recovered or restored: they may have data, and may be down.
+    /// Requires reports of these nodes before a volume without a record is bound. They may have data of a
+    /// restored cluster, and may be down.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -156,8 +153,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns the nodes that can have volumes, as far as they are known: those that have registered, and
-    /// those that are expected to.
+    /// Returns the nodes that may have volumes: registered and expected ones.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -167,8 +163,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Records volumes as a backup has them, unless they have a record. Returns the number of those that had
-    /// none.
+    /// Records volumes of a backup that have no record. Returns their number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -190,7 +185,7 @@ impl Store {
                     found,
                     given_up_at,
                 } = volume;
-                // A name that cannot be one is no volume of a service.
+                // An invalid name is no volume of a service.
                 let Ok(name) = VolumeName::of_replica(service, source, *replica) else { continue };
                 call.add(volumes_restore::Volume {
                     volume_key: keys::volume(&name),
@@ -217,7 +212,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// Returns the volumes for a backup: all that can be used, with the nodes that have their data.
+    /// Returns the usable volumes with their nodes, for a backup.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -229,7 +224,7 @@ impl Store {
             .link
             .query(cmd("ZRANGE").arg(keys::GIVEN_UP_VOLUMES).arg(0).arg(-1).arg("WITHSCORES"))
             .await?;
-        // Each node with the shared directory tells which volumes are in it.
+        // Each node with the shared directory reports the volumes in it.
         let saved = |Volume { claim, node, engine_id, epoch, is_found, .. }| {
             let (replica, node) = (claim.scope.replica()?, node?);
             Some(SavedVolume {
@@ -247,9 +242,8 @@ impl Store {
         Ok(usable.filter_map(saved).collect())
     }
 
-    /// Counts for how long these volumes have had no service: `passed` more than when they were counted last.
-    /// All others begin anew when they are abandoned. What another program wrote in the place of a count is
-    /// counted from nothing.
+    /// Adds `passed` to the time for which these volumes have had no service. All others, and unreadable
+    /// counts, start at zero.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -274,15 +268,15 @@ impl Store {
         for (name, seconds) in &counted {
             pipe.cmd("HSET").arg(keys::ABANDONED_VOLUMES).arg(name.as_str()).arg(seconds).ignore();
         }
-        // A pipeline of nothing is an error.
+        // redis rejects an empty pipeline.
         if !pipe.is_empty() {
             let () = self.link.pipeline(&pipe).await?;
         }
         Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())
     }
 
-    /// Notes that the services of these volumes are there, whose records were lost: from now on a service
-    /// that is missing was deleted.
+    /// Records that the services of these volumes exist. From now on a missing service counts as deleted, not
+    /// lost.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -297,7 +291,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns for how long volumes have had no service, as counted by [`Store::count_abandoned_volumes`].
+    /// Returns for how long volumes have had no service, see [`Store::count_abandoned_volumes`].
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -311,8 +305,8 @@ impl Store {
         Ok(counts.into_iter().filter_map(read).collect())
     }
 
-    /// Asks the node of a volume to remove its data, unless a pod uses it or is about to. The record goes
-    /// when that is done; if the node is none any more, at once.
+    /// Asks the node of a volume to remove its data, unless a pod uses it or will. The record goes
+    /// afterwards, or at once if the node is gone.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -320,9 +314,8 @@ impl Store {
         self.remove(name, false).await
     }
 
-    /// As [`Store::remove_volume`] for all volumes of a service that is being deleted, also those that its
-    /// last pods still use: each is removed when its pods are gone. What an app shares is not the service's.
-    /// Returns how many there are.
+    /// Like [`Store::remove_volume`] for all volumes of a service that is being deleted. Volumes in use are
+    /// removed when their pods are gone; volumes of an app stay. Returns their number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -410,7 +403,7 @@ impl Store {
         Ok(copies)
     }
 
-    /// Returns the volumes that are lost or in conflict, sorted.
+    /// Returns the lost and conflicting volumes, sorted.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -419,13 +412,12 @@ impl Store {
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
         found.sort();
         let volumes = self.volumes_each(&found).await?.into_iter();
-        // A version before removes a record and does not know this list.
+        // An earlier version does not update this list when it removes a record.
         let volumes = volumes.filter_map(|volume| volume.ok().flatten());
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }
 
-    /// Makes the copy that a node has of a persistent volume the volume. All other copies are given up, and
-    /// stay where they are.
+    /// Makes a node's copy of a persistent volume the volume. Other copies are given up, but stay.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -471,7 +463,7 @@ impl Store {
         Err(corrupt(what, format!("the pods of volume {} change all the time", claim.name)))
     }
 
-    /// Asks a node to remove its copy of a persistent volume, which the record of the volume does not name.
+    /// Asks a node to remove its copy of a persistent volume, unless the record names it.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -497,8 +489,8 @@ impl Store {
         }
     }
 
-    /// Returns the node that is to remove the data of a volume. Any that has the shared directory can remove
-    /// what is in it: the one that was asked before, while it is alive, or else the first.
+    /// Returns the node that must remove the data of a volume. For shared data: the live node asked before,
+    /// otherwise the first with the directory.
     async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
@@ -513,7 +505,6 @@ impl Store {
         Ok((!able.is_empty()).then(|| able.swap_remove(asked)))
     }
 
-    /// Returns the services whose pods may have a volume, and what they have of it.
     async fn use_of(&self, claim: &VolumeClaim) -> Result<VolumeUse, StoreError> {
         let candidates = match claim.scope {
             VolumeScope::App => self.service_names().await?,
@@ -521,7 +512,7 @@ impl Store {
         };
         let (services, _broken) = self.services_each(&candidates).await?;
         let (mut is_mounted, mut is_wanted) = (false, false);
-        // A service that does not have the volume any more may have pods that do.
+        // Pods may outlive the volume in their service.
         let mut users = if claim.scope == VolumeScope::App { Vec::new() } else { candidates };
         for service in services {
             if claim.scope == VolumeScope::App
@@ -537,8 +528,8 @@ impl Store {
         Ok(VolumeUse { users, is_mounted, is_wanted })
     }
 
-    /// Returns whether a pod that is on a node may have this volume. Once the volume is being removed no pod
-    /// that needs it is assigned, so false stays false.
+    /// Returns true if a pod on a node may have this volume. Pods that need a volume are not assigned once it
+    /// is being removed, so false stays false.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -550,7 +541,7 @@ impl Store {
             for pod in slots.values().filter_map(|pod| PodId::new(pod.as_str()).ok()) {
                 pipe.cmd("HGET").arg(keys::pod(&pod)).arg("phase");
             }
-            // A pipeline of nothing is an error.
+            // redis rejects an empty pipeline.
             if pipe.is_empty() {
                 continue;
             }
@@ -564,19 +555,17 @@ impl Store {
     }
 }
 
-/// The users of a volume.
 struct VolumeUse {
-    /// The services whose pods may have it.
     users: Vec<ServiceName>,
-    /// Whether a service has it that is not being deleted.
+    /// True if a service that is not being deleted has it.
     is_mounted: bool,
-    /// Whether such a service also has the replica; of a shared one, any.
+    /// True if such a service also has the replica; for a shared volume, any.
     is_wanted: bool,
 }
 
 impl Session {
-    /// Reports all persistent volumes of this node's engine, and the shared ones that it finds. `seen_run` is
-    /// the run of Redis that was known before the engine was asked: of an earlier report, or `None`.
+    /// Reports the persistent volumes of this node's engine, and its shared ones. `seen_run` is the run of
+    /// Redis from an earlier report, known before the engine was asked; or `None`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -590,8 +579,7 @@ impl Session {
         self.send_volumes(seen_run, Some(dead_after), changes).await
     }
 
-    /// Reports which volumes this node was asked to remove and are gone, and which the reply to a report
-    /// calls missing.
+    /// Reports volumes that are gone: requested removals, and those that a reply calls missing.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -605,7 +593,7 @@ impl Session {
         self.send_volumes(None, None, removed.chain(missing)).await
     }
 
-    /// `dead_after` is there if all volumes of the node are among the changes.
+    /// `dead_after` is set if the changes include all volumes of the node.
     async fn send_volumes<'a>(
         &self,
         seen_run: Option<&str>,
@@ -657,8 +645,8 @@ impl Session {
         }
     }
 
-    /// Asks whether the containers of a pod may have these persistent volumes, of which the engine has copies
-    /// with these epochs; `None` where it has none. Returns one verdict for each.
+    /// Asks whether the containers of a pod may mount these persistent volumes, given the epoch of the
+    /// engine's copy, if any. Returns one verdict per volume.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -724,8 +712,8 @@ fn read_verdict(what: &str, verdict: &str, detail: &str) -> Result<VolumeVerdict
 }
 
 impl Session {
-    /// Records how much volumes of this node hold. `local` are local ones that hold more than their space
-    /// since the last call.
+    /// Records the size of this node's volumes. `local` are local volumes that exceeded their space since the
+    /// last call.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,4 +1,4 @@
-//! The pods that a worker starts: taking them from its queue, claiming and acknowledging them.
+//! The pods that a worker starts: popping them from its queue, claiming and acknowledging them.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use redis_link::DedicatedConnection;
 /// A payload to be claimed.
 #[derive(Debug, Clone)]
 pub struct ClaimItem {
-    /// As it is in rq.
+    /// The payload, as in rq.
     pub payload: Payload,
-    /// What it asks for; used if the pod is new.
+    /// The requested resources; used if the pod is new.
     pub request: Resources,
-    /// The ports that it takes on the node; used if the pod is new.
+    /// Its host ports; used if the pod is new.
     pub host_ports: HostPorts,
 }
 
-/// What a worker must do with a payload.
+/// The action that a worker must take on a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     /// It is assigned to this node: start it as this assignment.
@@ -37,22 +37,22 @@ pub enum Claim {
         /// The number of this attempt, from 1.
         attempt: u32,
     },
-    /// It runs here already: the copy was dropped.
+    /// It runs here already: the duplicate was dropped.
     Running,
-    /// It is assigned to another node or has ended: the copy was dropped.
+    /// It is assigned to another node or has ended: the duplicate was dropped.
     Stale,
-    /// It is no longer wanted, and in cs: stop its containers if there are any, then finish it.
+    /// It is no longer wanted, and in cs: stop its containers, then finish it.
     Stopping,
-    /// It was tried too often: reject it.
+    /// It had too many attempts: reject it.
     Exhausted {
         /// The number of this attempt.
         attempt: u32,
     },
     /// Its service does not know it: reject it.
     UnknownService,
-    /// Its record is none that kubeleet writes: reject it.
+    /// Its record is invalid: reject it.
     BrokenRecord,
-    /// It is not in rq any more.
+    /// It is no longer in rq.
     Gone,
 }
 
@@ -65,16 +65,16 @@ pub enum ClaimReply {
     Paused(Duration),
 }
 
-/// A pod that runs, to be acknowledged.
+/// A running pod to acknowledge.
 #[derive(Debug, Clone)]
 pub struct AckItem {
-    /// As it is in rq.
+    /// The payload, as in rq.
     pub payload: Payload,
     /// The assignment it was started as.
     pub assignment: AssignmentId,
-    /// Where the container can be reached.
+    /// Addresses and ports of the container.
     pub network: ContainerNetwork,
-    /// What it still waits for before it is ready; empty if it is ready as it runs.
+    /// Unmet readiness conditions; empty if a running pod is ready.
     pub starting: String,
 }
 
@@ -85,9 +85,9 @@ pub enum Ack {
     Running,
     /// It is no longer wanted: stop it, then finish it.
     Stop,
-    /// It is not this node's: remove the container and report nothing.
+    /// It belongs to another node: remove the container and report nothing.
     Stale,
-    /// Its record is none that kubeleet writes: nothing was recorded. Let the container run.
+    /// Its record is invalid, and nothing was recorded. Let the container run.
     BrokenRecord,
 }
 
@@ -102,11 +102,11 @@ impl WorkQueue {
     /// Moves the oldest payload from pq to rq and returns it, or `None` after one block period.
     ///
     /// # Errors
-    /// See [`StoreError`]. After an error create a new queue, and sweep rq: a payload may have been moved
+    /// See [`StoreError`]. After an error, create a new queue and sweep rq: a payload may have been moved
     /// there.
     ///
     /// # Cancel safety
-    /// Not cancel safe: after a dropped call do the same.
+    /// Not cancel safe: do the same after a dropped call.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
         let mut pop = cmd("BRPOPLPUSH");
         pop.arg(keys::pq(&self.node)).arg(keys::rq(&self.node)).arg(self.block.as_secs_f64());
@@ -116,7 +116,7 @@ impl WorkQueue {
 }
 
 impl Session {
-    /// Opens the blocking end of this node's queue; `block` of 2 to 5 s.
+    /// Opens the blocking end of this node's queue. `block` should be 2 to 5 s.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -133,7 +133,7 @@ impl Session {
         if count == 0 {
             return Ok(Vec::new());
         }
-        // Mostly there are no more, and asking only for the length costs a tenth of the script.
+        // Usually there are none, and `LLEN` costs a tenth of the script.
         let waiting: u64 = self.store.link.query(cmd("LLEN").arg(keys::pq(&self.node))).await?;
         if waiting == 0 {
             return Ok(Vec::new());
@@ -143,8 +143,8 @@ impl Session {
         payloads("taking pods", self.store.link.script(&take.call()).await?)
     }
 
-    /// Returns all payloads in rq, oldest first. The sweep compares them with what is being started.
-    /// A giant becomes a dead letter.
+    /// Returns all payloads in rq, oldest first. The sweep compares them with the pods being started. An
+    /// oversized payload becomes a dead letter.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -214,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Acknowledges pods that run: moves them from rq to cs. Returns one result for each.
+    /// Acknowledges running pods: moves them from rq to cs. Returns one result per pod.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -263,7 +263,7 @@ impl Session {
     }
 }
 
-/// Reads what a pod's verdict, assignment and attempt say; the last two are the next values of `rest`.
+/// Reads a pod's verdict; assignment and attempt are the next values of `rest`.
 fn read_claim(
     what: &str,
     verdict: redis::Value,

@@ -1,4 +1,4 @@
-//! Dead letters: payloads that cannot be a pod, kept byte for byte with the reason until a person decides.
+//! Dead letters: payloads that cannot be a pod, kept byte for byte until an operator decides.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,22 +16,20 @@ use model::node::Resources;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::{InvalidPayload, Payload};
 
-/// How many entries are read in one round trip, and how many bytes by one call.
+/// Entries per round trip; the next constant limits the bytes per call.
 const ENTRIES_PER_READ: usize = 16;
 const MAX_READ: usize = 16 * 1024 * 1024;
 
-/// The process that holds the payload that is rejected.
 pub(crate) enum Holder<'a> {
     Worker(&'a NodeName, &'a Incarnation),
     Scheduler(&'a SchedulerId),
 }
 
-/// An entry of `dq`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct DeadLetterJson {
     queue: String,
     payload: String,
-    /// `base64` if the payload is not UTF-8: JSON has no other way to keep its bytes.
+    /// `base64` if the payload is not UTF-8, which JSON cannot represent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     encoding: Option<String>,
     reason: String,
@@ -41,22 +39,22 @@ struct DeadLetterJson {
 /// A payload that cannot be a pod, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
-    /// The first twelve digits of the SHA-256 of the entry in `dq`: stable as long as it exists.
+    /// The first twelve hex digits of the SHA-256 of the entry in `dq`.
     pub id: String,
-    /// The queue the payload came through.
+    /// The queue of the payload.
     pub queue: String,
-    /// The payload, byte for byte; of a giant (more than 512 KiB) only its first KiB.
+    /// The payload, byte for byte; only the first KiB of an oversized one (more than 512 KiB).
     pub payload: Vec<u8>,
-    /// Whether the payload was a giant, of which only the first KiB is kept.
+    /// True if the payload was oversized: only its first KiB is kept.
     pub is_truncated: bool,
-    /// Why it cannot be a pod.
+    /// The reason of the rejection.
     pub reason: String,
     /// When it was rejected.
     pub at: RedisMillis,
     entry: Vec<u8>,
 }
 
-/// A payload that replaces the one of a dead letter.
+/// A replacement for the payload of a dead letter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EditedPayload {
     payload: Payload,
@@ -64,7 +62,7 @@ pub struct EditedPayload {
 }
 
 impl EditedPayload {
-    /// Checks the payload. The policy of a node can refuse it nevertheless.
+    /// Checks the payload. A node's policy may still refuse it.
     ///
     /// # Errors
     /// If it is not a valid pod.
@@ -80,12 +78,12 @@ impl EditedPayload {
     }
 }
 
-/// The result of [`Store::requeue_dead_letter`]. Unless it is `Queued`, nothing was changed.
+/// The result of [`Store::requeue_dead_letter`]. Only `Queued` changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadLetterRequeue {
     /// The payload is queued.
     Queued,
-    /// The dead letter does not exist any more.
+    /// The dead letter no longer exists.
     Gone,
     /// The pod has ended: the payload would be dropped.
     PodEnded,
@@ -93,13 +91,13 @@ pub enum DeadLetterRequeue {
     PodExists,
     /// An edited payload names a pod of a service.
     PodOfService,
-    /// The payload was a giant, of which only the first KiB is kept, and none was given in its place.
+    /// Only the first KiB of an oversized payload is kept, and no replacement was given.
     Truncated,
 }
 
 impl DeadLetter {
-    /// Returns whether its payload came through a queue that may get it back: `sq`, or `pq:<node>`. Any
-    /// program can write an entry that names another key.
+    /// Returns true if its payload came through `sq` or `pq:<node>`: any program can write entries with other
+    /// keys.
     pub fn can_be_requeued(&self) -> bool {
         self.queue == keys::SQ
             || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
@@ -120,20 +118,19 @@ impl DeadLetter {
             Some("base64") => STANDARD.decode(&file.payload).unwrap_or_else(|_| file.payload.into_bytes()),
             _ => file.payload.into_bytes(),
         };
-        // Only the script that rejects giants writes hex.
+        // Only the script that rejects oversized payloads writes hex.
         let is_truncated = file.encoding.as_deref() == Some("hex");
         Self { id, queue: file.queue, payload, is_truncated, reason: file.reason, at: file.at, entry }
     }
 }
 
-/// Decodes the first bytes of a giant.
 fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(*pair.first()?)? * 16 + digit(*pair.get(1)?)?) as u8);
     text.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// Serializes an entry without the value of `at`: the script appends Redis TIME.
+/// Serializes an entry without the value of `at`: the script appends the time of Redis.
 fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
     let (payload, encoding) = match std::str::from_utf8(payload) {
         Ok(text) => (text.to_owned(), None),
@@ -146,8 +143,7 @@ fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
 }
 
 impl Store {
-    /// Moves a payload from its holder to the dead letters, if it is still there. Returns the reply of the
-    /// script.
+    /// Moves a payload from its holder to the dead letters. Returns the reply of the script.
     pub(crate) async fn reject(
         &self,
         holder: Holder<'_>,
@@ -177,8 +173,8 @@ impl Store {
         word("rejecting a payload", self.link.script(&reject.call()).await?)
     }
 
-    /// Moves a payload that a scheduler has in flight to the dead letters. Returns false if it was not in
-    /// flight any more.
+    /// Moves an in-flight payload of a scheduler to the dead letters. Returns false if it was no longer in
+    /// flight.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -192,8 +188,7 @@ impl Store {
         Ok(self.reject(Holder::Scheduler(scheduler), payload, id, reason).await? == "OK")
     }
 
-    /// Returns up to `count` dead letters from `offset` on, newest first: fewer if together they have more
-    /// than 16 MiB, but at least one.
+    /// Returns up to `count` dead letters from `offset`, newest first, limited to 16 MiB but at least one.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -201,7 +196,7 @@ impl Store {
         Ok(self.dead_letter_page(offset, count).await?.0)
     }
 
-    /// As [`Store::dead_letters`]. Also returns whether there may be more behind them.
+    /// Like [`Store::dead_letters`]. Also returns whether there may be more.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -232,8 +227,8 @@ impl Store {
         Ok((found, true))
     }
 
-    /// Requeues the payload of a dead letter, or `edited` in its place: to `sq` if the node of its queue is
-    /// no member any more.
+    /// Requeues the payload of a dead letter, or `edited` in its place. It goes to `sq` if the node of its
+    /// queue has left the cluster.
     ///
     /// # Errors
     /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
@@ -283,10 +278,9 @@ impl Store {
         }
     }
 
-    /// Drops those of up to `count` dead letters from `offset` on that have become pointless: their pod
-    /// belonged to a service that has been deleted, scaled down or replaced since. The payload of such a pod
-    /// is built from its service, so that none is lost. Returns the dropped ones, and from where to go on;
-    /// none if these were the last.
+    /// Drops pointless dead letters among `count` from `offset`: the pod's service was deleted, scaled down
+    /// or replaced since. None is lost, because the service can rebuild such payloads. Returns the dropped
+    /// ones and the next offset; `None` after the last.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -312,11 +306,11 @@ impl Store {
             pipe.cmd("HMGET").arg(keys::pod(id)).arg("phase").arg("service");
         }
         for ((dead_letter, _), reply) in of_services.into_iter().zip(self.link.pipeline_each(pipe).await?) {
-            // A key of another type is reported elsewhere.
+            // Keys of another type are reported elsewhere.
             let record = reply
                 .ok()
                 .and_then(|value| redis::from_redis_value::<(Option<String>, Option<String>)>(value).ok());
-            // The phase is final: no other process can want the pod again.
+            // The phase is final: no process can want the pod again.
             let is_settled =
                 matches!(&record, Some((Some(phase), Some(_))) if phase == Phase::Stopped.as_str());
             if is_settled && self.discard_dead_letter(&dead_letter).await? {
@@ -327,7 +321,7 @@ impl Store {
         Ok((dropped, next))
     }
 
-    /// Deletes a dead letter. Returns false if it is gone already.
+    /// Deletes a dead letter. Returns false if it was gone already.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! External workers: other programs that write `hb:<worker>` and serve `pq:`, `rq:` and `cs:`. They can be
-//! neither fenced nor told to stop a pod.
+//! External workers: other programs that write `hb:<worker>` and serve `pq:`, `rq:` and `cs:`. They cannot be
+//! fenced or told to stop a pod.
 
 use redis::cmd;
 
@@ -9,7 +9,6 @@ use crate::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName};
 use model::pod::payload::Payload;
 
-/// The number of pods that one script acknowledges.
 const ACK_CHUNK: usize = 100;
 
 /// The result of [`Store::external_beat`].
@@ -37,8 +36,8 @@ pub enum ExternalSign {
 }
 
 impl Store {
-    /// Reads one page of a slow walk over the key space for `hb:*` and `pq:*`. Returns the cursor of the next
-    /// page (0 at the end) and the names that were found.
+    /// Reads one page of a scan of the key space for `hb:*` and `pq:*`. Returns the next cursor (0 at the
+    /// end) and the names found.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -63,8 +62,7 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Returns the values of the heartbeat keys of those of these workers that have no record, empty where
-    /// there is none; `None` for the others.
+    /// Returns the heartbeat values (empty if missing) of workers without a record; `None` for others.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -73,8 +71,8 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut pipe = redis::pipe();
-        // A worker of kubeleet's own whose record is lost writes no heartbeat any more: its value is read
-        // after that.
+        // A worker of kubeleet whose record was lost stops its heartbeat, so the value is read after the
+        // record.
         for name in workers {
             pipe.cmd("EXISTS").arg(keys::node(name));
             pipe.cmd("GET").arg(keys::hb(name));
@@ -90,9 +88,9 @@ impl Store {
         Ok(values)
     }
 
-    /// Reads the heartbeat key of a worker that may be an external one. It registers as a node if it has no
-    /// record and its value is another one than `seen`, which [`Store::heartbeat_values`] has returned; or
-    /// if it was dead and its value has changed.
+    /// Reads the heartbeat key of a possible external worker. Registers it as a node if it has no record and
+    /// its value differs from `seen` (see [`Store::heartbeat_values`]), or if it was dead and its value has
+    /// changed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -126,11 +124,11 @@ impl Store {
         }
     }
 
-    /// Records the pods in the container set of an external worker as running. Returns the number of those
-    /// that were not known to run there.
+    /// Records the pods in the container set of an external worker as running. Returns the number of new
+    /// ones.
     ///
     /// # Errors
-    /// See [`StoreError`]. If the keys of some pods are broken, the others are recorded before this fails.
+    /// See [`StoreError`]. If the keys of some pods are broken, records the others before it fails.
     pub async fn external_ack(&self, name: &NodeName, running: &[Payload]) -> Result<usize, StoreError> {
         let mut found = 0;
         for chunk in running.chunks(ACK_CHUNK) {

@@ -1,5 +1,5 @@
-//! Logs on demand. No process calls another: the api leaves a request for the worker, and the worker writes
-//! the output to a stream that exists for as long as a client reads it.
+//! Logs on demand. The api leaves a request for the worker, which writes the output to a stream that exists
+//! while a client reads it.
 
 use std::time::{Duration, Instant};
 
@@ -14,47 +14,46 @@ use crate::{Store, StoreError, keys};
 use model::ids::{ContainerName, NodeName, PodId, ServiceName};
 use model::value::registry::StoredLogin;
 
-/// A request and its answer expire this number of seconds after the last read.
+/// Seconds until a request and its answer expire after the last read.
 const EXPIRE_SECONDS: u64 = 30;
-/// Requests that a worker takes in one round trip.
 const REQUESTS_AT_ONCE: usize = 100;
-/// The number of chunks that are kept for a reader, at most. A worker waits for its reader long before.
+/// Maximum number of chunks kept for a reader. A worker waits for its reader long before.
 const MAX_CHUNKS: usize = 500;
 
 /// A request for the output of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRequest {
-    /// Its id, which also names the stream of the answer.
+    /// Its id, which also names the answer stream.
     pub id: String,
     /// The pod.
     pub pod: PodId,
-    /// The container, if the pod has several; without it the first one.
+    /// The container of a pod with several; the first by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerName>,
-    /// The number of last lines to begin with.
+    /// Number of last lines to begin with.
     pub tail: usize,
-    /// Whether to continue with new output.
+    /// True to continue with new output.
     pub follow: bool,
 }
 
-/// A request for the lines of all these pods that a worker has, merged in order of time.
+/// A request for the lines of all these pods on a worker, merged by time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinesRequest {
-    /// Its id, which also names the stream of the answer.
+    /// Its id, which also names the answer stream.
     pub id: String,
     /// The pods that are on the node.
     #[serde(default)]
     pub pods: Vec<LoggedPod>,
-    /// Pods of these services, also those that start while their logs are followed.
+    /// Services whose pods are read, including pods that start while following.
     #[serde(default)]
     pub services: Vec<ServiceName>,
-    /// The container of pods with several; without it all of them.
+    /// The container of pods with several; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerName>,
-    /// The number of last lines of each container; without it all.
+    /// Number of last lines of each container; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<usize>,
-    /// Whether to continue with new output.
+    /// True to continue with new output.
     #[serde(default)]
     pub follow: bool,
     /// Only lines after this time, in nanoseconds since the Unix epoch.
@@ -66,8 +65,7 @@ pub struct LinesRequest {
     /// Only lines that contain this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grep: Option<String>,
-    /// Lines of containers that were removed, which the worker has kept, in place of those of pods that are
-    /// there.
+    /// Reads kept lines of removed containers instead of those of present pods.
     #[serde(default)]
     pub previous: bool,
 }
@@ -81,37 +79,37 @@ pub struct LoggedPod {
     pub name: String,
 }
 
-/// A request for what could go from the disk of a node.
+/// A request for the garbage on the disk of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GarbageRequest {
-    /// Its id, which also names the stream of the answer.
+    /// Its id, which also names the answer stream.
     pub id: String,
-    /// Whether it goes. The field tells this request from the others.
+    /// True to delete it. The field distinguishes this request from the others.
     pub collect_garbage: bool,
 }
 
 /// A request to check the login for a registry. The password is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginCheckRequest {
-    /// Its id, which also names the stream of the answer.
+    /// Its id, which also names the answer stream.
     pub id: String,
-    /// The login. The field tells this request from the others.
+    /// The login. The field distinguishes this request from the others.
     pub check_login: StoredLogin,
 }
 
-/// What a client has asked of a worker.
+/// A request of a client to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AnyLogRequest {
-    /// The output of one pod, as it was written.
+    /// The raw output of one pod.
     Output(LogRequest),
-    /// What could go from the disk.
+    /// Removable data on the disk.
     Garbage(GarbageRequest),
-    /// The images of a specification are to be there. A worker of a version before does not read it.
+    /// Pulls the images of a specification. Workers of earlier versions ignore it.
     Prepare(PrepareRequest),
-    /// Whether a login is right. A worker of a version before does not read it.
+    /// Checks a registry login. Workers of earlier versions ignore it.
     LoginCheck(LoginCheckRequest),
-    /// The lines of several. A worker of a version before does not read it, and does not answer.
+    /// Lines of several pods. Workers of earlier versions ignore it and do not answer.
     Lines(LinesRequest),
 }
 
@@ -120,7 +118,7 @@ pub enum AnyLogRequest {
 pub enum LogChunk {
     /// Output, as the container wrote it.
     Output(Bytes),
-    /// The end of the output: empty, or what went wrong.
+    /// The end of the output: empty, or an error message.
     End(String),
 }
 
@@ -171,8 +169,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Takes the requests that wait for a worker. They are lost if the worker ends; the reader then asks
-    /// again.
+    /// Takes the requests that wait for a worker. If the worker ends, readers ask again.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -185,7 +182,7 @@ impl Store {
             let found: Option<Vec<Vec<u8>>> = match self.link.query(&pop).await {
                 Ok(found) => found,
                 Err(error) if requests.is_empty() => return Err(error),
-                // What was taken is answered; the others ask again.
+                // The taken requests are answered; the others are sent again.
                 Err(_) => break,
             };
             let found = found.unwrap_or_default();
@@ -208,8 +205,8 @@ impl Store {
         }
     }
 
-    /// As [`Store::write_log`] for output; `total` is how many bytes the answer has with it. If chunks are
-    /// dropped because the reader is too slow, it learns so from the totals.
+    /// Like [`Store::write_log`] for output. `total` is the length of the answer including this chunk, which
+    /// tells a slow reader how much was dropped.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -242,8 +239,7 @@ impl Store {
         Ok(wanted)
     }
 
-    /// Returns whether a client still reads the answer. For a worker whose container has been quiet for a
-    /// while.
+    /// Returns true if a client still reads the answer. For a worker whose container is quiet.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -251,7 +247,7 @@ impl Store {
         self.link.query(cmd("EXISTS").arg(format!("{}:want", keys::log(id)))).await
     }
 
-    /// Returns how many chunks the reader has not read, or `None` if no client reads the answer any more.
+    /// Returns the number of unread chunks, or `None` if no client reads the answer any more.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -264,9 +260,9 @@ impl Store {
         Ok(is_wanted.then_some(chunks))
     }
 
-    /// Reads the chunks after `last` (`"0"` at first, then what the call before returned), and keeps the
-    /// answer from expiring. Returns them and the new `last`. Where output was dropped a line says so. Does
-    /// not wait for output: call again, after [`Store::LOG_POLL`] if nothing came.
+    /// Reads the chunks after `last` (`"0"` at first, then the returned one), and renews the expiry. Returns
+    /// them and the new `last`. A line marks dropped output. Does not wait: call again, after
+    /// [`Store::LOG_POLL`] if nothing came.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -275,7 +271,7 @@ impl Store {
         let (mut last, mut read_bytes) = split_position(last);
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(format!("{key}:want")).arg(1).arg("EX").arg(EXPIRE_SECONDS).ignore();
-        // What was read goes: the worker waits while much is unread.
+        // Read chunks are removed: the worker waits while many are unread.
         pipe.cmd("XTRIM").arg(&key).arg("MINID").arg(&last).ignore();
         pipe.cmd("XRANGE").arg(&key).arg(format!("({last}")).arg("+").arg("COUNT").arg(100);
         let (entries,): (Value,) = self.link.pipeline(&pipe).await?;
@@ -300,8 +296,8 @@ impl Store {
         Ok((chunks, format!("{last} {read_bytes}")))
     }
 
-    /// Waits for a whole answer, and ends the request: its output, and why it ended. `None` if it has not
-    /// ended after `limit`.
+    /// Waits for a whole answer, and ends the request. Returns the output and the final message; `None` if it
+    /// has not ended after `limit`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -341,11 +337,11 @@ impl Store {
         self.link.query(cmd("DEL").arg(format!("{key}:want")).arg(&key)).await
     }
 
-    /// The interval at which a reader should poll if nothing came.
+    /// Poll interval of a reader while nothing comes.
     pub const LOG_POLL: Duration = Duration::from_millis(100);
 }
 
-/// Splits a position of [`Store::read_log`] into the id of an entry and the number of bytes up to it.
+/// Splits a position of [`Store::read_log`] into an entry id and the bytes up to it.
 fn split_position(position: &str) -> (String, u64) {
     let (id, bytes) = position.split_once(' ').unwrap_or((position, "0"));
     (id.to_owned(), bytes.parse().unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Pods, from their queue to their end, and what is asked of them.
+//! Pods, from their queue to their end, and requests about them.
 //!
 //! Tests: scripts::payloads, scripts::scheduling, scripts::lifecycle, scripts::phases, scripts::session,
 //! scripts::dead_letters, scripts::every_operation

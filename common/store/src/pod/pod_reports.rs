@@ -1,4 +1,4 @@
-//! What a worker reports on its pods: how they are doing, and how they end.
+//! Reports of a worker on its pods: their status, and their end.
 
 use crate::keys;
 use crate::node::session::{Fenced, Session, SessionResult};
@@ -11,18 +11,18 @@ use model::pod::payload::Payload;
 use model::pod::{ContainerStatus, EndedRun};
 use model::spec::HostPorts;
 
-/// How a pod ended.
+/// The outcome of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodOutcome {
-    /// It was to be stopped.
+    /// It was stopped on request.
     Stopped,
-    /// By itself, with success.
+    /// It ended by itself, with success.
     Succeeded,
-    /// By itself, without success.
+    /// It ended by itself, without success.
     Failed,
 }
 
-/// The pod of this node that a report is about.
+/// The subject of a report: a pod of this node.
 #[derive(Debug, Clone, Copy)]
 pub struct PodRef<'a> {
     /// The pod.
@@ -31,15 +31,14 @@ pub struct PodRef<'a> {
     pub assignment: &'a AssignmentId,
 }
 
-/// Returns the service of a payload's pod.
 fn service_of(payload: &[u8]) -> Option<ServiceName> {
     Payload::parse(payload.to_vec().into()).ok()?.service()
 }
 
-/// How a pod ended, with details.
+/// The end of a pod, with details.
 #[derive(Debug, Clone)]
 pub struct FinishReport<'a> {
-    /// How it ended.
+    /// The outcome of the pod.
     pub outcome: PodOutcome,
     /// One word.
     pub reason: &'a str,
@@ -49,37 +48,37 @@ pub struct FinishReport<'a> {
     pub exit_code: Option<i64>,
     /// Its containers, if it has several.
     pub containers: &'a [ContainerStatus],
-    /// Runs that have ended and that no report has had.
+    /// Ended runs that were not reported yet.
     pub runs: &'a [EndedRun],
-    /// What was in flight before the stop, and how that ended; empty if nothing was.
+    /// Requests in flight before the stop, and how they ended; empty if none.
     pub drained: &'a str,
 }
 
 impl FinishReport<'_> {
-    /// Returns a report that has nothing but the outcome.
+    /// Returns a report with only the outcome.
     pub fn new(outcome: PodOutcome) -> Self {
         Self { outcome, reason: "", message: "", exit_code: None, containers: &[], runs: &[], drained: "" }
     }
 }
 
-/// How a pod is doing.
+/// The status of a pod.
 #[derive(Debug, Clone, Default)]
 pub struct StatusReport<'a> {
     /// Its service; not needed for a pod that does not run yet.
     pub service: Option<&'a ServiceName>,
-    /// One word; empty when it is well.
+    /// One word; empty if healthy.
     pub reason: &'a str,
     /// A sentence.
     pub message: &'a str,
-    /// How often it was restarted after it ended by itself.
+    /// Number of restarts after it ended by itself.
     pub restarts: Option<u32>,
     /// The exit code of its container when it last ended.
     pub exit_code: Option<i64>,
-    /// Where its container can be reached; `None` if that has not changed.
+    /// Addresses and ports of its container; `None` if unchanged.
     pub network: Option<&'a ContainerNetwork>,
     /// Its containers, if it has several.
     pub containers: &'a [ContainerStatus],
-    /// Runs that have ended and that no report has had. A repeated report adds none twice.
+    /// Ended runs that were not reported yet. Repeated reports add none twice.
     pub runs: &'a [EndedRun],
 }
 
@@ -88,14 +87,13 @@ pub struct StatusReport<'a> {
 pub enum WriteOutcome {
     /// Done, or done before.
     Done,
-    /// The pod is not this node's any more, or has another assignment.
+    /// The pod is no longer on this node, or has another assignment.
     Stale,
-    /// There is no request to stop it: it is still wanted here.
+    /// No stop was requested: the pod is still wanted here.
     Wanted,
 }
 
-/// A payload of more bytes than this is a giant: Redis makes it a dead letter by itself. As in
-/// `_prelude.lua`.
+/// Redis itself makes a dead letter of a larger payload. As in `_prelude.lua`.
 const GIANT: usize = 512 * 1024;
 
 /// Returns the field `containers` of a record; empty for a pod with one container.
@@ -103,12 +101,11 @@ fn containers_field(containers: &[ContainerStatus]) -> String {
     if containers.is_empty() { String::new() } else { crate::json::to_json(&containers) }
 }
 
-/// Returns how many ended runs a record keeps.
 fn kept_runs(containers: &[ContainerStatus]) -> usize {
     EndedRun::KEPT * containers.len().max(1)
 }
 
-/// Returns one line for each run: its id and what it was, separated by a blank. JSON has no line breaks.
+/// Returns one line per run: its id, a space and the run as JSON, which has no line breaks.
 fn runs_field(runs: &[EndedRun]) -> String {
     let line = |run: &EndedRun| format!("{} {}\n", run.id, crate::json::to_json(run));
     runs.iter().map(line).collect()
@@ -159,8 +156,7 @@ impl Session {
         self.write("finishing a pod", &finish.call()).await
     }
 
-    /// Records that the container of a running pod is gone without a trace: the pod is queued here again as a
-    /// new assignment.
+    /// Records that a running pod's container disappeared. Queues the pod here as a new assignment.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -182,8 +178,8 @@ impl Session {
         self.write("reporting a lost container", &lost.call()).await
     }
 
-    /// Returns a pod of rq that cannot be started here to the schedulers, with the reason in one word and a
-    /// sentence. They avoid this node for a while if another program has its host ports `taken`.
+    /// Returns a pod in rq that cannot start here to the schedulers, with a word and a sentence as reason.
+    /// They avoid this node for a while if its host ports are `taken`.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).
@@ -212,7 +208,7 @@ impl Session {
         self.write("giving a pod back", &give_back.call()).await
     }
 
-    /// Records how a pod is doing, without changing its phase.
+    /// Records the status of a pod, without changing its phase.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -239,9 +235,9 @@ impl Session {
         self.write("reporting on a pod", &report.call()).await
     }
 
-    /// Notes what the images of a pod are that is about to be started here. Returns what is pinned for all
-    /// pods of its specification, which is what the first of them had: this, if it is the first. `None` if
-    /// the pod is not to be started here any more. `differs` is empty, or says how they differ from that.
+    /// Records the images of a pod that is about to start here. Returns the images pinned by the first pod of
+    /// its specification, possibly this one; `None` if the pod should no longer start here. `differs`
+    /// describes the difference to the pinned images, if any.
     ///
     /// # Errors
     /// See [`StoreError`](crate::StoreError).

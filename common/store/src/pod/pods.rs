@@ -1,4 +1,4 @@
-//! Pods as they are recorded: their records, the slots of their services, and why they fit no node.
+//! Recorded pods: their records, the slots of their services, and why they fit no node.
 
 use std::collections::HashMap;
 
@@ -18,11 +18,10 @@ use model::pod::slot::Slot;
 use model::pod::{EndedRun, PodRecord, Refusal};
 use model::spec::MAX_MEMORY_BYTES;
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 impl Store {
-    /// Returns whether what the record of a pod names is there: its service, or its entry in `pushed`.
+    /// Returns true if the service of the pod exists, or its entry in `pushed`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -34,8 +33,8 @@ impl Store {
         self.link.query(&question).await
     }
 
-    /// Returns the pod that holds each slot of a service, by replica index. Read in pages: not a snapshot.
-    /// Entries that are no slots are skipped, see [`Store::slots_and_broken`].
+    /// Returns the pod in each slot of a service, by replica index. Read in pages: not a snapshot. Skips
+    /// invalid entries, see [`Store::slots_and_broken`].
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -43,7 +42,7 @@ impl Store {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
-    /// As [`Store::slots`]. Also returns the entries that are no slots, without those of the hash itself.
+    /// Like [`Store::slots`]. Also returns an invalid entry, if there is one. An unreadable hash is an error.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -101,10 +100,10 @@ impl Store {
         self.pods_each(ids).await?.into_iter().collect()
     }
 
-    /// As [`Store::pods`], but an unreadable record is an error of its own and does not affect the others.
+    /// Like [`Store::pods`], with an error for each unreadable record.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn pods_each(
         &self,
         ids: &[PodId],
@@ -121,11 +120,11 @@ impl Store {
         Ok(records)
     }
 
-    /// Returns the assignments in the records of these pods, in this order, each with a time within it;
-    /// `None` for a pod without a readable record. The assignment of one that waits for a node is `None`.
+    /// Returns the assignments of these pods, in this order, each with a time within it; `None` without a
+    /// readable record. The assignment of a waiting pod is `None`.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn assignments(
         &self,
         ids: &[PodId],
@@ -147,7 +146,7 @@ impl Store {
         Ok(assignments)
     }
 
-    /// Returns the payload of a pod: rebuilt for a pod of a service, read from the record for a pushed one.
+    /// Returns the payload of a pod: rebuilt for a service, read from the record otherwise.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -175,7 +174,6 @@ impl Store {
     }
 }
 
-/// Reads an entry of the slots of a service; none if it is not one that kubeleet writes.
 pub(crate) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(Slot, PodId)> {
     let slot: Slot = std::str::from_utf8(field).ok()?.parse().ok()?;
     Some((slot, PodId::new(String::from_utf8(value).ok()?).ok()?))
@@ -188,16 +186,16 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     let phase = Phase::parse(&phase).ok_or_else(|| corrupt(&what, format!("phase is {phase:?}")))?;
     let exit_code = fields.text("exit_code");
     let assignment = fields.parse_opt("assignment")?;
-    // A container that has ended has no ports, and nothing removes the field.
+    // An ended container has no ports, but the field stays.
     let is_placed = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     let container = assignment.as_ref().filter(|_| is_placed);
-    // Before its first report those of an earlier assignment are there.
+    // Before the first report they are of an earlier assignment.
     let containers = match phase {
         Phase::Pending | Phase::Assigned => Vec::new(),
         _ => serde_json::from_str(&fields.text("containers")).unwrap_or_default(),
     };
     let (since, reason) = (fields.number("since")?, fields.text("reason"));
-    // Without a time of its own it is ready since it runs.
+    // Without a time of its own, it was ready as soon as it ran.
     let is_ready = phase == Phase::Running && reason.is_empty();
     let ready_since = is_ready.then(|| fields.text("ready_since").parse().unwrap_or(0).max(since));
     Ok(Some(PodRecord {
@@ -215,7 +213,7 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         assignment,
         attempts: fields.number("attempts")?,
         restarts: fields.number("restarts")?,
-        // As `bounded` in the scripts: what was reserved is what is summed up.
+        // As `bounded` in the scripts, so that the sum matches the reservation.
         request: Resources::from_amounts(1, |resource| {
             Ok::<_, StoreError>(fields.number::<u64>(resource.field())?.min(MAX_MEMORY_BYTES))
         })?,
@@ -233,8 +231,8 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     }))
 }
 
-/// Reads what `note_images.lua` writes: the assignment, and below it the images. Those of another assignment
-/// count as none.
+/// Reads the value written by `note_images.lua`: the assignment, and below it the images. Returns none for
+/// another assignment.
 fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent> {
     let (about, images) = text.split_once('\n').unwrap_or_default();
     if assignment.is_some_and(|assignment| assignment.as_str() == about) {
@@ -244,13 +242,12 @@ fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent>
     }
 }
 
-/// Returns runs as [`read_runs`] reads them.
 pub(crate) fn runs_text(runs: &[EndedRun]) -> String {
     runs.iter().map(|run| format!("{} {}\n", run.ended_at, crate::json::to_json(run))).collect()
 }
 
-/// Reads the lines that `report.lua` writes: the time of each, and what the worker said of the run. What is
-/// broken is left out: runs only inform.
+/// Reads the lines written by `report.lua`: the time and the run that the worker reported. Skips broken
+/// lines: runs are only informative.
 fn read_runs(lines: &str) -> Vec<EndedRun> {
     let read = |line: &str| {
         let (at, json) = line.split_once(' ')?;

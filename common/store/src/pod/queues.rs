@@ -1,4 +1,4 @@
-//! The content of the queues, for people.
+//! The content of the queues, for operators.
 
 use redis::cmd;
 
@@ -9,22 +9,21 @@ use crate::{Store, StoreError, keys, or_broken};
 use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};
 
-/// A field of a hash and its value.
 type RawEntry = (Vec<u8>, Vec<u8>);
 
-/// How many entries one command reads, approximately.
+/// Approximate number of entries that one command reads.
 const MAX_SCAN: usize = 1000;
-/// Of a key with more bytes, one command reads 64 entries if they are small on average, else one.
+/// Bytes of a key above which one command reads 64 entries if they are small, otherwise one.
 const MAX_AT_ONCE: usize = 8 * 1024 * 1024;
 const ENTRIES_PER_READ: usize = 64;
 const SMALL: usize = 4 * 1024;
-/// How many entries Redis looks at to say how many bytes all have.
+/// Entries that Redis samples to estimate the size of all.
 const MAX_SAMPLES: usize = 1000;
-/// All payloads of one answer have at most these bytes.
+/// Maximum bytes of all payloads in one answer.
 const MAX_PEEK: usize = 4 * 1024 * 1024;
-/// A peek reads no further after these bytes.
+/// A peek stops reading after these bytes.
 const MAX_READ: usize = 64 * 1024 * 1024;
-/// Of a longer payload, which no process takes, only the first KiB is shown.
+/// Only the first KiB of a longer payload is shown; no process takes it.
 const MAX_SHOWN: usize = 512 * 1024;
 const KEPT: usize = 1024;
 
@@ -43,12 +42,12 @@ pub enum QueueName {
     Running(NodeName),
 }
 
-/// Entries of a queue: all that were asked for, or as many as have 4 MiB together.
+/// Entries of a queue: all that were requested, or the first 4 MiB.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked<T> {
     /// The entries.
     pub items: Vec<T>,
-    /// How many more were asked for and exist.
+    /// Number of further requested entries that exist.
     pub left_out: u64,
 }
 
@@ -61,9 +60,9 @@ impl<T> Default for Peeked<T> {
 /// A payload as [`Store::peek`] shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedPayload {
-    /// The payload, byte for byte; of one with more than 512 KiB, which no process takes, only the first KiB.
+    /// The payload; only the first KiB if it has more than 512 KiB, which no process takes.
     pub bytes: Vec<u8>,
-    /// The bytes of the whole payload.
+    /// Length of the whole payload in bytes.
     pub length: usize,
 }
 
@@ -72,23 +71,23 @@ pub struct PeekedPayload {
 pub struct UnschedulablePod {
     /// Its payload.
     pub payload: PeekedPayload,
-    /// Why it fits no node; `None` if its record does not say so any more.
+    /// Why it fits no node; `None` if its record no longer says so.
     pub reason: Option<String>,
 }
 
 impl Store {
-    /// Returns the lengths of the queues that do not belong to a node; 0 for one that cannot be read.
+    /// Returns the lengths of the queues that belong to no node; 0 if unreadable.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn queue_lengths(&self) -> Result<QueueLengths, StoreError> {
         Ok(self.queue_lengths_and_broken().await?.0)
     }
 
-    /// As [`Store::queue_lengths`]. Also returns the queues that cannot be read.
+    /// Like [`Store::queue_lengths`]. Also returns the unreadable queues.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn queue_lengths_and_broken(&self) -> Result<(QueueLengths, Vec<BrokenKey>), StoreError> {
         let mut broken = Vec::new();
         let schedulers = or_broken(self.schedulers().await, &mut broken, crate::broken_key::schedulers)?;
@@ -145,7 +144,7 @@ impl Store {
             pipe.cmd("HGET").arg(keys::pod(id)).arg("message");
         }
         let reasons = self.link.pipeline_each(pipe).await?.into_iter();
-        // A record of another type is reported elsewhere.
+        // Records of another type are reported elsewhere.
         let reasons = reasons.map(|reply| reply.ok().and_then(|value| redis::from_redis_value(value).ok()));
         let found = peek.finish(self.link.query(cmd("HLEN").arg(keys::UQ)).await?);
         let pods = found.items.into_iter().zip(reasons);
@@ -203,8 +202,8 @@ impl Store {
         Ok(peek.finish(self.link.query(cmd("SCARD").arg(key)).await?))
     }
 
-    /// Returns how many entries of a key are read at a time. Any program can push payloads of half a
-    /// gigabyte: where entries are large on average, or one of them may be, each is read alone.
+    /// Returns the number of entries to read at a time. Any program can push payloads of half a gigabyte, so
+    /// large entries are read one by one.
     async fn entries_per_read(&self, key: &str, length: &str) -> Result<usize, StoreError> {
         let length: usize = self.link.query(cmd(length).arg(key)).await?;
         let mut usage = cmd("MEMORY");
@@ -218,11 +217,9 @@ impl Store {
     }
 }
 
-/// The payloads that were read so far.
 struct Peek {
     count: usize,
     items: Vec<PeekedPayload>,
-    /// The bytes that are shown, and those that were read.
     shown: usize,
     read: usize,
     is_full: bool,
@@ -237,7 +234,7 @@ impl Peek {
         self.is_full
     }
 
-    /// Adds a payload, or returns false: there are enough.
+    /// Adds a payload. Returns false when the limit is reached.
     fn add(&mut self, mut bytes: Vec<u8>) -> bool {
         let length = bytes.len();
         if length > MAX_SHOWN {
@@ -255,7 +252,6 @@ impl Peek {
         true
     }
 
-    /// `length` is that of the queue.
     fn finish(self, length: usize) -> Peeked<PeekedPayload> {
         let left_out = length.min(self.count).saturating_sub(self.items.len()) as u64;
         Peeked { items: self.items, left_out }

@@ -1,4 +1,4 @@
-//! What the reconcile loop does to pods: create them, stop them, and repair what a failover lost.
+//! Operations of the reconcile loop on pods: creating, stopping, and repairs after a failover.
 
 use futures_util::{StreamExt, TryStreamExt};
 use redis::Value;
@@ -12,12 +12,11 @@ use model::pod::payload::Payload;
 use model::pod::slot::Slot;
 use model::service::Service;
 
-/// The number of pods that one script creates or stops: a few milliseconds of Redis.
+/// Pods that one script creates or stops: a few milliseconds of Redis.
 const BATCH: usize = 250;
 
-/// Scripts in progress at the same time when pods are created. Redis serves other clients between two of
-/// them. Yet a large service is in the queue soon, so that schedulers give each node its share at once
-/// instead of pod by pod.
+/// Concurrent scripts while pods are created. Redis serves other clients in between, but the service is
+/// queued quickly, so that schedulers give each node its share at once.
 const CONCURRENT_CREATES: usize = 8;
 
 /// The result of [`Store::create_pods`].
@@ -27,59 +26,55 @@ pub enum CreateOutcome {
     Created(usize),
     /// The service has changed: read it again.
     Changed,
-    /// The replicas have not confirmed the job yet, which a cron has created: a little later.
+    /// The replicas have not confirmed the cron's job yet: retry a little later.
     Unconfirmed,
 }
 
-/// Why pods are stopped.
 #[derive(Clone, Copy)]
 struct Stop<'a> {
     reason: &'a str,
     message: &'a str,
-    /// Whether those are left alone that are ready.
+    /// True if ready pods are left alone.
     spares_ready: bool,
 }
 
 /// The result for one pod of [`Store::stop_pods`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopOutcome {
-    /// It ran nowhere: ended at once.
+    /// It was on no node and ended at once.
     Stopped,
     /// Its node will stop it.
     Stopping,
-    /// It is on another node by now, or ready although only others are to be stopped: read it again.
+    /// It is on another node, or ready and spared: read it again.
     Moved,
     /// It was gone already.
     Gone,
 }
 
-/// A pod that is in service and is replaced.
+/// A pod in service that is being replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacedPod {
     /// The pod.
     pub id: PodId,
-    /// The node that it was last seen on.
+    /// The node on which it was last seen.
     pub node: NodeName,
-    /// The pod that has the other place of its slot and must be ready; none if its successor is created
-    /// later.
+    /// The ready pod in the other place of its slot; `None` if its successor is created later.
     pub successor: Option<PodId>,
 }
 
-/// The place of a replica in which a pod is created.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplicaPlace<'a> {
-    /// The first one.
     First,
-    /// The first one, of a job; this is the step after `step`.
+    /// The first one of a job, in the step after `step`.
     FirstOfJob { step: &'a str },
-    /// The second one; this is the step of replacement after `step`.
+    /// The second one, in the step of replacement after `step`.
     Second { step: &'a str },
 }
 
 /// The result of [`Store::requeue_missing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequeueOutcome {
-    /// Its payload was missing; now it is queued.
+    /// Its payload was missing and is queued now.
     Queued,
     /// Nothing was missing.
     Present,
@@ -88,7 +83,7 @@ pub enum RequeueOutcome {
 }
 
 impl Store {
-    /// Creates the pods of these replica indices, each at most once however often this is called.
+    /// Creates the pods of these replica indices. Idempotent.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -119,8 +114,8 @@ impl Store {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
 
-    /// Creates a second pod for each of these replicas, which is to replace the one that it has: for as many
-    /// as one script creates. This is the step of replacement after the one of `service`.
+    /// Creates a successor for as many of these replicas as one script handles. This is the step of
+    /// replacement after that of `service`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -133,8 +128,8 @@ impl Store {
         self.create_part(service, part, ReplicaPlace::Second { step: &service.rollout.step }).await
     }
 
-    /// Creates pods of a job, for as many of these indices as one script creates. This is the step after the
-    /// one of `job`: of two schedulers that have read the same step one creates pods.
+    /// Creates pods of a job, for as many of these indices as one script handles. This is the step after that
+    /// of `job`: of two schedulers with the same step, only one creates pods.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -143,9 +138,8 @@ impl Store {
         self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
     }
 
-    /// Stops pods of a service that are in service, as many as one script stops, because they are replaced.
-    /// This is the step of replacement after the one of `service`. Returns whether there is more to do: the
-    /// service or a pod has changed, or some pods are left.
+    /// Stops replaced pods in service, as many as one script handles. This is the step of replacement after
+    /// that of `service`. Returns true if work is left: the service or a pod has changed, or pods remain.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -186,9 +180,8 @@ impl Store {
         }
     }
 
-    /// Sets the current generation in the records of those of these pods that have the current specification
-    /// of their service. A pod with another generation than the one it comes with is left out. Returns their
-    /// number.
+    /// Sets the current generation in the records of these pods if they have the service's current
+    /// specification and still the given generation. Returns their number.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -204,11 +197,11 @@ impl Store {
         Ok(kept)
     }
 
-    /// Records that pods are not wanted any more. Each comes with the node it was seen on. All are of
-    /// `service`, or all are pushed pods. Returns one outcome for each.
+    /// Records that pods of `service`, or pushed pods without one, are no longer wanted. Each comes with its
+    /// last known node. Returns one outcome per pod.
     ///
     /// # Errors
-    /// See [`StoreError`]. If the keys of some pods are broken, the others are stopped before this fails.
+    /// See [`StoreError`]. If the keys of some pods are broken, stops the others before it fails.
     pub async fn stop_pods(
         &self,
         service: Option<&ServiceName>,
@@ -219,7 +212,7 @@ impl Store {
         self.stop_each(service, pods, Stop { reason, message, spares_ready: false }).await
     }
 
-    /// As [`Store::stop_pods`], without those that are ready by now: their outcome is `Moved`.
+    /// Like [`Store::stop_pods`], but leaves ready pods alone: their outcome is `Moved`.
     ///
     /// # Errors
     /// See [`Store::stop_pods`].
@@ -296,9 +289,8 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Frees slots whose pod has no record any more. Where no pod is named, the first place of the replica is
-    /// free already, and the pod in the second one takes it. Returns the number of slots that have changed. A
-    /// slot that another pod holds by now is left alone.
+    /// Frees slots whose pod has no record. Without a named pod, the replica's pod in the second place moves
+    /// to the first. Returns the number of changed slots. Slots that another pod holds meanwhile stay.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -321,8 +313,8 @@ impl Store {
         Ok(freed)
     }
 
-    /// Puts the payload of a pod back where its phase says it must be, if it really is missing. `schedulers`
-    /// are those whose in-flight lists are searched: all that are known.
+    /// Requeues a missing payload according to the phase of its pod. `schedulers` are all known schedulers,
+    /// whose in-flight lists are searched.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -365,14 +357,12 @@ impl Store {
     }
 }
 
-/// Returns the payload of one pod of a service.
 pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Payload {
     let name = PodName::from(service.name.clone());
     Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
 }
 
-/// Creates the pods of these replica indices, at most [`BATCH`] of them; none if the last change of the
-/// service is another one than `last_write`.
+/// Creates up to [`BATCH`] pods; none if the service's last write is not `last_write`.
 pub(crate) fn create_call(
     service: &Service,
     replicas: &[u32],
@@ -411,7 +401,6 @@ pub(crate) fn create_call(
     call
 }
 
-/// Reads the reply to a [`create_call`].
 pub(crate) fn read_created(reply: Value) -> Result<CreateOutcome, StoreError> {
     let what = "creating pods";
     let (answer, rest) = verdict(what, reply)?;

@@ -1,4 +1,4 @@
-//! The queue as schedulers work on it: take, assign, park, unpark.
+//! The scheduler's view of the queue: take, assign, park, unpark.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use model::service::volume::VolumeClaim;
 use model::spec::HostPorts;
 use redis_link::DedicatedConnection;
 
-/// The largest number of pods that one script takes: a few milliseconds of Redis.
+/// Maximum number of pods that one script takes: a few milliseconds of Redis.
 pub const TAKEN_AT_ONCE: usize = 4096;
 
 /// The decision of a scheduler to run a pod on a node.
 #[derive(Debug, Clone)]
 pub struct Assignment {
-    /// The pod, as it came through the queue.
+    /// The payload from the queue.
     pub payload: Payload,
-    /// The node that is to run it.
+    /// The target node.
     pub node: NodeName,
-    /// The incarnation of the node's worker that the decision was made for.
+    /// The worker incarnation that the decision was made for.
     pub incarnation: Option<Incarnation>,
-    /// What to reserve for it.
+    /// The resources to reserve.
     pub request: Resources,
-    /// The ports that it takes on the node.
+    /// Its host ports.
     pub host_ports: HostPorts,
-    /// Its persistent volumes: those that are nowhere yet are bound to the node.
+    /// Its persistent volumes. Unbound ones are bound to the node.
     pub volumes: Vec<VolumeClaim>,
 }
 
@@ -44,24 +44,24 @@ pub enum AssignOutcome {
     Assigned,
     /// The pod is no longer pending: the payload was dropped.
     Stale,
-    /// The scheduler does not have the payload in flight any more.
+    /// The payload is no longer in flight.
     Gone,
-    /// Its service does not know it: still in flight; reject it.
+    /// Its service does not know it. Still in flight: reject it.
     UnknownService,
-    /// The node refuses: still in flight; decide again with fresh data of the node.
+    /// The node refuses. Still in flight: decide again with fresh data of the node.
     Refused,
 }
 
 /// A pod that fits no node, with the reasons.
 #[derive(Debug, Clone)]
 pub struct Parked {
-    /// The pod, as it came through the queue.
+    /// The payload from the queue.
     pub payload: Payload,
-    /// What it asks for.
+    /// The requested resources.
     pub request: Resources,
-    /// Why no node takes it.
+    /// The reason of each refusing node.
     pub refusals: Vec<Refusal>,
-    /// The same in a sentence.
+    /// The reasons as a sentence.
     pub message: String,
 }
 
@@ -72,18 +72,18 @@ pub enum ParkOutcome {
     Parked,
     /// The pod is no longer pending: the payload was dropped.
     Stale,
-    /// The scheduler does not have the payload in flight any more.
+    /// The payload is no longer in flight.
     Gone,
-    /// Its service does not know it: still in flight; reject it.
+    /// Its service does not know it. Still in flight: reject it.
     UnknownService,
 }
 
-/// The unschedulable pods to try again.
+/// The unschedulable pods to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unpark {
-    /// Those whose wait is over.
+    /// Pods whose backoff is over.
     Due,
-    /// Any, because capacity appeared.
+    /// All pods, because capacity appeared.
     All,
 }
 
@@ -95,14 +95,14 @@ pub struct SchedulerQueue {
 }
 
 impl SchedulerQueue {
-    /// Waits for a pod, for at most one block period, and then does what [`Store::take`] does in the same
-    /// round trip. Returns at most [`TAKEN_AT_ONCE`] payloads in flight, oldest first.
+    /// Like [`Store::take`], but first waits up to one block period for a pod. Returns at most
+    /// [`TAKEN_AT_ONCE`] in-flight payloads, oldest first.
     ///
     /// # Errors
     /// See [`StoreError`]. After an error create a new queue: the connection may still receive a late reply.
     ///
     /// # Cancel safety
-    /// Not cancel safe: after a dropped call create a new queue as well. What was popped is in flight, and
+    /// Not cancel safe: after a dropped call create a new queue as well. A popped payload is in flight, and
     /// the next [`Store::take`] returns it.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut pop = cmd("BRPOPLPUSH");
@@ -114,7 +114,7 @@ impl SchedulerQueue {
 }
 
 impl Store {
-    /// Opens the blocking end of `sq`; `block` of 2 to 5 s.
+    /// Opens the blocking end of `sq`. `block` should be 2 to 5 s.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// Fills the in-flight list of a scheduler up to `max` pods, and records that the scheduler is alive.
-    /// Returns all payloads it has in flight, oldest first.
+    /// Returns all its in-flight payloads, oldest first.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -144,11 +144,10 @@ impl Store {
         }
     }
 
-    /// Assigns pods to nodes: node check, resources, record and queue in one step. Returns one outcome for
-    /// each.
+    /// Assigns pods to nodes atomically. Returns one outcome per pod.
     ///
-    /// All assignments to one node must be for the same incarnation. It is cheapest for the oldest pods in
-    /// flight, in their order.
+    /// All assignments to one node must have the same incarnation. The oldest in-flight pods, in their order,
+    /// are cheapest.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -161,8 +160,8 @@ impl Store {
         self.assign_as_seen(id, dead_after, assignments, &|_| None).await
     }
 
-    /// As [`Store::assign`], but a node refuses if it has more pods by now than `seen` returns for it. This
-    /// keeps several schedulers that see the same few idle nodes from all choosing the same one.
+    /// Like [`Store::assign`], but a node refuses if it has more pods than `seen` returns for it. This keeps
+    /// several schedulers from all choosing the same idle node.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -187,7 +186,7 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// Parks pods: moves them from the in-flight list to the unschedulable set. Returns one outcome for each.
+    /// Moves pods from the in-flight list to the unschedulable set. Returns one outcome per pod.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -226,7 +225,7 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// Returns up to `max` unschedulable pods to the queue. Returns their number.
+    /// Returns up to `max` unschedulable pods to the queue, and their number to the caller.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -243,10 +242,10 @@ impl Store {
     }
 }
 
-/// What an error of [`take_call`] says was done.
+/// The operation that errors of [`take_call`] name.
 const TAKING: &str = "taking pods";
 
-/// Fills the in-flight list up to `until` pods; its reply is without the `known` oldest.
+/// Fills the in-flight list up to `until` pods. The reply omits the `known` oldest.
 fn take_call(id: &SchedulerId, until: usize, known: usize) -> Call<'static> {
     take::Head {
         sq: keys::SQ,

@@ -1,5 +1,5 @@
-//! Usage of pods and nodes, measured only while a client asks. A reader leaves a key that expires; each
-//! worker that sees it measures on its own schedule and writes one report, which all readers share.
+//! Usage of pods and nodes, measured on demand. A reader leaves a key that expires. Each worker that sees it
+//! writes reports, which all readers share.
 
 use bytes::Bytes;
 use redis::cmd;
@@ -9,16 +9,15 @@ use crate::{Store, StoreError};
 use model::ids::NodeName;
 use model::node::usage::UsageReport;
 
-/// Workers measure for this number of seconds after the last look.
+/// Seconds for which workers measure after a request.
 const LOOK_SECONDS: u64 = 15;
-/// A report expires this number of seconds after it was written.
 const REPORT_SECONDS: u64 = 15;
 /// Reports that are read in one round trip: each may have thousands of pods.
 const REPORTS_PER_READ: usize = 100;
 
 impl Store {
-    /// Asks a node, or all with `None`, to measure for another while. Returns whether that is new: then the
-    /// first report takes a moment.
+    /// Asks a node, or all with `None`, to measure for a while. Returns true if no request was active: then
+    /// the first report takes a moment.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -29,7 +28,7 @@ impl Store {
         pipe.cmd("SET").arg(&key).arg(1).arg("EX").arg(LOOK_SECONDS).ignore();
         let (was_wanted,): (bool,) = self.link.pipeline(&pipe).await?;
         if !was_wanted {
-            // Lost with its connection, a worker finds the key at its next slow look.
+            // If the message is lost, a worker finds the key at its next slow poll.
             let message = node.map_or("*", |node| node.as_str());
             let mut publish = cmd("PUBLISH");
             publish.arg(channel::USAGE).arg(message);
@@ -38,7 +37,7 @@ impl Store {
         Ok(!was_wanted)
     }
 
-    /// Returns whether a client asks at the usage of a node.
+    /// Returns true if a client wants the usage of a node.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -48,7 +47,7 @@ impl Store {
         Ok(found > 0)
     }
 
-    /// Writes what the worker of `node` has measured. Returns whether a client still asks.
+    /// Writes the report of the worker of `node`. Returns true if a client still wants it.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -65,7 +64,7 @@ impl Store {
         Ok(wanted > 0)
     }
 
-    /// Returns what these nodes have reported, in this order; `None` for one without a readable report.
+    /// Returns the reports of these nodes, in this order; `None` without a readable report.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -76,7 +75,7 @@ impl Store {
             for node in chunk {
                 get.arg(keys::usage(node));
             }
-            // A key of another type reads as none.
+            // A key of another type reads as missing.
             let found: Vec<Option<Bytes>> = self.link.query(&get).await?;
             let report = |json: Option<Bytes>| serde_json::from_slice(&json?).ok();
             reports.extend(found.into_iter().map(report));

@@ -1,4 +1,4 @@
-//! What `kubeleet backup` reads: services with their specifications and pods, one service after the other.
+//! Reads for `kubeleet backup`, one service after the other.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,12 +12,12 @@ use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::value::ValueKind;
 
-/// How often a service is read again that changes while it is read.
+/// Attempts to read a service that changes meanwhile.
 const ATTEMPTS: usize = 5;
 
 impl Store {
-    /// Returns a service with its specifications and the pods in its slots; `None` if there is none. If it
-    /// changes while it is read it is read again, so that record, slots and pods belong together.
+    /// Returns a service with its specifications and the pods in its slots, if it exists. Retries until
+    /// record, slots and pods are consistent.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -42,7 +42,6 @@ impl Store {
         }
     }
 
-    /// Returns a service with the results of its indices, if it is a job.
     async fn saved_service_and_results(
         &self,
         name: &ServiceName,
@@ -54,8 +53,7 @@ impl Store {
         Ok(Some(service))
     }
 
-    /// Returns these pods and their specifications. Pods that were stopped, and those whose record is missing
-    /// or broken, are left out.
+    /// Returns these pods and their specifications, without stopped pods and broken records.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -80,9 +78,8 @@ impl Store {
     }
 }
 
-/// Secrets, configs and logins, encrypted as they are.
 impl Store {
-    /// Returns the current version of a secret or config; `None` if it is gone, or broken.
+    /// Returns the encrypted current version of a secret or config; `None` if it is gone or broken.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -107,7 +104,7 @@ impl Store {
         }))
     }
 
-    /// Returns the login for a registry; `None` if it is gone, or broken.
+    /// Returns the encrypted login for a registry; `None` if it is gone or broken.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -127,10 +124,10 @@ impl Store {
         }))
     }
 
-    /// Stores a secret or config that is missing. Returns false if there is one of this name.
+    /// Stores a missing secret or config. Returns false if the name exists.
     ///
     /// # Errors
-    /// `Corrupt` if it has no content that can be read; see [`StoreError`].
+    /// `Corrupt` if its content is unreadable; see [`StoreError`].
     pub async fn restore_value(&self, saved: &SavedValue) -> Result<bool, StoreError> {
         let SavedValue { kind, name, version, data, created_at, updated_at, app } = saved;
         let what = format!("the {kind} {name} of the backup");
@@ -149,7 +146,7 @@ impl Store {
         Ok(word(&what, self.link.script(&restore.call()).await?)? == "OK")
     }
 
-    /// Stores the login for a registry that has none. Returns false if there is one.
+    /// Stores a missing login for a registry. Returns false if one exists.
     ///
     /// # Errors
     /// See [`StoreError`].

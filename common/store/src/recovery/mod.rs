@@ -1,5 +1,5 @@
-//! Writes what of a saved state is missing in Redis: [`plan`] decides, and the operations ask the workers and
-//! carry the plan out.
+//! Restores objects of a saved state that are missing in Redis: [`plan`] decides, and the operations query
+//! the workers and execute the plan.
 //!
 //! Tests: beside the code, scripts::recovery, scenarios::recovery
 

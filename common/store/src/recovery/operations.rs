@@ -1,8 +1,7 @@
-//! `kubeleet cluster recover`: asks the workers for what they have saved, and writes what is missing.
+//! `kubeleet cluster recover`: asks the workers for their saved state, and restores what is missing.
 //!
-//! No process calls another: the api leaves a request in Redis, and each worker writes its answer to a list
-//! of its own. Both expire. A worker that holds looks for a request with each of its tries; one with a
-//! session is told by a message.
+//! The api leaves a request in Redis, and each worker writes its answer to a list of its own. Both expire. A
+//! worker on hold polls for a request with each retry; a worker with a session gets a message.
 
 use std::collections::BTreeSet;
 
@@ -21,20 +20,16 @@ use model::network::published_field;
 use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 
-/// A request and its answers expire this number of seconds after they were written.
+/// Seconds until a request and its answers expire.
 const EXPIRE_SECONDS: u64 = 120;
-/// The number of pods that one script records.
 const BATCH: usize = 250;
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
-/// Answers are written and read in pieces of about this number of bytes,
+/// Approximate bytes of the pieces in which answers are written and read.
 const PIECE: usize = 256 * 1024;
-/// and this number of pieces is read at once.
 const PIECES_PER_READ: isize = 16;
-/// A worker that has more than this, in bytes, does not answer: Redis would have to keep it.
+/// Maximum bytes of an answer, which Redis would have to store. A worker with more does not answer.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 
-/// The message on a worker's channel that tells it to look for a request.
 const MESSAGE: &str = "recover";
 
 /// The answer of one worker.
@@ -42,14 +37,12 @@ const MESSAGE: &str = "recover";
 pub struct RecoveryAnswer {
     /// Its node.
     pub node: NodeName,
-    /// What it has saved, or why that is of no use.
+    /// Its saved state, or why that is unusable.
     pub saved: Result<SavedFile, InvalidState>,
 }
 
-/// Asking the workers.
 impl Store {
-    /// Asks all workers for what they have saved of what runs there. `nodes` get a message; those that hold
-    /// find the request by themselves.
+    /// Asks all workers for their saved state: `nodes` by a message; workers on hold poll.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -62,13 +55,13 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns whether a message on a worker's channel may tell of a request: messages may be lost, and an
-    /// empty one says that some were.
+    /// Returns true if a message on a worker's channel may announce a request. Messages may be lost, and an
+    /// empty message says that some were.
     pub fn may_request_recovery(message: &[u8]) -> bool {
         message.is_empty() || message == MESSAGE.as_bytes()
     }
 
-    /// Returns the request that waits for answers, if there is one.
+    /// Returns the pending request, if there is one.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -77,11 +70,10 @@ impl Store {
         Ok(id.and_then(|id| RecoveryId::new(id).ok()))
     }
 
-    /// Writes the answer of a worker: `lines` are those of [`SavedState::to_lines`]. Answering twice is
-    /// answering once.
+    /// Writes the answer of a worker: the `lines` of [`SavedState::to_lines`]. Idempotent.
     ///
     /// # Errors
-    /// See [`StoreError`]. Then the answer is incomplete, and counts as none.
+    /// See [`StoreError`]. The answer is then incomplete and is ignored.
     pub async fn answer_recovery(
         &self,
         id: &RecoveryId,
@@ -100,13 +92,13 @@ impl Store {
         begin.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
         let () = self.link.pipeline(&begin).await?;
         for piece in pieces(lines) {
-            // A key that has expired meanwhile must not come back without its beginning and for ever.
+            // An expired key must not be recreated without its beginning and without expiry.
             let () = self.link.query(cmd("RPUSHX").arg(&key).arg(piece)).await?;
         }
         Ok(())
     }
 
-    /// Returns the answer of this node's worker to a request; `None` if it is not there, or not complete.
+    /// Returns the answer of this node's worker to a request; `None` if it is missing or incomplete.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -138,7 +130,7 @@ impl Store {
         })
     }
 
-    /// Ends a request: its answers are not needed any more.
+    /// Ends a request and deletes its answers.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -152,7 +144,6 @@ impl Store {
     }
 }
 
-/// Joins lines to pieces of about [`PIECE`] bytes, each line with its end.
 fn pieces(lines: &[String]) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for line in lines {
@@ -167,9 +158,8 @@ fn pieces(lines: &[String]) -> Vec<String> {
     pieces
 }
 
-/// Reading what is there.
 impl Store {
-    /// Returns what Redis has of the objects that a saved state names. `nodes` stays open.
+    /// Returns the objects in Redis that a saved state names. `nodes` stays `None`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -213,11 +203,7 @@ impl Store {
         Ok(known)
     }
 
-    /// Returns when a service of each of these names was deleted last; `None` if that is not known, or is so
-    /// long ago that it was forgotten.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Returns when a service of each name was last deleted; `None` if that is unknown or was forgotten.
     async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
         let mut deletions = Vec::with_capacity(names.len());
         for chunk in names.chunks(RECORDS_PER_READ) {
@@ -242,11 +228,10 @@ impl Store {
         Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns the records of these services with all their fields, without those that do not exist or are
-    /// of another type.
+    /// Returns the records of these services with all fields, without missing ones and wrong types.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn saved_services(&self, names: &[ServiceName]) -> Result<Vec<SavedService>, StoreError> {
         let mut services = Vec::with_capacity(names.len());
         for chunk in names.chunks(RECORDS_PER_READ) {
@@ -264,12 +249,11 @@ impl Store {
     }
 }
 
-/// Writing what is missing.
 impl Store {
-    /// Writes what a plan says about one service: specifications, then pods, then the record, so that no
-    /// pod is created for a slot whose pod is about to be recorded. Returns the number of pods that were
-    /// recorded. It may end on any line; the next run completes it. The record is left out unless
-    /// `with_record`: other pods of the service are still to come.
+    /// Executes the plan of one service: specifications, then pods, then the record, so that no pod is
+    /// created for a slot that is about to be restored. Returns the number of restored pods. The next run
+    /// completes an interrupted one. Writes the record only `with_record`, when no other pods of the service
+    /// follow.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -279,7 +263,7 @@ impl Store {
         with_record: bool,
     ) -> Result<usize, StoreError> {
         for spec in &service.specs {
-            // It never changes under its id. This also keeps it from expiring.
+            // A specification never changes under its id. This also removes the expiry.
             let () = self.link.query(cmd("SET").arg(keys::spec(&spec.id)).arg(&spec.text)).await?;
         }
         let recovered = self.recover_pods(Some(&service.name), &service.pods).await?;
@@ -298,8 +282,7 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Stores the record of a service, unless Redis has the same or a newer revision. Returns whether it was
-    /// stored.
+    /// Stores the record of a service, unless Redis has the same or a newer revision. Returns true if stored.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -339,8 +322,8 @@ impl Store {
         }
     }
 
-    /// Records pods of a service, or pushed pods if `service` is none. Returns the number of those that were
-    /// recorded; the others have a record, or another pod has their slot.
+    /// Records pods of a service, or pushed pods if `service` is `None`. Skips pods with a record or a taken
+    /// slot. Returns the number of recorded pods.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -378,8 +361,7 @@ impl Store {
     }
 
     /// Sets the id of the cluster, after everything else was written. `seen` is the id that the caller has
-    /// read: it is replaced if that cluster has no services. Returns false if this Redis knows another
-    /// cluster.
+    /// read; it is replaced if that cluster has no services. Returns false if this Redis has another cluster.
     ///
     /// # Errors
     /// See [`StoreError`].

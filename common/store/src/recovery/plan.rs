@@ -1,8 +1,8 @@
-//! Decides what of a saved state is missing in Redis and is to be written there. Pure: equal arguments give
-//! equal plans, and after a plan was carried out the next one is empty.
+//! Plans which saved objects to restore in Redis. Pure: equal arguments give equal plans, and an executed
+//! plan is followed by an empty one.
 //!
-//! What Redis has wins: a record that exists, a slot that is taken, a service of the same or a newer
-//! revision. Everything that is not written although it was saved is a line of `problems`.
+//! Redis takes precedence: existing records, taken slots, and services of the same or a newer revision stay.
+//! `problems` has a line for every saved object that is not written.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,24 +20,24 @@ use model::pod::slot::Slot;
 use model::spec::PodSpec;
 use model::time::rfc3339;
 
-/// More problems of one kind than these are counted instead of listed.
+/// Further problems of one kind are counted instead of listed.
 const MAX_PROBLEMS: usize = 50;
 
-/// What Redis has of the objects that a saved state names.
+/// The objects in Redis that a saved state names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
     /// The services.
     pub services: BTreeMap<ServiceName, KnownService>,
-    /// The pods with a record, of those that were saved and of those that have a slot of the same replica.
+    /// Pods with a record, among the saved pods and those in a slot of the same replica.
     pub records: BTreeSet<PodId>,
-    /// The nodes on which pods can be; `None` if each saved pod is known to run on its node.
+    /// Nodes that may have pods; `None` if each saved pod is known to run on its node.
     pub nodes: Option<BTreeSet<NodeName>>,
-    /// Whether services that were deleted after they were saved are wanted back.
+    /// True to restore services that were deleted after they were saved.
     pub with_deleted: bool,
 }
 
 impl KnownState {
-    /// Returns when this service was deleted, if that was after it was saved and it is not wanted back.
+    /// Returns when this service was deleted, if after it was saved and not to be restored.
     pub fn deletion_of(&self, service: &ServiceName, saved: &SavedState) -> Option<RedisMillis> {
         let known =
             self.services.get(service).filter(|known| known.record.is_none() && !self.with_deleted)?;
@@ -47,42 +47,42 @@ impl KnownState {
     }
 }
 
-/// What Redis has of one service.
+/// The state of one service in Redis.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownService {
     /// Its record; `None` if it has only slots.
     pub record: Option<KnownRecord>,
     /// The pods in its slots.
     pub slots: BTreeMap<Slot, PodId>,
-    /// When a service of this name was deleted last, if Redis knows.
+    /// When a service of this name was last deleted, if known.
     pub deleted_at: Option<RedisMillis>,
 }
 
-/// The record of a service, as far as a plan depends on it.
+/// The fields of a service's record that a plan depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KnownRecord {
-    /// Version of its desired state.
+    /// Version of the desired state.
     pub revision: u64,
-    /// Version of its specification.
+    /// Version of the specification.
     pub generation: u64,
-    /// The desired number of pods; 0 if it is being deleted.
+    /// Desired number of pods; 0 while it is being deleted.
     pub replicas: u32,
 }
 
-/// What is to be written.
+/// The writes that restore a saved state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecoveryPlan {
-    /// The services of which something is missing, by name.
+    /// Services with missing parts, by name.
     pub services: Vec<ServiceRecovery>,
     /// Pushed pods.
     pub pushed: Vec<PodRecovery>,
-    /// The number of saved pods that Redis has.
+    /// Number of saved pods that Redis has.
     pub present: usize,
-    /// What was saved and is not written, one sentence each.
+    /// Saved objects that are not written, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// What is to be written of one service.
+/// The writes for one service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceRecovery {
     /// Its name.
@@ -93,61 +93,60 @@ pub struct ServiceRecovery {
     pub specs: Vec<SavedSpec>,
     /// Its pods, by replica.
     pub pods: Vec<PodRecovery>,
-    /// The number of pods that are desired.
+    /// Desired number of pods.
     pub replicas: u32,
-    /// The number of pods that no saved state has: they will be created anew.
+    /// Number of pods without a saved state, which will be created anew.
     pub missing: u32,
 }
 
-/// A pod to be recorded.
+/// A pod to record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodRecovery {
     /// Its payload.
     pub payload: Payload,
-    /// Its slot, if it is of a service.
+    /// Its slot, if it belongs to a service.
     pub slot: Slot,
-    /// Its phase. `Pending` if its node is not known any more.
+    /// Its phase. `Pending` if its node is unknown.
     pub phase: Phase,
-    /// Where it is; `None` if it is pending.
+    /// Its node and assignment; `None` if it is pending.
     pub placement: Option<(NodeName, AssignmentId)>,
-    /// The generation of its service that it was created from.
+    /// The service generation that it was created from.
     pub generation: u64,
-    /// How often its container was restarted.
+    /// Number of restarts of its container.
     pub restarts: u32,
-    /// The address of its container, if it is known.
+    /// The address of its container, if known.
     pub address: String,
     /// The ports of its container that are published on its node.
     pub published_ports: Vec<PublishedPort>,
-    /// When its record was created; 0 if that is unknown.
+    /// When its record was created; 0 if unknown.
     pub created_at: RedisMillis,
-    /// The last runs of its containers that have ended.
+    /// The last ended runs of its containers.
     pub runs: Vec<EndedRun>,
-    /// What it requests.
+    /// The requested resources.
     pub request: Resources,
 }
 
 impl RecoveryPlan {
-    /// Returns whether nothing is to be written.
+    /// Returns true if nothing must be written.
     pub fn is_empty(&self) -> bool {
         self.pushed.is_empty() && self.services.iter().all(ServiceRecovery::is_empty)
     }
 
-    /// Returns the number of pods to be recorded.
+    /// Returns the number of pods to record.
     pub fn pod_count(&self) -> usize {
         self.pushed.len() + self.services.iter().map(|service| service.pods.len()).sum::<usize>()
     }
 }
 
 impl ServiceRecovery {
-    /// Returns whether nothing of it is to be written.
+    /// Returns true if nothing must be written.
     pub fn is_empty(&self) -> bool {
         self.record.is_none() && self.pods.is_empty()
     }
 }
 
-/// Returns the saved pods without a record that are not wanted any more: another pod has the slot, fewer
-/// replicas are desired, or the service was deleted. An older state of a service, as after a restore, says
-/// nothing.
+/// Returns the saved pods without a record that are no longer wanted: their slot is taken, fewer replicas are
+/// desired, or the service was deleted. An older state of a service, as after a restore, does not count.
 pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     let is_unwanted = |service: &ServiceName, payload: &Payload| {
         if known.deletion_of(service, saved).is_some() {
@@ -169,7 +168,7 @@ pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     pods.collect()
 }
 
-/// Plans what to write so that Redis has what was saved.
+/// Plans the writes that restore the saved state in Redis.
 pub fn plan(known: &KnownState, saved: &SavedState) -> RecoveryPlan {
     let mut planner = Planner { known, saved, plan: RecoveryPlan::default(), pods: BTreeMap::new() };
     planner.place_pods();
@@ -181,7 +180,6 @@ struct Planner<'a> {
     known: &'a KnownState,
     saved: &'a SavedState,
     plan: RecoveryPlan,
-    /// The pods to be recorded of each service.
     pods: BTreeMap<ServiceName, BTreeMap<Slot, PodRecovery>>,
 }
 
@@ -199,7 +197,7 @@ impl<'a> Planner<'a> {
                     let recovery = self.recovery(payload, pod);
                     self.plan.pushed.push(recovery);
                 }
-                // One sentence about the service says enough.
+                // One sentence about the service is enough.
                 Some(service) if self.known.deletion_of(service, self.saved).is_some() => {}
                 Some(service) => {
                     if let Err(problem) = self.place_in_slot(service, payload, pod) {
@@ -211,8 +209,8 @@ impl<'a> Planner<'a> {
         self.plan.problems = problems.into_lines();
     }
 
-    /// Returns the saved pods with their payloads, each once: those that run first, newer generations before
-    /// older ones, and younger assignments before older ones.
+    /// Returns the saved pods with their payloads, without duplicates: running pods, newer generations and
+    /// younger assignments first.
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
@@ -250,7 +248,7 @@ impl<'a> Planner<'a> {
         let is_other = |id: &&PodId| **id != payload.id;
         let taken_before = |slot: Slot| known.and_then(|known| known.slots.get(&slot)).filter(is_other);
         let holder = |slot: Slot| taken_before(slot).or_else(|| Some(&planned(slot)?.id));
-        // A replica has two pods while one with another specification replaces the other.
+        // A replica has two pods during a replacement by another specification.
         let is_replaced = planned(first).is_some_and(|other| other.spec != payload.spec);
         let slot = match holder(first) {
             None => first,
@@ -285,8 +283,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the phase and the place to be recorded. A pod that was being started counts as running: its
-    /// worker starts it if it has no container.
+    /// Returns the phase and placement to record. A starting pod counts as running: its worker starts it if
+    /// it has no container.
     fn placement(&self, pod: &SavedPod) -> (Phase, Option<(NodeName, AssignmentId)>) {
         let is_known = |node: &NodeName| self.known.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
         let placement = pod.node.clone().zip(pod.assignment.clone()).filter(|(node, _)| is_known(node));
@@ -298,7 +296,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A pod of an unknown generation whose specification is not the current one is of an earlier one.
+    /// A pod of unknown generation has an earlier one if its specification is not the current one.
     fn generation(&self, service: &ServiceName, payload: &Payload, pod: &SavedPod) -> u64 {
         let of_spec = payload.spec.as_ref().and_then(|id| self.spec(id)).map_or(0, |spec| spec.generation);
         let known = pod.generation.max(of_spec);
@@ -368,8 +366,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns one copy of each saved pod. Of those on several nodes the youngest assignment is the pod's: the
-/// older ones are of nodes that have not heard that it has moved.
+/// Returns one copy of each saved pod. The youngest assignment wins: nodes with older ones have not noticed
+/// that the pod moved.
 fn youngest_copies<'a>(
     mut pods: Vec<(Payload, &'a SavedPod)>,
     problems: &mut RecoveryProblems,
@@ -406,7 +404,6 @@ impl SavedSpec {
     }
 }
 
-/// Returns where a saved pod is, for people.
 fn place(pod: &SavedPod) -> String {
     pod.node.as_ref().map_or_else(|| "no node".to_owned(), |node| format!("node {node}"))
 }

@@ -1,11 +1,9 @@
-//! What workers save of the pods that they run, and what a backup has: desired state and assignments as JSON
-//! lines.
+//! The saved state of a worker's pods, and the content of a backup, as JSON lines.
 //!
-//! The first line is a [`SavedHeader`], the last one a [`SavedEnd`] with the number of lines between them, so
-//! that a file that was cut off is noticed. In a backup a second section may follow, with secrets, configs
-//! and logins and a last line of its own: versions that do not know it read no further than the first last
-//! line. The lines have environments, which may be secrets: files are readable by their owner only, and
-//! nothing of them is logged.
+//! The first line is a [`SavedHeader`]. The last line is a [`SavedEnd`] with the number of lines in between,
+//! which reveals a truncated file. A backup may have a second section with secrets, configs, logins and an
+//! end line of its own; older versions stop at the first end line. The lines may contain secrets: only the
+//! owner can read the files, and nothing is logged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,9 +24,8 @@ use model::pod::payload::{InvalidPayload, Payload};
 use model::value::ValueKind;
 use model::value::secret_key::SecretKey;
 
-/// The newest version of the format. This version of kubeleet reads it and all before.
+/// The newest version of the format. This version of kubeleet reads it and all earlier ones.
 pub const FORMAT: u32 = 2;
-/// The format of what has no volumes, so that earlier versions can read it.
 const FORMAT_WITHOUT_VOLUMES: u32 = 1;
 
 /// One line.
@@ -53,7 +50,7 @@ pub enum SavedLine {
     End(SavedEnd),
 }
 
-/// What the first line says.
+/// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedHeader {
     /// See [`FORMAT`].
@@ -65,37 +62,37 @@ pub struct SavedHeader {
     /// When it was written, as RFC 3339 from Redis' clock; empty in the file of a worker.
     #[serde(default)]
     pub at: String,
-    /// The nodes that may have volumes. Those that are down when all this is needed are waited for.
+    /// Nodes that may have volumes. Recovery waits for those that are down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeName>,
 }
 
 impl SavedHeader {
-    /// The header of what this version writes, without volumes.
+    /// Returns the header of this version, without volumes.
     pub fn new(cluster: ClusterId) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let (format, at, nodes) = (FORMAT_WITHOUT_VOLUMES, String::new(), Vec::new());
         Self { format, cluster, version, at, nodes }
     }
 
-    /// The same for something that has volumes.
+    /// Returns the header for a state with volumes.
     #[must_use]
     pub fn with_volumes(self) -> Self {
         Self { format: FORMAT, ..self }
     }
 }
 
-/// A service: all fields of its record, as they are in Redis.
+/// A service: all fields of its record, as in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedService {
     /// Its name.
     pub name: ServiceName,
     /// The fields of `service:<name>`.
     pub fields: BTreeMap<String, String>,
-    /// The indices of a job that are complete, as `done:<name>` has them. Only a backup has them.
+    /// The complete indices of a job, as in `done:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub done: BTreeMap<String, String>,
-    /// The indices of a job that have failed, as `tries:<name>` has them. Only a backup has them.
+    /// The failed indices of a job, as in `tries:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tries: BTreeMap<String, String>,
 }
@@ -106,13 +103,13 @@ impl SavedService {
         Self { name, fields, done: BTreeMap::new(), tries: BTreeMap::new() }
     }
 
-    /// Returns whether it is a job: it has indices that are complete once.
+    /// Returns true if it is a job, whose indices complete once.
     pub fn is_job(&self) -> bool {
         self.text("kind") == "job"
     }
 
-    /// Returns the version of its desired state, as [`Service::revision`](model::service::Service::revision)
-    /// has it.
+    /// Returns the version of its desired state, like
+    /// [`Service::revision`](model::service::Service::revision).
     pub fn revision(&self) -> u64 {
         let revision = self.number("revision");
         let is_changed_since = revision > 0 && self.text("revised_by") != self.text("write");
@@ -124,7 +121,7 @@ impl SavedService {
         self.number("generation")
     }
 
-    /// Returns the number of pods that are desired.
+    /// Returns the desired number of pods.
     pub fn replicas(&self) -> u32 {
         u32::try_from(self.number("replicas")).unwrap_or(u32::MAX)
     }
@@ -136,12 +133,12 @@ impl SavedService {
         (!text.is_empty()).then(|| SavedSpec { id, generation: self.generation(), text })
     }
 
-    /// Returns whether it is kept in its desired state: it is not being deleted.
+    /// Returns true if it is not being deleted.
     pub fn is_active(&self) -> bool {
         self.text("state") != "deleting"
     }
 
-    /// Returns when it was created; 0 if that is unknown.
+    /// Returns when it was created; 0 if unknown.
     pub fn created_at(&self) -> RedisMillis {
         self.number("created_at")
     }
@@ -159,12 +156,12 @@ impl SavedService {
     }
 }
 
-/// A pod specification, as it is in Redis.
+/// A pod specification, as in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSpec {
     /// Its id.
     pub id: SpecId,
-    /// The generation of the service that has it; 0 if that is unknown.
+    /// The service generation that has it; 0 if unknown.
     #[serde(default)]
     pub generation: u64,
     /// The content of `spec:<id>`.
@@ -180,7 +177,7 @@ pub struct SavedVolume {
     pub source: String,
     /// The replica that it belongs to.
     pub replica: u32,
-    /// How many bytes it is meant to hold.
+    /// Intended size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<u64>,
     /// The node that has its data.
@@ -188,13 +185,13 @@ pub struct SavedVolume {
     /// The id of that node's container engine, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_id: Option<String>,
-    /// Its epoch; a version before has none.
+    /// Its epoch; earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Whether its node has had the data.
+    /// True if its node has had the data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found: bool,
-    /// Until when other copies of it were given up, in milliseconds.
+    /// Until when other copies were given up, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up_at: Option<u64>,
 }
@@ -204,7 +201,7 @@ pub struct SavedVolume {
 pub struct SavedPod {
     /// Its payload, byte for byte.
     pub payload: String,
-    /// The service that it belongs to; `None` for a pushed pod.
+    /// Its service; `None` for a pushed pod.
     #[serde(default)]
     pub service: Option<ServiceName>,
     /// Its phase.
@@ -215,46 +212,46 @@ pub struct SavedPod {
     /// Its assignment to that node.
     #[serde(default)]
     pub assignment: Option<AssignmentId>,
-    /// The generation of its service that it was created from; 0 if that is unknown.
+    /// The service generation that it was created from; 0 if unknown.
     #[serde(default)]
     pub generation: u64,
-    /// How often its container was restarted.
+    /// Number of restarts of its container.
     #[serde(default)]
     pub restarts: u32,
-    /// The address of its container, if it is known.
+    /// The address of its container, if known.
     #[serde(default)]
     pub address: String,
     /// The ports of its container that are published on its node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_ports: Vec<PublishedPort>,
-    /// When its record was created; 0 if that is unknown.
+    /// When its record was created; 0 if unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
-    /// A time within this assignment, on Redis' clock; 0 if that is unknown. Of two assignments of a pod the
-    /// one with the later time is the younger.
+    /// A time within this assignment, on Redis' clock; 0 if unknown. The assignment with the later time is
+    /// the younger.
     #[serde(default)]
     pub since: RedisMillis,
-    /// The last runs of its containers that have ended.
+    /// The last ended runs of its containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<EndedRun>,
 }
 
-/// The current version of a secret or config, as it is stored: a secret is encrypted.
+/// The stored current version of a secret (encrypted) or config.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedValue {
-    /// Whether it is a secret or a config.
+    /// Secret or config.
     pub kind: ValueKind,
     /// Its name.
     pub name: ValueName,
-    /// The version. A secret can be decrypted only as this one.
+    /// The version. A secret can be decrypted only with its version.
     pub version: u64,
-    /// What is stored, in base64.
+    /// The stored content, in base64.
     pub data: String,
     /// When it was created.
     pub created_at: RedisMillis,
     /// When this version was stored.
     pub updated_at: RedisMillis,
-    /// The app that it was created with, if it was.
+    /// The app that it was created with, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
 }
@@ -265,7 +262,7 @@ impl fmt::Debug for SavedValue {
     }
 }
 
-/// The login for a registry, as it is stored: the password is encrypted.
+/// The stored login for a registry. The password is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedLogin {
     /// The registry.
@@ -291,21 +288,21 @@ impl SavedPod {
     /// Returns its payload.
     ///
     /// # Errors
-    /// It is broken.
+    /// If it is broken.
     pub fn parsed(&self) -> Result<Payload, InvalidPayload> {
         Payload::parse(Bytes::copy_from_slice(self.payload.as_bytes()))
     }
 }
 
-/// What the last line says.
+/// The last line of a section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedEnd {
-    /// The number of lines between the first and this one.
+    /// Number of lines between the first and this one.
     pub lines: usize,
-    /// The number of containers that run and of which nothing is saved.
+    /// Number of running containers that are not saved.
     #[serde(default)]
     pub unsaved: u64,
-    /// Whether the second section follows.
+    /// True if the second section follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
@@ -322,7 +319,7 @@ pub struct SavedValues {
 }
 
 impl SavedValues {
-    /// Returns the id of the key that each secret and login is encrypted with.
+    /// Returns the ids of the keys that encrypt the secrets and logins.
     pub fn secret_keys(&self) -> Vec<String> {
         let secrets = self.values.iter().filter(|value| value.kind == ValueKind::Secret);
         let texts = secrets.filter_map(|value| String::from_utf8(STANDARD.decode(&value.data).ok()?).ok());
@@ -330,7 +327,7 @@ impl SavedValues {
         texts.filter_map(|text| SecretKey::id_of_text(&text).map(str::to_owned)).collect()
     }
 
-    /// Reads a header, lines of the second section, and a last line.
+    /// Reads a header, lines of the second section, and an end line.
     ///
     /// # Errors
     /// See [`InvalidState`].
@@ -354,52 +351,51 @@ impl SavedValues {
     }
 }
 
-/// Services, specifications and pods.
+/// Services, specifications, pods and volumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedState {
     /// The services, by name.
     pub services: BTreeMap<ServiceName, SavedService>,
     /// The specifications, by id.
     pub specs: BTreeMap<SpecId, SavedSpec>,
-    /// The pods. One that several nodes have is there several times.
+    /// The pods. A pod that several nodes have occurs several times.
     pub pods: Vec<SavedPod>,
-    /// The persistent volumes; only a backup has them. Workers say themselves what they have.
+    /// The persistent volumes; only in a backup. Workers report theirs themselves.
     pub volumes: Vec<SavedVolume>,
 }
 
 /// Why a saved state cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidState {
-    /// It is none.
+    /// A line is invalid.
     #[error("line {0} is not one of a saved state of kubeleet")]
     NotALine(usize),
-    /// It was written by a later version.
+    /// A later version wrote it.
     #[error("it has the format {0}, and this version of kubeleet reads only up to {FORMAT}: use a newer one")]
     Newer(u32),
-    /// Its end is missing.
+    /// The end is missing.
     #[error("it is incomplete: its last line is missing, or says {expected} lines where there are {found}")]
     Incomplete {
-        /// The number of lines that the last line says; 0 without one.
+        /// Number of lines according to the last line; 0 without one.
         expected: usize,
-        /// The number of lines there are.
+        /// Number of lines found.
         found: usize,
     },
 }
 
-/// A saved state with what its first and last lines say.
+/// A saved state with its first and last lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedFile {
     /// The first line.
     pub header: SavedHeader,
-    /// What is saved.
+    /// The state.
     pub state: SavedState,
     /// The last line.
     pub end: SavedEnd,
 }
 
 impl SavedState {
-    /// Adds a service. Of two revisions the newer one stays, and of two services of one name the one that was
-    /// created later.
+    /// Adds a service. The newer revision wins; with one name, the later created service.
     pub fn add_service(&mut self, service: SavedService) {
         match self.services.get(&service.name) {
             Some(known) if known.age() >= service.age() => {}
@@ -415,7 +411,7 @@ impl SavedState {
         }
     }
 
-    /// Adds all of another state.
+    /// Adds all objects of another state.
     pub fn add(&mut self, other: SavedState) {
         other.services.into_values().for_each(|service| self.add_service(service));
         other.specs.into_values().for_each(|spec| self.add_spec(spec));
@@ -432,8 +428,8 @@ impl SavedState {
         volumes.chain(services).chain(specs).chain(pods).map(|line| line.to_json())
     }
 
-    /// Returns the state as lines without their ends. `unsaved` is the number of running containers of which
-    /// nothing is saved.
+    /// Returns the state as lines without newlines. `unsaved` is the number of running containers that are
+    /// not saved.
     pub fn to_lines(&self, header: SavedHeader, unsaved: u64) -> Vec<String> {
         let header = std::iter::once(SavedLine::Header(header).to_json());
         let mut lines: Vec<String> = header.chain(self.lines()).collect();
@@ -443,12 +439,12 @@ impl SavedState {
 }
 
 impl SavedLine {
-    /// Returns the line without its end.
+    /// Returns the line without newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers always serialize")
     }
 
-    /// Reads one line; `number` is its number from 1, for the error.
+    /// Reads one line; `number` counts from 1, for the error.
     ///
     /// # Errors
     /// [`InvalidState::NotALine`].
@@ -483,7 +479,7 @@ impl SavedHeader {
 }
 
 impl SavedFile {
-    /// Reads a whole state. What comes after its last line is not looked at.
+    /// Reads a whole state. Ignores lines after its end line.
     ///
     /// # Errors
     /// See [`InvalidState`].

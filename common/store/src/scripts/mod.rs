@@ -1,8 +1,8 @@
 //! The Lua scripts, compiled in: one file per atomic operation under `lua/`.
 //!
-//! [`table`] declares what each script is called with: the names of its keys and arguments, in their order.
-//! From that come the structs that a call is built from here, and the functions that a script reads its call
-//! with ([`readers`]). A test compares the names on both sides.
+//! [`table`] declares the names of each script's keys and arguments, in their order. These generate the
+//! structs that build a call here, and the functions that read it in the script ([`readers`]). A test
+//! compares the names on both sides.
 
 mod prelude;
 mod readers;

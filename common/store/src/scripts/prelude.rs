@@ -1,14 +1,14 @@
-//! Chooses what a script needs of the prelude. Redis carries out all of a script's code on each call: with
-//! the whole prelude that makes dozens of functions and asks for the time and for the length of `events`,
-//! which costs more than what most scripts do.
+//! Selects the parts of the prelude that a script needs, because Redis executes all code of a script on each
+//! call. The whole prelude would create dozens of functions and query the time and the length of `events`,
+//! which costs more than most scripts do.
 
 use std::collections::HashSet;
 
-/// How a part of the prelude begins, in the first column: it declares one or several names, and ends where
-/// the next begins.
+/// The beginning of a part in the first column. A part declares one or several names, and ends where the next
+/// begins.
 const PART: &str = "local ";
 
-/// A prelude whose parts are known: reading it takes longer than choosing from it.
+/// A parsed prelude: parsing takes longer than selecting.
 ///
 /// Public for tests that change it.
 pub struct Prelude<'a> {
@@ -23,16 +23,15 @@ impl std::fmt::Debug for Prelude<'_> {
     }
 }
 
-/// What declares some names.
 struct PreludePart<'a> {
-    /// Its code, without lines that are comments only.
+    /// Its code, without comment lines.
     lines: Vec<&'a str>,
     /// The parts that declare one of its words.
     uses: Vec<usize>,
 }
 
 impl<'a> Prelude<'a> {
-    /// Reads a prelude.
+    /// Parses a prelude.
     pub fn new(text: &'a str) -> Self {
         let mut parts: Vec<PreludePart<'a>> = Vec::new();
         for line in text.lines().filter(|line| !is_comment(line) && !line.is_empty()) {
@@ -53,13 +52,13 @@ impl<'a> Prelude<'a> {
         prelude
     }
 
-    /// Returns the parts that declare a name which one of `texts`, or a part that is kept, has as a word.
+    /// Returns the parts that declare a word of `texts` or of another returned part.
     ///
-    /// A word of a string or of a comment behind code counts too: it may keep a part that is not needed.
+    /// Words in strings and trailing comments count too, and may keep an unneeded part.
     pub(super) fn needed(&self, texts: &[&str]) -> String {
         let mut needed: HashSet<usize> = texts.iter().flat_map(|text| self.used_by(text)).collect();
         let mut kept = Vec::new();
-        // Lua finds a local only in what comes after it.
+        // A Lua local is visible only in later code.
         for (index, part) in self.parts.iter().enumerate().rev() {
             if needed.contains(&index) {
                 needed.extend(&part.uses);
@@ -70,7 +69,7 @@ impl<'a> Prelude<'a> {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The parts that declare a word of `text`, some of them several times.
+    /// Returns the parts that declare a word of `text`, possibly several times.
     fn used_by(&self, text: &'a str) -> impl Iterator<Item = usize> {
         words(text).flat_map(|word| {
             let first = self.names.partition_point(|(name, _)| *name < word);
@@ -84,7 +83,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("--")
 }
 
-/// The names that the first line of a part declares: `local function name(…)` or `local a, b = …`.
+/// Returns the names declared by the first line of a part: `local function name(…)` or `local a, b = …`.
 fn declared(first: &str) -> impl Iterator<Item = &[u8]> {
     let rest = first.strip_prefix(PART).unwrap_or_default();
     let names = match rest.strip_prefix("function ") {
@@ -94,7 +93,6 @@ fn declared(first: &str) -> impl Iterator<Item = &[u8]> {
     words(names.unwrap_or_default())
 }
 
-/// The words of code.
 fn words(text: &str) -> impl Iterator<Item = &[u8]> {
     let lines = text.lines().filter(|line| !is_comment(line));
     let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';

@@ -1,13 +1,12 @@
-//! The Lua functions that a script reads its keys and arguments with: `head_keys()`, `pod_args(i)` … The
-//! prelude describes them.
+//! The Lua functions that read a script's keys and arguments: `head_keys()`, `pod_args(i)` … The prelude
+//! describes them.
 
 use super::script::{Group, RESOURCES, Script};
 
-/// Up to this number of values, reading them one by one is faster than `unpack`.
+/// Maximum number of values for which reading them one by one is faster than `unpack`.
 const FEW: usize = 3;
 
 impl Script {
-    /// Returns the Lua code of the functions for this script.
     pub(super) fn readers(&self) -> String {
         // Access to locals is faster than to globals. Lua captures the latest locals fastest, so these come
         // late.
@@ -40,8 +39,7 @@ impl Script {
     }
 }
 
-/// Returns the functions for one group. `parameter` is what they call the number of the item; the head has
-/// none.
+/// Returns the functions of one group. `parameter` is the name of the item number; the head has none.
 fn functions(
     name: &str,
     parameter: &str,

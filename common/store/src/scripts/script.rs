@@ -1,4 +1,4 @@
-//! A script and what it is called with.
+//! A script and its calls.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LazyLock, OnceLock};
@@ -17,15 +17,15 @@ use model::ids::{
 use model::node::{Resource, Resources};
 use model::pod::lifecycle::{Phase, PodEvent};
 
-/// The Lua code that scripts share. Each runs after what it needs of it ([`prelude`]).
+/// Shared Lua code. Each script gets the parts that it needs ([`prelude`]).
 pub const PRELUDE: &str = include_str!("../lua/_prelude.lua");
 
 static READ_PRELUDE: LazyLock<Prelude<'static>> = LazyLock::new(|| Prelude::new(PRELUDE));
 
-/// The last argument of a head or an item that passes all amounts of [`Resources`], one after the other.
+/// The last argument of a head or an item that passes all amounts of [`Resources`] in order.
 pub(super) const RESOURCES: &str = "resources";
 
-/// A Lua script: its code, what it is called with, and what it does to the phases of pods.
+/// A Lua script: its code, its keys and arguments, and its changes of pod phases.
 ///
 /// Public for tests and tools. Processes run a script through an operation of [`Store`](super::Store).
 pub struct Script {
@@ -53,28 +53,26 @@ pub enum ProcessKind {
     Proxy,
 }
 
-/// What becomes of a call while Redis uses all of its `maxmemory`.
+/// The treatment of a call while Redis uses all of its `maxmemory`.
 ///
-/// Redis judges memory only at the first write of a script. A script that begins with a write that cannot
-/// grow anything is carried out to its end.
+/// Redis checks memory only at the first write of a script. A script that begins with a write that cannot
+/// grow anything runs to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtMaxmemory {
-    /// It is carried out: it keeps pods or nodes alive, moves what is stored already, or frees memory.
+    /// It runs: it keeps pods or nodes alive, moves stored data, or frees memory.
     Allowed,
-    /// It is carried out if it adds nothing. The script decides, and calls `allow_at_maxmemory()`.
+    /// It runs if it adds nothing. The script decides, and calls `allow_at_maxmemory()`.
     Shrinking,
-    /// Redis refuses it, and nothing is changed: all that it does is to add.
+    /// Redis refuses it and changes nothing, since it only adds data.
     Refused,
 }
 
-/// The names of keys and arguments that belong together.
 pub(super) struct Group {
     pub(super) keys: &'static [&'static str],
     pub(super) args: &'static [&'static str],
 }
 
 impl Group {
-    /// The number of values that the arguments take.
     pub(super) fn arg_count(&self) -> usize {
         self.args.iter().map(|name| if *name == RESOURCES { Resource::ALL.len() } else { 1 }).sum()
     }
@@ -82,50 +80,50 @@ impl Group {
 
 /// A list of items of the same kind, each with the same keys and arguments.
 ///
-/// A batch that another one follows has its length in the head argument `<name>_count`. The length of the
-/// last one follows from its arguments.
+/// The head argument `<name>_count` is the length of a batch. The last one has none: it follows from its
+/// arguments.
 pub(super) struct ItemBatch {
     pub(super) name: &'static str,
     pub(super) item: Group,
 }
 
 impl Script {
-    /// The name of its file without `.lua`, which is also the name of its failpoint.
+    /// Returns the name of its file without `.lua`, which is also the name of its failpoint.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The content of its file.
+    /// Returns the content of its file.
     pub fn text(&self) -> &'static str {
         self.text
     }
 
-    /// The processes that run it.
+    /// Returns the kinds of processes that run it.
     pub fn run_by(&self) -> &'static [ProcessKind] {
         self.run_by
     }
 
-    /// What becomes of a call while Redis uses all of its `maxmemory`.
+    /// Returns its treatment at `maxmemory`.
     pub fn at_maxmemory(&self) -> AtMaxmemory {
         self.at_maxmemory
     }
 
-    /// The phases in which it creates the record of a pod.
+    /// Returns the phases in which it creates the record of a pod.
     pub fn creates(&self) -> &'static [Phase] {
         self.creates
     }
 
-    /// The events of a pod that it carries out: it makes no other change of a phase.
+    /// Returns the pod events that it executes, which are its only changes of phases.
     pub fn moves(&self) -> &'static [PodEvent] {
         self.moves
     }
 
-    /// The code that Redis runs.
+    /// Returns the code that Redis runs.
     pub fn source(&self) -> String {
         self.source_of(&READ_PRELUDE, self.text)
     }
 
-    /// The code that Redis would run with another prelude and another text of this script.
+    /// Returns the code with another prelude and another text of this script.
     pub fn source_of(&self, prelude: &Prelude<'_>, text: &str) -> String {
         let first = match self.at_maxmemory {
             AtMaxmemory::Allowed => "allow_at_maxmemory()",
@@ -135,14 +133,14 @@ impl Script {
         format!("{shared}\n{first}\n{}\n{text}", self.readers())
     }
 
-    /// Reads the arguments of a call of this script by their names.
+    /// Reads the arguments of a call of this script by name.
     pub fn arguments<'a>(&self, argv: &'a [Vec<u8>]) -> Arguments<'a> {
         let (head, mut rest) = argv.split_at(self.head.arg_count().min(argv.len()));
         let head = NamedArguments { names: self.head.args, values: head };
         let mut items = Vec::new();
         for batch in self.batches {
             let size = batch.item.arg_count();
-            // What has keys only.
+            // A batch with keys only.
             if size == 0 {
                 continue;
             }
@@ -177,7 +175,7 @@ impl std::fmt::Debug for Script {
     }
 }
 
-/// The arguments of a call by their names, see [`Script::arguments`].
+/// The arguments of a call by name, see [`Script::arguments`].
 #[derive(Debug)]
 pub struct Arguments<'a> {
     /// The arguments of the whole call.
@@ -186,7 +184,7 @@ pub struct Arguments<'a> {
     pub items: Vec<NamedArguments<'a>>,
 }
 
-/// Arguments that belong together, by their names.
+/// A group of arguments, by name.
 #[derive(Debug, Clone, Copy)]
 pub struct NamedArguments<'a> {
     names: &'static [&'static str],
@@ -206,12 +204,10 @@ impl<'a> NamedArguments<'a> {
     }
 }
 
-/// A call of a script of this crate, ready to be sent.
 pub(crate) struct Call<'a>(ScriptCall<'a>);
 
 impl Call<'_> {
-    /// Adds an item to a batch. Where a script has several batches, all items of one come before those of the
-    /// next.
+    /// Adds an item to a batch. All items of one batch come before those of the next.
     pub(crate) fn add<I: BatchItem>(&mut self, item: I) {
         debug_assert_eq!(self.0.name(), I::SCRIPT, "an item of another script");
         item.add_to(&mut self.0);
@@ -240,8 +236,8 @@ impl DerefMut for Call<'_> {
     }
 }
 
-/// Returns each different value once, and for each value the index among those, from 1: what many items of a
-/// batch share is passed once. There are few different ones, and mostly it is the last.
+/// Returns the distinct values, and for each value its index among them, from 1. Values repeat, so it
+/// searches from the end.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut distinct: Vec<T> = Vec::new();
     let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {
@@ -255,18 +251,13 @@ pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>
     (distinct, index)
 }
 
-/// One item of a batch.
 pub(crate) trait BatchItem {
-    /// The script that it belongs to.
     const SCRIPT: &'static str;
 
-    /// Adds its keys and arguments to a call.
     fn add_to(self, call: &mut ScriptInvocation<'_>);
 }
 
-/// A value that a script can be given.
 pub(crate) trait ScriptArg {
-    /// Adds it to the arguments of a call.
     fn add_to(self, call: &mut ScriptInvocation<'_>);
 }
 

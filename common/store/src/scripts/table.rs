@@ -1,9 +1,8 @@
-//! The list of scripts: which processes run each, what it is called with, and the changes of phases that it
-//! owns.
+//! The list of scripts: processes, keys and arguments, and changes of pod phases.
 //!
 //! A script `name in folder` is the file `lua/folder/name.lua`. It becomes a module `name` with a struct
-//! `Head`, and a struct for the items of each batch. Their fields are the keys and arguments, so that leaving
-//! one out does not compile.
+//! `Head`, and a struct for the items of each batch. Their fields are the keys and arguments, so that a
+//! missing one does not compile.
 
 use std::sync::OnceLock;
 
@@ -50,14 +49,12 @@ macro_rules! scripts {
                     compiled: OnceLock::new(),
                 };
 
-                /// The keys and arguments of the whole call.
                 pub(crate) struct Head<$($key,)* $($arg,)*> {
                     $(pub(crate) $key: $key,)*
                     $(pub(crate) $arg: $arg,)*
                 }
 
                 impl<$($key: ToRedisArgs,)* $($arg: ScriptArg,)*> Head<$($key,)* $($arg,)*> {
-                    /// Begins a call; items of batches are added to it.
                     pub(crate) fn call(self) -> Call<'static> {
                         let mut call = Call::begin(&SCRIPT);
                         $(call.key(self.$key);)*
@@ -67,7 +64,6 @@ macro_rules! scripts {
                 }
 
                 $(
-                    /// The keys and arguments of one item.
                     pub(crate) struct $Item<$($item_key,)* $($item_arg,)*> {
                         $(pub(crate) $item_key: $item_key,)*
                         $(pub(crate) $item_arg: $item_arg,)*

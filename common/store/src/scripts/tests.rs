@@ -1,4 +1,4 @@
-//! The table of scripts against their files, their headers and the documents.
+//! Compares the table of scripts with their files, their headers and the documents.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,17 @@ fn script(name: &str) -> &'static Script {
     SCRIPTS.iter().find(|script| script.name == name).unwrap_or_else(|| panic!("no script is named {name}"))
 }
 
-/// The groups of a script with the names that its readers begin with.
 fn groups(script: &Script) -> impl Iterator<Item = (&'static str, &Group)> {
     let batches = script.batches.iter().map(|batch| (batch.name, &batch.item));
     std::iter::once(("head", &script.head)).chain(batches)
 }
 
-/// The text before each call of `reader` in a script.
 fn before_calls<'a>(script: &'a Script, reader: &str) -> impl Iterator<Item = &'a str> {
     let found = script.text.match_indices(reader).map(|(at, _)| &script.text[..at]);
-    // The end of a longer name is another function.
+    // The suffix of a longer name is another function.
     found.filter(|before| !before.ends_with('_'))
 }
 
-/// The locals that each call of `reader` in a script is read into.
 fn locals<'a>(script: &'a Script, reader: &str) -> Vec<Vec<&'a str>> {
     before_calls(script, reader)
         .map(|before| {
@@ -133,7 +130,7 @@ fn every_file_is_in_the_table() {
     assert_eq!(names_of_files, names());
 }
 
-/// Without its length a batch would be read together with those after it.
+/// Without its length, a batch would be read together with those after it.
 #[test]
 fn the_head_has_the_length_of_each_batch_but_the_last() {
     for script in SCRIPTS {
@@ -144,8 +141,8 @@ fn the_head_has_the_length_of_each_batch_but_the_last() {
     }
 }
 
-/// The table of scripts in docs/reference/redis.md: a row for each with its name and the processes that run
-/// it.
+/// The table of scripts in docs/reference/redis.md has a row for each, with its name and the processes that
+/// run it.
 #[test]
 fn every_script_is_documented_and_every_documented_one_exists() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/redis.md");
@@ -177,5 +174,5 @@ fn every_script_is_documented_and_every_documented_one_exists() {
     }
 }
 
-/// What reads and writes keys beside scripts: a command, and a function of the prelude.
+/// Readers and writers of keys beside scripts: a command, and a function of the prelude.
 const OTHERS: &[&str] = &["healthcheck", "forget_pod"];

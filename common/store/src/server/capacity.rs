@@ -1,4 +1,4 @@
-//! How full Redis and the cluster are: what decides whether more may be added.
+//! The load of Redis and the cluster, which decides whether more may be added.
 
 use redis::cmd;
 
@@ -6,10 +6,9 @@ use crate::reply::corrupt;
 use crate::{Store, StoreError, keys};
 use model::spec::MAX_REPLICAS;
 
-/// Services whose sizes are read in one round trip.
 const SERVICES_PER_READ: usize = 500;
 
-/// How much memory Redis uses, and how much it may use.
+/// Used and available memory of Redis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RedisMemory {
     /// Bytes that count towards the limit.
@@ -18,28 +17,28 @@ pub struct RedisMemory {
     pub limit: Option<u64>,
 }
 
-/// How much users want the cluster to hold.
+/// The desired size of the cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterSize {
     /// The number of services.
     pub services: u64,
-    /// The number of desired pods of all services, and of pushed pods.
+    /// Number of desired pods of all services, and of pushed pods.
     pub pods: u64,
-    /// How many of them have not been created yet.
+    /// Number of desired pods that were not created yet.
     pub missing_pods: u64,
 }
 
 impl Store {
-    /// Returns how much memory Redis uses, and how much it may use.
+    /// Returns the used and available memory of Redis.
     ///
     /// # Errors
-    /// `Corrupt` if Redis does not say; see [`StoreError`].
+    /// `Corrupt` if the reply lacks it; see [`StoreError`].
     pub async fn memory(&self) -> Result<RedisMemory, StoreError> {
         let info: String = self.link.query(cmd("INFO").arg("memory")).await?;
         read_memory(&info)
     }
 
-    /// Returns the size of the cluster. A service whose keys are broken counts as one without pods.
+    /// Returns the size of the cluster. A service with broken keys counts as one without pods.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -56,7 +55,7 @@ impl Store {
                 progress => progress?,
             };
             for (created, desired) in progress.into_iter().flatten() {
-                // A number that no service can have is a broken record, which must not stop all others.
+                // An impossible number is a broken record, which must not block all others.
                 let desired = if desired > u64::from(MAX_REPLICAS) { 0 } else { desired };
                 size.pods = size.pods.saturating_add(desired);
                 size.missing_pods = size.missing_pods.saturating_add(desired.saturating_sub(created));

@@ -1,6 +1,5 @@
-//! What the Redis server says of itself (its product, its replicas), and whether it is one that kubeleet can
-//! rely on: its version, its mode, its eviction and its persistence, and whether this program understands the
-//! data in it.
+//! Information about the Redis server (product, replicas), and checks that kubeleet can rely on it: version,
+//! mode, eviction, persistence, and the format of its data.
 
 use redis::cmd;
 use redis_link::{AttachedReplica, attached_replicas};
@@ -8,28 +7,27 @@ use redis_link::{AttachedReplica, attached_replicas};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 
-/// The newest form of all data in Redis that this program understands. A version whose data would mislead
-/// earlier ones writes its number into the field `format` of `meta`; none has done so yet, which means 1.
+/// The newest data format that this program understands. A version whose data would mislead earlier ones
+/// writes its number into the field `format` of `meta`. None has done so yet; a missing field means 1.
 const FORMAT: u64 = 1;
 
 /// The oldest version of Redis that has all commands that the scripts use.
 const MIN_VERSION: (u32, u32) = (6, 2);
 
-/// What a Redis server says of itself.
+/// Information about a Redis server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Product and version: `Redis 7.0.15`, `Valkey 9.1.2`. Empty if the server does not say.
+    /// Product and version: `Redis 7.0.15`, `Valkey 9.1.2`. Empty if unknown.
     pub product: String,
-    /// The replicas that are attached to it.
+    /// The attached replicas.
     pub replicas: Vec<AttachedReplica>,
-    /// The number of replicas that keep up, if `min-replicas-to-write` asks for some.
+    /// Number of replicas that keep up, if `min-replicas-to-write` is set.
     pub good_replicas: Option<u64>,
-    /// Whether the append-only file is written, if the server says.
+    /// True if the append-only file is written; `None` if unknown.
     pub has_aof: Option<bool>,
 }
 
 impl ServerInfo {
-    /// Reads a reply to `INFO`.
     pub(crate) fn read(info: &str) -> Self {
         let number = |name: &str| field(info, name).and_then(|value| value.parse().ok());
         Self {
@@ -41,13 +39,12 @@ impl ServerInfo {
     }
 }
 
-/// Returns the value of a field in a reply to `INFO`.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
     fields.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// Valkey goes on saying `redis_version:7.2.4`, beside its own version.
+/// Valkey still reports `redis_version:7.2.4` beside its own version.
 fn product(info: &str) -> Option<String> {
     let own = |name: &str| {
         let version = field(info, &format!("{name}_version"))?;
@@ -57,16 +54,16 @@ fn product(info: &str) -> Option<String> {
     field(info, "server_name").and_then(own).or_else(|| own("valkey")).or_else(|| own("redis"))
 }
 
-/// Something about the Redis server that an operator should change.
+/// A property of the Redis server that an operator should change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConcern {
-    /// How much harm it does.
+    /// The severity.
     pub severity: Severity,
-    /// What is wrong, what happens because of it, and what to do.
+    /// The problem, its consequence, and the remedy.
     pub text: String,
 }
 
-/// How much harm a setting of the Redis server does.
+/// The severity of a concern about the Redis server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Data may be lost when Redis restarts.
@@ -78,7 +75,7 @@ pub enum Severity {
 }
 
 impl Store {
-    /// Returns what an operator should change about the Redis server. Empty if the server does not say.
+    /// Returns the properties of the Redis server that an operator should change. Empty if they are unknown.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -90,8 +87,8 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// Returns when the Redis master changed or was restarted; now, if no script has noticed it yet. `None`
-    /// if it never did.
+    /// Returns when the Redis master changed or restarted (now, if no script has noticed it yet); `None` if
+    /// never.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -114,7 +111,7 @@ impl Store {
     }
 }
 
-/// Returns what is wrong according to a reply to `INFO`. What the reply does not tell is not wrong.
+/// Returns the concerns about a reply to `INFO`. Missing fields are not concerns.
 fn concerns(info: &str) -> Vec<ServerConcern> {
     let value = |name: &str| field(info, name);
     [
@@ -128,7 +125,7 @@ fn concerns(info: &str) -> Vec<ServerConcern> {
     .collect()
 }
 
-/// Returns whether the data are of a form that this program would misread.
+/// Returns a concern if this program would misread the data.
 fn newer_data(format: Option<&str>) -> Option<ServerConcern> {
     let format = format?.parse::<u64>().ok().filter(|format| *format > FORMAT)?;
     Some(ServerConcern {
@@ -151,7 +148,7 @@ fn version(text: Option<&str>) -> Option<ServerConcern> {
     })
 }
 
-/// Shards have no scripts over several keys.
+/// Redis Cluster has no scripts over keys of several shards.
 fn mode(mode: Option<&str>) -> Option<ServerConcern> {
     (mode? == "cluster").then(|| ServerConcern {
         severity: Severity::Unusable,

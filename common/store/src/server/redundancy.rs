@@ -1,4 +1,4 @@
-//! Whether Redis would survive its next fault: its replicas, and the Sentinels that would elect one of them.
+//! Checks whether Redis would survive its next fault, by its replicas and Sentinels.
 //!
 //! Pure.
 
@@ -7,34 +7,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{ServerInfo, Store};
 use redis_link::{SentinelFacts, SentinelReport};
 
-/// What is known about the replicas and the Sentinels.
+/// The state of the replicas and the Sentinels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Redundancy {
-    /// The addresses of all replicas that should be attached to the master.
+    /// Addresses of all replicas that should be attached to the master.
     pub expected: BTreeSet<String>,
-    /// Those that are attached and keep up.
+    /// Replicas that are attached and keep up.
     pub attached: BTreeSet<String>,
     /// The number of Sentinels in the Redis URL.
     pub sentinels: usize,
-    /// How many of them answer.
+    /// Number of answering Sentinels.
     pub sentinels_answering: usize,
-    /// Whether the Sentinels could replace the master now; `None` without Sentinels.
+    /// True if the Sentinels could replace the master now; `None` without Sentinels.
     pub can_fail_over: Option<bool>,
-    /// What an operator should change, one sentence each.
+    /// Advice for an operator, one sentence each.
     pub concerns: Vec<String>,
 }
 
 impl Store {
-    /// Asks each Sentinel what it knows, within some seconds. Empty without Sentinels.
+    /// Asks each Sentinel for its state, within some seconds. Empty without Sentinels.
     pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
         self.link.inspect_sentinels().await
     }
 }
 
 impl Redundancy {
-    /// Judges what the master and the Sentinels say. `remembered` are replicas that were attached before;
-    /// they count where there are no Sentinels to remember them. `min_replicas` is `min-replicas-to-write`,
-    /// if known.
+    /// Evaluates the states of the master and the Sentinels. `remembered` are replicas attached before, which
+    /// count only without Sentinels. `min_replicas` is `min-replicas-to-write`, if known.
     pub fn of(
         server: Option<&ServerInfo>,
         min_replicas: Option<u64>,
@@ -66,13 +65,12 @@ impl Redundancy {
         }
     }
 
-    /// Returns the replicas that are away or lag.
+    /// Returns the replicas that are detached or lag.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         self.expected.difference(&self.attached).map(String::as_str)
     }
 }
 
-/// The answers of the Sentinels that answer, by their addresses.
 type Facts<'a> = BTreeMap<&'a str, &'a SentinelFacts>;
 
 fn answers(sentinels: &[SentinelReport]) -> Facts<'_> {
@@ -82,7 +80,7 @@ fn answers(sentinels: &[SentinelReport]) -> Facts<'_> {
         .collect()
 }
 
-/// Returns whether enough Sentinels see each other to elect a replica, and one may be elected.
+/// Returns true if enough Sentinels see each other to elect a replica, and one is eligible.
 fn can_fail_over(known: usize, facts: &Facts<'_>) -> bool {
     facts.len() > known / 2
         && facts.values().any(|facts| {
@@ -91,7 +89,7 @@ fn can_fail_over(known: usize, facts: &Facts<'_>) -> bool {
         })
 }
 
-/// Returns how many Sentinels a failover needs: the quorum to notice, more than half of all to elect.
+/// Returns the number of Sentinels needed for a failover: the quorum, and a majority.
 fn needed(facts: &SentinelFacts) -> usize {
     facts.quorum.max(facts.sentinels / 2 + 1)
 }

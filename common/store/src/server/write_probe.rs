@@ -1,4 +1,4 @@
-//! Writes to Redis, as all operations do, to see whether it takes writes.
+//! Writes to Redis, like all operations, to see whether it accepts writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,50 +12,48 @@ use crate::server::info::ServerInfo;
 use crate::{Store, StoreError};
 use redis_link::{DedicatedConnection, Link};
 
-/// A Redis that is well answers within milliseconds.
+/// A healthy Redis answers within milliseconds.
 const LIMIT: Duration = Duration::from_millis(1500);
-/// How long what the probe writes stays in Redis.
 const KEEP: Duration = Duration::from_secs(10);
-/// How often a setting of Redis is read again that `INFO` does not contain.
+/// Interval at which settings that `INFO` lacks are read again.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(30);
-/// The field of `meta` that says that Redis has had an append-only file.
 const HAD_AOF: &str = "appendonly";
 
-/// Sees whether Redis takes writes. It uses what all operations use: a script, a published message and INFO,
-/// on a connection of its own, because Redis stops a whole connection whose write it holds back.
+/// Checks whether Redis accepts writes, with a script, a published message and INFO, like all operations. It
+/// has its own connection, because Redis blocks a whole connection while it holds back a write.
 pub struct WriteProbe {
     link: Link,
-    /// The lease that it takes again and again. No other process asks for it.
+    /// The lease that it takes repeatedly. No other process uses it.
     lease_key: String,
     connection: Mutex<Option<DedicatedConnection>>,
     settings: Mutex<Settings>,
     has_noted_aof: AtomicBool,
 }
 
-/// Settings of Redis that only CONFIG GET tells.
+/// Settings of Redis that only CONFIG GET returns.
 #[derive(Default)]
 struct Settings {
     read_at: Option<Instant>,
-    /// This user must not ask: each try would be an entry in Redis' ACL LOG.
+    /// True if this user must not ask: each attempt would add an entry to Redis' ACL LOG.
     is_denied: bool,
     min_replicas: Option<u64>,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug, Clone)]
 pub struct ProbeReport {
-    /// Whether Redis took the write, and if not, why.
+    /// The outcome of the write.
     pub writes: Result<(), StoreError>,
-    /// What the server says of itself; `None` if it does not answer.
+    /// The server's information; `None` if it does not answer.
     pub server: Option<ServerInfo>,
-    /// `min-replicas-to-write`, if this user may ask for it and it is not 0.
+    /// `min-replicas-to-write`, if it is readable for this user and not 0.
     pub min_replicas: Option<u64>,
-    /// Whether Redis had an append-only file and has none now.
+    /// True if Redis had an append-only file and has none now.
     pub has_lost_aof: bool,
 }
 
 impl Store {
-    /// Returns a probe. `id` tells it from those of other processes.
+    /// Returns a probe. `id` distinguishes it from those of other processes.
     pub fn write_probe(&self, id: &str) -> WriteProbe {
         WriteProbe {
             link: self.link.clone(),
@@ -68,7 +66,7 @@ impl Store {
 }
 
 impl WriteProbe {
-    /// Writes once. Ends within some seconds, whatever Redis does.
+    /// Writes once. Ends within some seconds in any case.
     pub async fn run(&self) -> ProbeReport {
         let written = self.write().await;
         if matches!(written, Err(StoreError::Unreachable { .. })) {
@@ -125,8 +123,8 @@ impl WriteProbe {
         settings.min_replicas
     }
 
-    /// Notes that Redis has an append-only file, or returns whether it had one. An operator who means that
-    /// removes the note.
+    /// Records that Redis has an append-only file, or returns true if it had one before. An operator who
+    /// disabled it on purpose removes the record.
     async fn has_lost_aof(&self, server: Option<&ServerInfo>, is_writable: bool) -> bool {
         let Some(has_aof) = server.and_then(|server| server.has_aof) else { return false };
         if !has_aof {
@@ -136,7 +134,7 @@ impl WriteProbe {
         }
         if is_writable && !self.has_noted_aof.load(Ordering::Relaxed) {
             let noted = self.link.query::<()>(cmd("HSET").arg(keys::META).arg(HAD_AOF).arg("yes")).await;
-            // At maxmemory, or while `meta` is broken, a later probe notes it.
+            // At maxmemory, or while `meta` is broken, a later probe records it.
             self.has_noted_aof.store(noted.is_ok(), Ordering::Relaxed);
         }
         false

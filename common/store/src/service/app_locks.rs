@@ -1,8 +1,8 @@
 //! Locks of apps: one client changes an app at a time.
 //!
-//! A lock is a lease that its holder renews. A holder that dies loses it with the lease, and so does
-//! everybody in a failover that loses the write: a client finds that out when it renews, and stops. It only
-//! keeps people from mixing their changes up: no record depends on it.
+//! A lock is a lease that its holder renews. It is lost when its holder dies, or when a failover loses the
+//! write: the client notices that at the renewal, and stops. It only keeps clients from mixing up their
+//! changes: no record depends on it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AppName, LockId};
 
-/// A lock that is not renewed is free after this time.
+/// A lock expires after this time without a renewal.
 pub const APP_LOCK_PERIOD: Duration = Duration::from_secs(10);
 
 /// The result of [`Store::lock_app`].
@@ -24,15 +24,15 @@ pub enum AppLockOutcome {
     Held,
     /// Another client has it.
     HeldBy {
-        /// Its name, as it said itself.
+        /// The name that the client gave.
         who: String,
-        /// Since when; 0 if that is not readable.
+        /// Since when; 0 if unreadable.
         since: RedisMillis,
     },
 }
 
 impl Store {
-    /// Takes or renews the lock of an app for [`APP_LOCK_PERIOD`]. `who` is for people.
+    /// Takes or renews the lock of an app for [`APP_LOCK_PERIOD`]. `who` is the name shown to other users.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -74,8 +74,7 @@ impl Store {
         Ok(read::<u8>("giving up a lease", self.link.script(&release.call()).await?)? == 1)
     }
 
-    /// Returns what the lock of an app says. One of a wrong type says nothing: taking it moves it out of the
-    /// way.
+    /// Returns the content of the lock of an app; `None` for a wrong type, which the next taker moves away.
     async fn lock_text(&self, app: &AppName) -> Result<Option<String>, StoreError> {
         let mut get = cmd("GET");
         get.arg(keys::lease(&lock_name(app)));
@@ -91,7 +90,6 @@ fn lock_name(app: &AppName) -> String {
     format!("app:{app}")
 }
 
-/// Returns the id, the time and the name of a holder.
 fn holder_of(text: &str) -> (&str, RedisMillis, &str) {
     let mut words = text.splitn(3, ' ');
     let mut word = || words.next().unwrap_or_default();

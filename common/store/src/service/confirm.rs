@@ -1,9 +1,8 @@
 //! Writes of services that the replicas have not confirmed yet. A write that was answered with "stored, not
 //! yet confirmed" is confirmed later, and an event announces it.
 //!
-//! The script that writes a service notes the write in the same step, so both have the same fate: a failover
-//! that loses the write loses the note. A note is removed when its write is confirmed: nearly always at once
-//! by the writer, else by the confirm loop of a scheduler, even if the writer is gone.
+//! The script that writes a service also adds a note, so a failover loses both or none. The note is removed
+//! when its write is confirmed: usually at once by the writer, otherwise by the confirm loop of a scheduler.
 
 use std::time::Duration;
 
@@ -15,22 +14,20 @@ use crate::{Store, StoreError, keys};
 use model::ids::{ServiceName, WriteId};
 use redis_link::Durability;
 
-/// How long a write of desired state waits for the replicas before it is answered as "not yet confirmed".
+/// Time that a write waits for the replicas before the answer is "not yet confirmed".
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
-/// The confirm loop leaves younger writes to their writers, which wait for the replicas and then remove the
-/// note.
+/// The confirm loop skips younger writes, whose writers still wait.
 const MIN_AGE: Duration = Duration::from_secs(3);
-/// An answer is not delayed for longer by the removal of its note. After that the confirm loop does it.
+/// Maximum delay of an answer by the removal of its note, left to the confirm loop afterwards.
 const REMOVE_NOTE_TIMEOUT: Duration = Duration::from_millis(250);
-/// The number of notes that one round of the confirm loop takes.
 const BATCH: usize = 500;
 
-/// A write of a service that was done.
+/// A completed write of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteReceipt {
     /// The id of the write.
     pub id: WriteId,
-    /// What the replicas have confirmed of it so far.
+    /// The confirmation by the replicas so far.
     pub durability: Durability,
 }
 
@@ -41,21 +38,20 @@ pub enum WriteState {
     Waiting,
     /// All replicas that might become the master have it.
     Confirmed,
-    /// A newer write took its place, or a failover lost it.
+    /// A newer write replaced it, or a failover lost it.
     Gone,
 }
 
-/// The confirmations that get an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Announce {
     All,
-    /// Only those of services with an earlier unconfirmed write: this writer learns it from the reply.
+    /// Only for services with an earlier unconfirmed write: this writer learns its own from the reply.
     Owed,
 }
 
 impl Store {
-    /// Runs a script that writes a service and notes the write under `id`. The note is removed when the
-    /// replicas have it.
+    /// Runs a script that writes a service and notes the write under `id`. Removes the note when the replicas
+    /// have it.
     pub(crate) async fn write_service(
         &self,
         name: &ServiceName,
@@ -66,8 +62,8 @@ impl Store {
         Ok((reply, receipt))
     }
 
-    /// As [`Store::write_service`], with another script right behind it. Returns its reply as well, unless it
-    /// failed.
+    /// Like [`Store::write_service`], with another script in the same pipeline. Returns its reply too, unless
+    /// it failed.
     pub(crate) async fn write_service_and(
         &self,
         name: &ServiceName,
@@ -80,15 +76,14 @@ impl Store {
         if let Some(message) = confirmation(durability) {
             let notes = [(name.to_string(), id.to_string())];
             let remove_note = self.remove_notes(Announce::Owed, &message, &notes);
-            // The answer is the same if this fails. The confirm loop then confirms the write once more, with
-            // an event.
+            // The answer is the same if this fails. The confirm loop then confirms the write again, with an
+            // event.
             let _left_to_the_loop = tokio::time::timeout(REMOVE_NOTE_TIMEOUT, remove_note).await;
         }
         Ok((reply, also, WriteReceipt { id, durability }))
     }
 
-    /// Returns the number of services with a write that the replicas have not confirmed, including writes in
-    /// progress.
+    /// Returns the number of services with an unconfirmed write, including writes in progress.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -96,8 +91,7 @@ impl Store {
         self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
     }
 
-    /// Returns the number of services with a write that the replicas have not confirmed for `min_age`; at
-    /// most 500.
+    /// Returns the number of services with a write that was unconfirmed for `min_age`; at most 500.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -136,8 +130,8 @@ impl Store {
         })
     }
 
-    /// Waits for the replicas to confirm writes whose writers no longer wait, and announces those that are
-    /// confirmed. Returns their number; more may be left.
+    /// Waits until the replicas confirm writes whose writers no longer wait, and announces confirmed ones.
+    /// Returns their number; more may be left.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -173,13 +167,13 @@ impl Store {
     }
 }
 
-/// Reads a flat list of services and writes. What is not UTF-8 was written by another program and is skipped.
+/// Reads a flat list of services and writes, without invalid UTF-8 of other programs.
 fn notes(words: Vec<Vec<u8>>) -> Vec<(String, String)> {
     let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
     words.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
 }
 
-/// Returns the message for a write that is as durable as it can be; none for another.
+/// Returns the message for a write that is as durable as possible; `None` for others.
 fn confirmation(durability: Durability) -> Option<String> {
     match durability {
         Durability::Confirmed { replicas } => {

@@ -1,4 +1,4 @@
-//! How far the services are that others depend on: what the first start of a pod waits for.
+//! Readiness of the services that others depend on, for which the first start of a pod waits.
 
 use redis::Value;
 
@@ -11,18 +11,17 @@ use model::pod::PodRecord;
 use model::service::{Service, ServiceState};
 use model::spec::{Dependency, DependsOn, ServiceProgress};
 
-/// The most pods of a service that are looked at.
 const MAX_PODS: u32 = 256;
 
 impl Store {
-    /// Returns what these services depend on, in this order, and how far that is. The number of round trips
-    /// does not depend on their number: one if none of them depends on anything.
+    /// Returns the dependencies of these services and their readiness, in this order. The number of round
+    /// trips is constant: one if none depends on anything.
     ///
-    /// A node that was silent for `silent_after` milliseconds counts as gone, with what runs there.
+    /// A node that was silent for `silent_after` milliseconds counts as gone, with its pods.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`]. A service whose record cannot be
-    /// read depends on nothing; one that others depend on counts as missing.
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`]. A service with an unreadable
+    /// record has no dependencies; as a dependency it counts as missing.
     pub async fn dependencies(
         &self,
         services: &[ServiceName],
@@ -45,7 +44,7 @@ impl Store {
         Ok(wanted.into_iter().map(of_one).collect())
     }
 
-    /// Returns what these services depend on, in this order.
+    /// Returns the dependencies of these services, in this order.
     ///
     /// # Errors
     /// As for [`Store::dependencies`].
@@ -96,7 +95,6 @@ impl Store {
         Ok(services.into_iter().zip(slots).map(of_one).collect())
     }
 
-    /// Returns the pods in the first slots of each service.
     async fn first_slots(&self, services: &[Option<Service>]) -> Result<Vec<Vec<PodId>>, StoreError> {
         let counted = services.iter().map(|service| service.as_ref().filter(|service| service.replicas > 0));
         let counted: Vec<Option<&Service>> = counted.collect();
@@ -119,8 +117,8 @@ impl Store {
     }
 }
 
-/// How long a worker that has registered has to look at what runs on its machine. Until then a record that
-/// was written before counts for nothing: the machine may have been down.
+/// Time for which a newly registered worker inspects its machine. Until then older records do not count: the
+/// machine may have been down.
 const SETTLE_MS: RedisMillis = 10_000;
 
 /// The time that records are compared with.
@@ -144,17 +142,16 @@ impl RecordClock {
         progress
     }
 
-    /// Whether what the record says was so a moment ago.
     fn is_current(&self, record: &PodRecord, nodes: &[Node]) -> bool {
         let node = nodes.iter().find(|node| Some(&node.name) == record.node.as_ref());
         let Some(node) = node.filter(|node| node.state == NodeState::Alive) else { return false };
-        // A time in the future is that of a former master: it counts as now, and a registration as long ago.
+        // A future time comes from a former master: it counts as now, and a future registration as long ago.
         let written = record.since.max(record.ready_since.unwrap_or_default());
         self.is_true_still(written, node.registered_at, node.beat)
     }
 
-    /// Whether what was written at this time by a worker that has registered and was heard at these is so
-    /// now. A time in the future is that of a former master, and long ago.
+    /// Returns true if a record of this time is still valid, given the worker's registration and last
+    /// heartbeat. A future time comes from a former master, long ago.
     fn is_true_still(&self, written: RedisMillis, registered_at: RedisMillis, beat: RedisMillis) -> bool {
         let is_heard = self.now.saturating_sub(beat) < self.silent_after;
         let has_settled = self.now < registered_at || self.now - registered_at > SETTLE_MS;
@@ -171,9 +168,9 @@ mod tests {
         let clock = RecordClock { now: 100_000, silent_after: 20_000 };
         for (written, registered_at, beat, expected) in [
             (50_000, 10_000, 99_000, true),
-            // Its worker was not heard for too long.
+            // Its worker was silent for too long.
             (50_000, 10_000, 80_000, false),
-            // It has registered a moment ago, and has said nothing of the pod since.
+            // It registered a moment ago, and has not reported the pod since.
             (50_000, 95_000, 99_000, false),
             (96_000, 95_000, 99_000, true),
             (50_000, 89_000, 99_000, true),

@@ -1,10 +1,10 @@
-//! What services were before: the specifications of their former generations, so that a change can be undone.
+//! The history of services: specifications of former generations, so that a change can be undone.
 //!
 //! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint> <outcome>" and, on the
-//! lines below, the specification. What its images were is in the service. The outcome is `good`,
-//! `failed <why>`, `rolled_back <why>`, or nothing. `service_put` and `service_restart` write it. The current
-//! generation is in the service itself, so a service that was never changed has no such key. It only informs:
-//! a failover may lose the latest entry, and nothing else depends on it.
+//! lines below, the specification. Its images are in the service. The outcome is `good`, `failed <why>`,
+//! `rolled_back <why>`, or empty. `service_put` and `service_restart` write it. The current generation is in
+//! the service itself, so an unchanged service has no such key. It is only informative: a failover may lose
+//! the latest entry.
 
 use crate::keys;
 use crate::reply::{HashFields, RawFields, read};
@@ -16,17 +16,17 @@ use model::pod::image::{self, ImageContent};
 use model::service::Service;
 use model::spec::{DesiredService, PodSpec};
 
-/// What had become of a generation when it was replaced by the next one.
+/// The outcome of a generation when the next one replaced it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum GenerationOutcome {
-    /// Neither was it good nor had it failed, or a version before has noted it.
+    /// It was neither good nor failed, or an earlier version recorded it.
     #[default]
     Unknown,
     /// All its pods were good at the same time.
     Good,
     /// New pods were bad, for this reason.
     Failed(String),
-    /// It had failed for this reason, and the next one took it back.
+    /// It had failed for this reason, and the next generation rolled it back.
     RolledBack(String),
 }
 
@@ -40,7 +40,7 @@ impl GenerationOutcome {
         }
     }
 
-    /// Returns why it is known to be bad.
+    /// Returns the reason if it is known to be bad.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Failed(why) | Self::RolledBack(why) => Some(why),
@@ -52,25 +52,24 @@ impl GenerationOutcome {
 /// A former generation of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerGeneration {
-    /// Its number: the generation that the service had.
+    /// Its generation number.
     pub generation: u64,
-    /// Until when it was wanted.
+    /// When it was replaced.
     pub until: RedisMillis,
     /// The fingerprint of its specification; empty if a version without fingerprints stored it.
     pub fingerprint: String,
-    /// What had become of it.
+    /// The outcome.
     pub outcome: GenerationOutcome,
-    /// Specification of its pods.
+    /// The specification of its pods.
     pub pod: PodSpec,
-    /// The id of that; `None` if a version before has noted it.
+    /// The id of the specification; `None` if an earlier version recorded it.
     pub spec: Option<SpecId>,
-    /// What its images were; empty if that is not known.
+    /// Its images; empty if unknown.
     pub images: Vec<ImageContent>,
 }
 
 impl FormerGeneration {
-    /// Reads a field of the history. `None` if it is none that this version can read: written by hand, or of
-    /// a newer version.
+    /// Reads a field of the history. `None` if it was written by hand or by a newer version.
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
         let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;
@@ -82,7 +81,6 @@ impl FormerGeneration {
         Some(Self { generation, until, fingerprint, outcome, pod, spec: None, images: Vec::new() })
     }
 
-    /// Adds what the record of the service says about it.
     fn with_images(mut self, service: &HashFields<'_>) -> Self {
         self.spec = service.parse(&format!("former_spec:{}", self.generation)).ok();
         if let Some(spec) = &self.spec {
@@ -91,8 +89,8 @@ impl FormerGeneration {
         self
     }
 
-    /// Returns whether its pods differ from those that the service has now: by their specification, or by
-    /// what its images were. Those of the service are unknown until one of its pods has them.
+    /// Returns true if its pods differ from the current ones, by specification or by images. The images of
+    /// the current generation are unknown until one of its pods has them.
     pub fn differs_from(&self, service: &Service) -> bool {
         let is_restarted = !self.images.is_empty() && self.spec.as_ref() != Some(&service.spec_id);
         let has_others =
@@ -100,16 +98,15 @@ impl FormerGeneration {
         self.pod != service.pod || (is_restarted && has_others)
     }
 
-    /// Returns the service with the pods that this generation had.
+    /// Returns the service with the pods of this generation.
     pub fn desired(&self, service: &Service) -> DesiredService {
         DesiredService { pod: self.pod.clone(), ..DesiredService::from(service.clone()) }
     }
 }
 
 impl Store {
-    /// Returns the former generations of a service, the newest first; at most ten. Two never have the same
-    /// specification with the same images, and none has that of the current generation. What cannot be read
-    /// is left out.
+    /// Returns at most ten former generations of a service, newest first. No two of them, nor the current
+    /// one, share the same specification and images. Unreadable ones are left out.
     ///
     /// # Errors
     /// `WrongType` if another program has written its key; see [`StoreError`].

@@ -1,4 +1,4 @@
-//! Jobs and crons: what is counted, how a job ends, and the ticks of a cron.
+//! Jobs and crons: counters, the end of a job, and the ticks of a cron.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,18 +17,16 @@ use model::pod::EndedRun;
 use model::service::{CronProgress, JobProgress, Service};
 use model::spec::{Kind, PodSpec, ServiceFields};
 
-/// Pods that one script counts.
 const BATCH: usize = 250;
 
-/// Services that are looked at in one round trip.
 const NAMES_PER_READ: usize = 1000;
 
-/// What is known of an index of a job that has ended at least once.
+/// The result of a job index that has ended at least once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexResult {
-    /// How many of its pods have failed.
+    /// Number of its failed pods.
     pub failures: u32,
-    /// Time at which its last pod ended.
+    /// When its last pod ended.
     pub at: RedisMillis,
     /// The node of that pod.
     pub node: Option<NodeName>,
@@ -38,55 +36,55 @@ pub struct IndexResult {
     pub run: Option<EndedRun>,
 }
 
-/// What is known of the indices of a job.
+/// The results of the indices of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobResults {
-    /// The indices that are complete.
+    /// Complete indices.
     pub done: BTreeMap<u32, IndexResult>,
-    /// The last failure of each index that has failed, also if it is complete by now.
+    /// The last failure of each index that has failed, even if it is complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
-/// How far the indices of a job are.
+/// The progress of the indices of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobIndices {
-    /// Those that are complete.
+    /// Complete indices.
     pub done: BTreeSet<u32>,
-    /// The last failure of each that has failed, also if it is complete by now.
+    /// The last failure of each index that has failed, even if it is complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
 /// A tick of a cron to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronTick {
-    /// The tick, in seconds since 1970; 0 for a job that is run by hand.
+    /// The tick, in seconds since 1970; 0 for a manual run.
     pub tick: i64,
-    /// The ticks that are taken then, as [`model::service::cron::Ticks`] is written.
+    /// All ticks taken so far with this one, in the format of [`model::service::cron::Ticks`].
     pub ticks: String,
-    /// How many ticks before it are missed.
+    /// Number of missed ticks before it.
     pub missed: usize,
-    /// Why no job is created, if none is.
+    /// Why no job is created, if so.
     pub skipped: Option<String>,
 }
 
 /// The result of [`Store::take_tick`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TickOutcome {
-    /// It is taken now, and its job created or skipped.
+    /// It is taken now, and its job was created or skipped.
     Taken(WriteReceipt),
     /// The cron has changed, or another tick was taken: read it again.
     Changed,
-    /// It is taken, but there is a service with the name of its job.
+    /// It is taken, but a service has the name of its job.
     NameTaken,
 }
 
-/// Indices with what is kept of them.
+/// Indices with their stored results.
 type IndexEntries = Vec<(String, Vec<u8>)>;
-/// The same, for a file.
+/// The same as text, for a backup.
 type IndexTexts = BTreeMap<String, String>;
 
 impl Store {
-    /// Returns what is known of the indices of a job.
+    /// Returns the results of the indices of a job.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -102,11 +100,6 @@ impl Store {
         read("reading the results of a job", self.link.pipeline(&pipe).await?)
     }
 
-    /// Returns what is known of the indices of a job as Redis has it: those that are complete, and those that
-    /// have failed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub(crate) async fn saved_results(
         &self,
         job: &ServiceName,
@@ -116,7 +109,7 @@ impl Store {
         Ok((done.into_iter().map(text).collect(), failed.into_iter().map(text).collect()))
     }
 
-    /// Returns how far the indices of a job are.
+    /// Returns the progress of the indices of a job.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -131,7 +124,7 @@ impl Store {
         Ok(JobIndices { done, failed: results(failed) })
     }
 
-    /// Returns how many indices of a job are complete.
+    /// Returns the number of complete indices of a job.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -139,8 +132,8 @@ impl Store {
         self.link.query(cmd("HLEN").arg(keys::done(job))).await
     }
 
-    /// Ends a job: it is complete, or has failed because of a word and a sentence. Returns false if it has
-    /// changed.
+    /// Ends a job: it is complete, or has failed for a reason (a word and a sentence). Returns false if it
+    /// has changed.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -163,8 +156,7 @@ impl Store {
         }
     }
 
-    /// Counts those of these pods of a job that have ended with success. Returns the number of indices that
-    /// were not complete before.
+    /// Counts these pods of a job that succeeded. Returns the number of newly complete indices.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -186,10 +178,10 @@ impl Store {
         Ok(counted)
     }
 
-    /// Returns those of these services that are crons, and the crons of those that are jobs of one.
+    /// Returns the crons among these services, and the crons of the jobs among them.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
         let mut crons = BTreeSet::new();
         for chunk in names.chunks(NAMES_PER_READ) {
@@ -210,8 +202,8 @@ impl Store {
         Ok(crons)
     }
 
-    /// Returns the jobs of a cron, the oldest first, each with its tick or the time at which it was run by
-    /// hand, in seconds since 1970.
+    /// Returns the jobs of a cron, oldest first, each with its tick or the time of its manual run, in seconds
+    /// since 1970.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -225,7 +217,7 @@ impl Store {
             .collect())
     }
 
-    /// Takes out of the jobs of a cron those that are gone, with their records.
+    /// Removes missing jobs from the list of a cron, with their records.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -241,7 +233,7 @@ impl Store {
         self.link.query(&remove).await
     }
 
-    /// Takes a tick of a cron, if the cron is still as it was read. Its job has the name `job`.
+    /// Takes a tick of a cron, if the cron is unchanged since it was read. Its job has the name `job`.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -298,8 +290,7 @@ impl Store {
     }
 }
 
-/// Reads the fields of `done:<job>` or `tries:<job>`. What is unreadable was written by hand, and counts as a
-/// result of which nothing is known.
+/// Reads the fields of `done:<job>` or `tries:<job>`. Unreadable ones count as unknown results.
 fn results(fields: Vec<(String, Vec<u8>)>) -> BTreeMap<u32, IndexResult> {
     let result = |(index, value): (String, Vec<u8>)| Some((index.parse().ok()?, result(&value)));
     fields.into_iter().filter_map(result).collect()
@@ -319,7 +310,6 @@ fn result(value: &[u8]) -> IndexResult {
     }
 }
 
-/// Reads how far a job is.
 pub(crate) fn job_progress(fields: &HashFields<'_>) -> JobProgress {
     let words = |field: &str| {
         let text = fields.text(field);
@@ -337,12 +327,10 @@ pub(crate) fn job_progress(fields: &HashFields<'_>) -> JobProgress {
     }
 }
 
-/// Reads what a cron has created.
 pub(crate) fn cron_progress(fields: &HashFields<'_>) -> CronProgress {
     let ticks_text = fields.text("ticks");
     CronProgress {
-        // Ticks that are no list of ranges were written by hand: none is known, and the next one is written
-        // anew.
+        // Invalid ticks were written by hand: none is known, and the next tick writes the field anew.
         ticks: ticks_text.parse().unwrap_or_default(),
         ticks_text,
         since: fields.text("times_since").parse().unwrap_or_default(),

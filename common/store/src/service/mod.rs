@@ -1,4 +1,4 @@
-//! Services, and what belongs to one.
+//! Services and their parts.
 //!
 //! Tests: scripts::services, scripts::scale, scripts::jobs, scripts::replacing, scripts::confirming,
 //! scripts::stored_forms, scripts::every_operation

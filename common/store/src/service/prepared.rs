@@ -1,9 +1,8 @@
-//! Images that nodes are asked to have before pods are stopped for others that need them.
+//! Requests to pull images before pods are stopped for others that need them.
 //!
-//! `prepared:<spec id>` has a field for each node that was asked: `requested <time ms>`, `pulling`, `ready`,
-//! or `failed <why>`. It expires when no scheduler asks any more. A worker of the version before, and an
-//! external one, does not read the request: the field stays as it is, and the scheduler goes on after a
-//! while.
+//! `prepared:<spec id>` has a field for each asked node: `requested <time ms>`, `pulling`, `ready`, or
+//! `failed <why>`. It expires when no scheduler asks any more. Workers of the previous version and external
+//! workers do not read the request: the field stays unchanged, and the scheduler continues after a while.
 
 use std::time::Duration;
 
@@ -16,31 +15,31 @@ use model::RedisMillis;
 use model::ids::{NodeName, ServiceName, SpecId};
 use model::service::Service;
 
-/// An answer is true for this number of seconds, then the node is asked again.
+/// Seconds for which an answer is valid; then the node is asked again.
 const EXPIRE_SECONDS: u64 = 60;
-/// A failure is tried again after this number of seconds.
+/// Seconds until a failure is retried.
 const RETRY_SECONDS: u64 = 10;
 
-/// A request to have the images of a specification.
+/// A request to pull the images of a specification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrepareRequest {
-    /// The specification. The field tells this request from the others.
+    /// The specification. The field distinguishes this request from the others.
     pub prepare: SpecId,
-    /// The service whose specification it is; a scheduler of the version before does not say it.
+    /// The service of the specification; `None` from a scheduler of the previous version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
 }
 
-/// What a node says about the images of a specification.
+/// The state of a specification's images on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreparedImages {
     /// It was asked at this time, and has not answered.
     Requested(RedisMillis),
     /// It pulls them.
     Pulling,
-    /// It has them.
+    /// It has all images.
     Ready,
-    /// It cannot pull one of them, for this reason.
+    /// It cannot pull an image, for this reason.
     Failed(String),
 }
 
@@ -54,7 +53,7 @@ impl PreparedImages {
         }
     }
 
-    /// Reads a field. What is none was written by hand, and counts as asked long ago.
+    /// Reads a field. An invalid one was written by hand, and counts as requested long ago.
     fn read(text: &str) -> Self {
         match text.split_once(' ').unwrap_or((text, "")) {
             ("pulling", _) => Self::Pulling,
@@ -66,10 +65,10 @@ impl PreparedImages {
 }
 
 impl Store {
-    /// The interval at which a worker that pulls should say so, lest it is asked again.
+    /// Interval at which a pulling worker should report, so that it is not asked again.
     pub const PREPARING_INTERVAL: Duration = Duration::from_secs(EXPIRE_SECONDS / 3);
 
-    /// Returns what each of these nodes says about the images of a specification; `None` if it was not asked.
+    /// Returns the state of a specification's images on each of these nodes; `None` if it was not asked.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -87,7 +86,7 @@ impl Store {
         Ok(found.into_iter().map(|text| text.as_deref().map(PreparedImages::read)).collect())
     }
 
-    /// Asks a node to pull the images of the specification of a service. `now` is the time of Redis.
+    /// Asks a node to pull the images of a specification. `now` is the time of Redis.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -110,7 +109,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Notes what a node says about the images of a specification.
+    /// Records the state of a specification's images on a node.
     ///
     /// # Errors
     /// See [`StoreError`].

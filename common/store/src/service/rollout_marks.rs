@@ -1,30 +1,29 @@
-//! What is noted about the rollout of a service's generation, in the service's own hash.
+//! Marks about the rollout of a generation, in the hash of its service.
 //!
-//! Each mark begins with the generation that it is about, so a new generation needs none of them removed, and
-//! a version that knows no marks leaves none that are wrong.
+//! Each mark begins with its generation, so a new generation need not remove old marks, and a version without
+//! marks leaves no wrong ones.
 
 use crate::reply::{HashFields, unexpected, word};
 use crate::scripts::rollout_mark;
 use crate::{Store, StoreError, keys};
 use model::service::{RolloutMarks, Service};
 
-/// Why nothing is replaced while a person has paused it.
 const PAUSED_BY_HAND: &str = "paused by hand";
 
-/// What is noted about a rollout.
+/// A mark about a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutMark<'a> {
-    /// No further pod is replaced, because of this.
+    /// No further pod is replaced, for this reason.
     Paused(&'a str),
-    /// No further pod is replaced, nor those of the next changes, until it is resumed: a person said so.
+    /// An operator paused replacement, also for later changes, until it is resumed.
     PausedByHand,
-    /// No further pod is replaced for now, because of this; nothing is in the way if it is empty.
+    /// Replacement waits for this reason; empty if nothing is in the way.
     Held(&'a str),
-    /// It goes on, whether pods are bad or not.
+    /// It continues even if pods are bad.
     Resumed,
-    /// The first pods are good; this says it.
+    /// The first pods are good; the text describes it.
     AtCanary(&'a str),
-    /// The pods after the first ones are replaced, too.
+    /// The remaining pods are replaced too.
     Promoted,
     /// All its pods are good.
     Settled,
@@ -35,14 +34,14 @@ pub enum RolloutMark<'a> {
 pub enum MarkOutcome {
     /// It is noted.
     Marked,
-    /// It was so before.
+    /// It was marked so already.
     Same,
     /// The service has another generation by now, or is gone.
     Changed,
 }
 
 impl Store {
-    /// Notes something about the rollout of the generation of a service.
+    /// Marks the rollout of a service's generation.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -78,7 +77,6 @@ impl Store {
     }
 }
 
-/// Reads the marks that are about this generation.
 pub(crate) fn rollout_marks(fields: &HashFields<'_>, generation: u64) -> RolloutMarks {
     let mark = |field: &str| {
         let text = fields.text(field);

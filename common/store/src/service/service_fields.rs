@@ -1,4 +1,4 @@
-//! The fields of a service as the hash `service:<name>` has them.
+//! The fields of the hash `service:<name>`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,9 @@ use model::ids::AppName;
 use model::network::ingress::stored_rules;
 use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields, UpdateOrder, UpdatePolicy};
 
-/// Returns the fields that the scripts store as they get them, each with its name in the hash: JSON, or `""`
-/// for one that is not there.
+/// Returns the fields that scripts store unchanged, each with its name in the hash: JSON, or `""` if missing.
 pub(crate) fn passed_on(fields: &ServiceFields) -> Vec<(&'static str, String)> {
-    // The scripts do more with the others, so these are arguments of their own.
+    // The scripts interpret the others, which are separate arguments.
     let ServiceFields {
         labels: _,
         app: _,
@@ -32,13 +31,13 @@ pub(crate) fn passed_on(fields: &ServiceFields) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The value of `update`. The version before stored no order for `stop-first`, said or not: its policies
+/// The value of `update`. The previous version stored no order for `stop-first`, even if given: its policies
 /// keep that order until they are applied again.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredPolicy {
     #[serde(flatten)]
     policy: UpdatePolicy,
-    /// Whether the user left the order out.
+    /// True if the user omitted the order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     order_left_out: bool,
 }
@@ -54,7 +53,6 @@ impl StoredPolicy {
     }
 }
 
-/// Returns JSON, or `""` for none.
 pub(crate) fn json_of<T: Serialize>(value: Option<&T>) -> String {
     value.map(to_json).unwrap_or_default()
 }
@@ -63,22 +61,22 @@ fn json_unless<T: Serialize>(is_empty: bool, value: &T) -> String {
     if is_empty { String::new() } else { to_json(value) }
 }
 
-/// Reads the fields of a service that is of this kind.
+/// Reads the fields of a service of this kind.
 ///
 /// # Errors
-/// `Corrupt` if one of them is unreadable and nothing can be assumed instead.
+/// `Corrupt` if a field is unreadable and has no safe default.
 pub(crate) fn read(what: &str, stored: &HashFields<'_>, kind: Kind) -> Result<ServiceFields, StoreError> {
     Ok(ServiceFields {
         labels: stored.json("labels")?,
-        // An app that is no name groups nothing, and harms nothing else.
+        // An invalid app name groups nothing.
         app: AppName::new(stored.text("app")).ok(),
-        // As the workers read it: what is no list of dependencies holds up no pod.
+        // Like workers, treat an unreadable list as empty: it delays no pod.
         depends_on: stored.json("depends_on").unwrap_or_default(),
         ingress: stored_rules(&stored.text("ingress")),
-        // What is no list lets in only its own pods: what it was to keep out stays out.
+        // If unreadable, admit only its own pods.
         allow_from: allow_from(&stored.text("allow_from")),
         aliases: stored.json("aliases").unwrap_or_default(),
-        // A policy of a newer version is none that this one can follow: as without one.
+        // A policy of a newer version is ignored, since this version cannot follow it.
         update: stored.json::<Option<StoredPolicy>>("update").unwrap_or_default().map(StoredPolicy::policy),
         job: if kind.is_service() { None } else { Some(stored.json("job")?) },
         cron: if kind == Kind::Cron { Some(cron(what, stored)?) } else { None },

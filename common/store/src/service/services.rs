@@ -25,10 +25,9 @@ use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, Servi
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
-/// How [`Store::put_service`] treats a service that exists.
+/// The treatment of an existing service by [`Store::put_service`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutMode {
     /// It must not exist.
@@ -42,14 +41,14 @@ pub enum PutMode {
 /// The result of [`Store::put_service`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum PutOutcome {
-    /// New, with generation 1: as it was stored.
+    /// Created with generation 1, as stored.
     Created(Box<Service>),
-    /// The specification of its pods changed: this is a new generation.
+    /// The pod specification changed: this is a new generation.
     Replaced {
         /// The new generation.
         generation: u64,
     },
-    /// Only replicas, labels, the app, the dependencies, the ingress or who may reach it changed.
+    /// Only replicas, labels, the app, the dependencies, the ingress or the callers changed.
     Scaled {
         /// The generation, as before.
         generation: u64,
@@ -65,14 +64,14 @@ pub enum PutOutcome {
     Missing,
     /// Refused: it is being deleted and still has pods.
     Deleting,
-    /// Refused: its revision is not the one that the caller expected.
+    /// Refused: its revision differs from the expected one.
     Conflict {
         /// Its revision.
         revision: u64,
     },
-    /// Refused: it is something else, and stays that.
+    /// Refused: its kind cannot change.
     OtherKind {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
     },
     /// Refused: it is a job, whose pods and completions do not change.
@@ -98,14 +97,14 @@ pub enum ScaleOutcome {
     Missing,
     /// Refused: it is being deleted.
     Deleting,
-    /// Refused: its revision is not the one that the caller expected.
+    /// Refused: its revision differs from the expected one.
     Conflict {
         /// Its revision.
         revision: u64,
     },
     /// Refused: it is a job or a cron, which has no replicas.
     OtherKind {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
     },
 }
@@ -122,17 +121,17 @@ pub enum RestartOutcome {
     Missing,
     /// Refused: it is being deleted.
     Deleting,
-    /// Refused: its revision is not the one that the caller expected.
+    /// Refused: its revision differs from the expected one.
     Conflict {
         /// Its revision.
         revision: u64,
     },
     /// Refused: it is a job, whose pods are not replaced, or a cron, which has none.
     OtherKind {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
     },
-    /// Nothing was changed: it was created or restarted after the change that asked for it.
+    /// Unchanged: it was created or restarted after the change that triggered this.
     DoneBefore,
 }
 
@@ -143,7 +142,7 @@ pub enum DeleteOutcome {
     Deleted,
     /// Refused: it does not exist.
     Missing,
-    /// Refused: its revision is not the one that the caller expected.
+    /// Refused: its revision differs from the expected one.
     Conflict {
         /// Its revision.
         revision: u64,
@@ -152,11 +151,10 @@ pub enum DeleteOutcome {
 
 impl Store {
     /// Stores the desired state of a service. `expected` is the revision that the caller has read; `None`
-    /// overwrites any.
+    /// overwrites.
     ///
     /// # Errors
-    /// See [`StoreError`]. A write that is stored and not confirmed by all replicas in time is no error: see
-    /// [`WriteReceipt::durability`].
+    /// See [`StoreError`]. An unconfirmed write is not an error: see [`WriteReceipt::durability`].
     pub async fn put_service(
         &self,
         desired: &DesiredService,
@@ -169,9 +167,8 @@ impl Store {
         Ok((read_put(desired, reply)?, receipt))
     }
 
-    /// As [`Store::put_service`], of a service that exists, because a user goes back to a former generation,
-    /// with what its images were: it is noted, so that this can be undone, and what a person has paused goes
-    /// on.
+    /// Like [`Store::put_service`] for an existing service, when a user returns to a former generation and
+    /// its images. The undo itself can be undone. Ends a manual pause.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -188,9 +185,8 @@ impl Store {
         Ok((read_put(&desired, reply)?, receipt))
     }
 
-    /// Takes the generation of a service back whose rollout failed: its pods get the specification of a
-    /// former one, with what its images were. `why` is noted and told in an event. Returns false if the
-    /// service has changed since it was read.
+    /// Rolls back a failed rollout to a former specification with its images. Records `why`, with an event.
+    /// Returns false if the service has changed since it was read.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -207,8 +203,8 @@ impl Store {
         Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
     }
 
-    /// Writes the routes of a service anew, see [`Service::lacks_routes`]. Returns false if the service has
-    /// changed since it was read, or another one has a route of it by now.
+    /// Rewrites the routes of a service, see [`Service::lacks_routes`]. Returns false if the service has
+    /// changed since it was read, or another one took a route.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -218,9 +214,8 @@ impl Store {
         Ok(matches!(outcome, PutOutcome::Scaled { .. }))
     }
 
-    /// Stores a service that must not exist. If it gets at most [`PODS_CREATED_INLINE`] pods at once, these
-    /// are created in the same round trip. Returns the number of pods that were created; the others are
-    /// created like those of any other service. If the service is refused, no pod is created.
+    /// Stores a service that must not exist. Also creates up to [`PODS_CREATED_INLINE`] pods, and returns
+    /// their number; the reconcile loop creates larger services. A refused service gets no pods.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -257,7 +252,7 @@ impl Store {
         self.scale_service_if(name, replicas, None).await
     }
 
-    /// As [`Store::scale_service`], but only if the service has the `expected` revision.
+    /// Like [`Store::scale_service`], but only if the service has the `expected` revision.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -293,8 +288,8 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// Has all pods of a service replaced, step by step: as a new generation with the same specification. It
-    /// must have the `expected` revision; any if there is none. Repeated, it replaces them once more.
+    /// Replaces all pods of a service step by step, as a new generation with the same specification. It must
+    /// have the `expected` revision, if given. Not idempotent.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -306,7 +301,7 @@ impl Store {
         self.restart(name, expected, None).await
     }
 
-    /// As [`Store::restart_service`], because of a change of a secret or config that it uses; not if it was
+    /// Like [`Store::restart_service`] after a change of a used secret or config; not if the service was
     /// created or restarted since.
     ///
     /// # Errors
@@ -329,7 +324,7 @@ impl Store {
         let cause = rollout.map(|ValueRollout { kind, name, version, .. }| {
             format!(", because {kind} {name} has version {version}")
         });
-        // Not made of what it says: the pods that have that id are to be replaced.
+        // A random id, not a hash of the content: pods with the old id must be replaced.
         let (spec, write) = (SpecId::random(), WriteId::random());
         let restart = service_restart::Head {
             service_key: keys::service(name),
@@ -370,7 +365,7 @@ impl Store {
         Ok((outcome == DeleteOutcome::Deleted, receipt))
     }
 
-    /// As [`Store::delete_service`], but only if the service has the `expected` revision.
+    /// Like [`Store::delete_service`], but only if the service has the `expected` revision.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -401,8 +396,7 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// Forgets a deleted service whose pods are all gone. Returns false if it still has pods or is not being
-    /// deleted.
+    /// Removes a deleted service without pods. Returns false if it still has pods or is not being deleted.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -445,13 +439,12 @@ impl Store {
         Ok(self.services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns, for each of these services, how many pods have been created and how many are desired, none of
-    /// one that is being deleted; `None`
-    /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are
-    /// created as these end.
+    /// Returns the numbers of created and desired pods of each service; 0 are desired while it is being
+    /// deleted. `None` if it does not exist, its keys are unreadable, or it is a job with pods, which creates
+    /// the others as these end.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn creation_progress(
         &self,
         names: &[ServiceName],
@@ -483,7 +476,7 @@ impl Store {
         Ok(replies.chunks_exact(4).map(progress).collect())
     }
 
-    /// Returns these services, in this order, without those that do not exist.
+    /// Returns these services, in this order, without missing ones.
     ///
     /// # Errors
     /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::services_each`] and [`StoreError`].
@@ -492,10 +485,10 @@ impl Store {
         unreadable.into_iter().next().map_or(Ok(services), |(_, error)| Err(error))
     }
 
-    /// As [`Store::services`], but returns unreadable services with their errors instead of failing.
+    /// Like [`Store::services`], with an error for each unreadable service.
     ///
     /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn services_each(
         &self,
         names: &[ServiceName],
@@ -517,7 +510,7 @@ impl Store {
         Ok((services, unreadable))
     }
 
-    /// Returns a pod specification by its id, if it exists. Specifications never change, so they are cached.
+    /// Returns a pod specification, if it exists. It is cached, because it never changes.
     ///
     /// # Errors
     /// `Corrupt` if it is unreadable; see [`StoreError`].
@@ -529,9 +522,8 @@ impl Store {
         text.map(|text| self.remember_spec(id, &text)).transpose()
     }
 
-    /// Reads those of these specifications that are not cached yet in few round trips, so that
-    /// [`Store::pod_spec`] need not ask for each. Missing or unreadable specifications are skipped;
-    /// [`Store::pod_spec`] reports them.
+    /// Caches these specifications in few round trips for [`Store::pod_spec`], which also reports missing or
+    /// unreadable ones.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -546,7 +538,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns what the images of a specification are for all its pods; nothing while none was started.
+    /// Returns the images pinned for all pods of a specification; none before the first start.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -561,7 +553,7 @@ impl Store {
         Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
     }
 
-    /// Returns the contents of these specifications, without those that do not exist or are no text.
+    /// Returns the contents of these specifications, without missing ones and invalid UTF-8.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -590,14 +582,12 @@ impl Store {
     }
 }
 
-/// Why a desired state is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PutCause<'a> {
-    /// A user describes the service.
     User,
-    /// A user goes back to a former specification. Its id, if that is known.
+    /// A user returns to a former specification. Its id, if known.
     Undo(Option<&'a SpecId>),
-    /// The generation before has failed, for this reason.
+    /// The previous generation has failed, for this reason.
     Failure(Option<&'a SpecId>, &'a str),
 }
 
@@ -655,8 +645,8 @@ fn put_call(
     call
 }
 
-/// Returns whether the routes of a service lack a line that follows from its record: an API of a version that
-/// does not know one of its fields has written them. What a later version has written beside them is no lack.
+/// Returns true if the routes of a service lack a line of its record, because an API of an earlier version,
+/// which does not know a field, has written them. Additional lines of later versions are allowed.
 fn lacks_routes(service: &Service, routes_text: &str) -> bool {
     let wanted = routes(&service.name, &service.fields);
     if wanted.is_empty() {
@@ -666,8 +656,8 @@ fn lacks_routes(service: &Service, routes_text: &str) -> bool {
     !wanted.iter().all(|line| stored.contains(line.as_str()))
 }
 
-/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one
-/// with what a rule says beyond that, one that says who reaches it, if not all do, and one for each alias.
+/// Returns the routes of a service as the scripts read them. Each route has a line `<route> <service>
+/// <port>`. Further lines contain additional ingress rules, restricted callers, and aliases.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
@@ -685,7 +675,7 @@ fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome,
         let (route, service) = read(what, redis::Value::Array(rest))?;
         return Ok(PutOutcome::RouteTaken { route, service });
     }
-    // The time at which it was created, or the generation; of a conflict the revision.
+    // Creation time or generation; for a conflict, the revision.
     if answer == "KIND" {
         return Ok(PutOutcome::OtherKind { kind: kind_of(rest)? });
     }
@@ -707,7 +697,6 @@ fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome,
     })
 }
 
-/// Reads what a service is, as a script replies it.
 fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
     let what = "reading the kind of a service";
     let word: String = read(what, rest.into_iter().next().unwrap_or(redis::Value::Nil))?;
@@ -723,7 +712,6 @@ fn read_kind(word: &str) -> Option<Kind> {
     }
 }
 
-/// Returns a service as the script has stored it at the time `now`.
 fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
     Service::created(desired.clone(), SpecFile::new(&desired.name, &desired.pod).id(), now)
 }

@@ -1,4 +1,4 @@
-//! A cache of pod specifications. They never change under their id, so an entry is never outdated.
+//! A cache of pod specifications. They never change under their id, so entries are never outdated.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use model::ids::SpecId;
 use model::spec::PodSpec;
 
-/// At this size the cache is emptied: simpler than evicting the oldest, and as good for a few thousand
-/// services.
+/// The cache is emptied at this size: simpler than eviction, and enough for a few thousand services.
 const MAX_SPECS: usize = 4096;
 
 #[derive(Default)]

@@ -1,10 +1,10 @@
-//! The stored form of a specification: what is in `spec:<id>` and in the field `spec_text` of a service.
+//! The stored form of a specification, in `spec:<id>` and in the field `spec_text` of a service.
 //!
-//! Documents of users are read strictly, this form leniently: an unknown field is ignored, and a missing one
-//! means what pods did before the field existed. So a version can read what the next one writes, and a new
+//! User documents are read strictly, this form leniently: unknown fields are ignored, and missing ones mean
+//! the behaviour before the field existed. So a version can read specifications of the next one, and a new
 //! field replaces no pod.
 //!
-//! `tests/fixtures/stored` has what each version has written.
+//! `tests/fixtures/stored` has specifications of each version.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,38 +13,34 @@ use sha2::{Digest, Sha256};
 use model::ids::{ServiceName, SpecId};
 use model::spec::{ContainerSpec, PodSpec};
 
-/// The newest version of the stored form that this program reads. It rises only if an earlier program would
-/// run a pod wrongly that it reads leniently.
+/// The newest version of the stored form. Raise it only if earlier programs would run a pod wrongly.
 pub(crate) const VERSION: u32 = 3;
 
-/// The version of pods that have fields which version 1 does not have.
+/// The version for pods with fields that version 1 lacks.
 const WITH_MORE_FIELDS: u32 = 2;
 
-/// The version of pods of jobs: an earlier program would run them again and again, as those of a service, and
+/// The version for pods of jobs: an earlier program would run them repeatedly like those of a service, and
 /// without their index.
 const OF_JOBS: u32 = 3;
 
-/// The fields of a container that version 1 has. Programs that know only these would start a pod without the
-/// other ones, with another entry point or as another user for example: a pod that uses one is stored as
-/// version 2.
+/// The container fields of version 1. Programs that know only these would ignore others, such as the entry
+/// point or the user, so a pod with others is stored as version 2.
 const FIELDS_OF_VERSION_1: [&str; 7] =
     ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
 
-/// The part of a hash that is the id of a specification. It is short because every payload of a service
-/// contains it; among a million specifications, two with the same id are one chance in 30 million.
+/// Length of the hash in a specification id. It is short because every payload of a service contains it.
+/// Among a million specifications, the chance of a collision is one in 30 million.
 const SPEC_ID_BYTES: usize = 8;
 
-/// The specification of a service's pods as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SpecFile {
-    /// The oldest that has all that the pods use. Missing for 1: the first programs did not write it.
+    /// The oldest version with all fields of the pods. Missing for 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
     service: ServiceName,
     pod: PodSpec,
 }
 
-/// Why a stored specification cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpecFileError {
     #[error(transparent)]
@@ -66,7 +62,6 @@ fn is_first(version: &u32) -> bool {
 }
 
 impl SpecFile {
-    /// Returns the stored form of a service's pods.
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
         Self { version: version_of(pod), service: service.clone(), pod: pod.clone() }
     }
@@ -74,7 +69,7 @@ impl SpecFile {
     /// Reads a stored specification.
     ///
     /// # Errors
-    /// It is unreadable, or of a form that only a newer version knows.
+    /// If it is unreadable, or only a newer version knows its form.
     pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
         #[derive(Deserialize)]
         struct Version {
@@ -92,24 +87,22 @@ impl SpecFile {
         Ok(file.pod)
     }
 
-    /// Returns a fingerprint of what the pods do. It does not depend on the order of fields, nor on whether a
-    /// field is left out or has the value that leaving it out means: adding a field to the stored form
-    /// changes no fingerprint.
+    /// Returns a fingerprint of the pods' behaviour. It does not depend on the order of fields, or on whether
+    /// a default is explicit, so new fields change no fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
         let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();
         hex(&Sha256::digest(canonical.as_bytes())[..16])
     }
 
-    /// Returns the id under which it is stored: equal for equal fingerprints of one service, so that pods
-    /// that have it already need not be replaced. Services share none: each deletes its own.
+    /// Returns the id under which it is stored. Equal fingerprints of one service have equal ids, so that its
+    /// pods need not be replaced. Services share no ids: each deletes its own.
     pub(crate) fn id(&self) -> SpecId {
         let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
     }
 }
 
-/// Returns the oldest version of the stored form that has all the fields of the pod.
 fn version_of(pod: &PodSpec) -> u32 {
     if !pod.kind.is_service() {
         return OF_JOBS;
@@ -120,7 +113,6 @@ fn version_of(pod: &PodSpec) -> u32 {
     if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { WITH_MORE_FIELDS }
 }
 
-/// Returns a pod of which nothing but the image was chosen.
 fn without_choices() -> PodSpec {
     PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
 }
@@ -181,7 +173,7 @@ mod tests {
         assert_eq!(SpecFile::read(&text).unwrap(), desired.pod);
     }
 
-    /// The version before compares the text: if it were different, its next PUT would replace all pods.
+    /// The previous version compares the text: if it differed, its next PUT would replace all pods.
     #[test]
     fn the_first_form_has_the_bytes_of_the_first_versions() {
         let text = serde_json::to_string(&file(r#"{"name":"web","image":"nginx","memory":"64m"}"#)).unwrap();

@@ -10,7 +10,6 @@ use model::ids::RegistryHost;
 use model::value::registry::{RegistryInfo, StoredLogin};
 use redis_link::Durability;
 
-/// The number of records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_login`].
@@ -18,7 +17,7 @@ const RECORDS_PER_READ: usize = 1000;
 pub enum PutLoginOutcome {
     /// Stored.
     Stored,
-    /// Refused: there are logins for as many registries as are allowed.
+    /// Refused: the maximum number of logins exists.
     Full {
         /// Their number.
         count: u64,
@@ -26,10 +25,10 @@ pub enum PutLoginOutcome {
 }
 
 impl Store {
-    /// Stores the login for a registry, in the place of the one before. At most `max_count` may exist.
+    /// Stores or replaces the login for a registry. At most `max_count` may exist.
     ///
     /// # Errors
-    /// See [`StoreError`]. A write that not all replicas confirm in time is no error: the durability tells.
+    /// See [`StoreError`]. An unconfirmed write is not an error: see the durability.
     pub async fn put_login(
         &self,
         login: &StoredLogin,
@@ -54,7 +53,7 @@ impl Store {
         Ok((outcome, durability))
     }
 
-    /// Deletes the login for a registry. Returns false if there is none.
+    /// Deletes the login for a registry. Returns false if none exists.
     ///
     /// # Errors
     /// As for [`Store::put_login`].
@@ -76,11 +75,10 @@ impl Store {
         Ok(hosts)
     }
 
-    /// Returns these logins without their passwords, in this order: for each what was read, or why it is
-    /// unreadable.
+    /// Returns these logins without their passwords, in this order, or the error of each unreadable one.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn registry_infos_each(
         &self,
         hosts: &[RegistryHost],
@@ -99,7 +97,7 @@ impl Store {
         Ok(infos)
     }
 
-    /// Returns the login for a registry, if there is one.
+    /// Returns the login for a registry, if it exists.
     ///
     /// # Errors
     /// `WrongType` if its record is unreadable; see [`StoreError`].

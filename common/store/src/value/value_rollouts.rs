@@ -1,6 +1,6 @@
-//! Secrets and configs that have changed, until the services that use them are being restarted.
+//! Changed secrets and configs whose services must still be restarted.
 //!
-//! The script that stores a version notes the change in the same step, so both have the same fate.
+//! The script that stores a version records the change too, so a failover loses both or none.
 
 use redis::cmd;
 
@@ -14,17 +14,17 @@ use model::value::ValueKind;
 /// A change of a secret or config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueRollout {
-    /// Whether it is a secret or a config.
+    /// Secret or config.
     pub kind: ValueKind,
     /// Its name.
     pub name: ValueName,
-    /// The version that it has now.
+    /// The current version.
     pub version: u64,
-    /// When that was stored.
+    /// When that version was stored.
     pub at: RedisMillis,
 }
 
-/// A note about a change, as it is in Redis.
+/// A note about a change, as in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ValueRolloutNote {
     value: String,
@@ -60,7 +60,7 @@ impl Store {
             .collect())
     }
 
-    /// Forgets a note, unless it was written anew.
+    /// Removes a note, unless it was rewritten.
     ///
     /// # Errors
     /// See [`StoreError`].

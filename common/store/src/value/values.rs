@@ -1,4 +1,4 @@
-//! Secrets and configs: values that are stored under a name, in versions. Secrets arrive here encrypted.
+//! Secrets and configs: named values with versions. Secrets arrive here encrypted.
 
 use redis::{Value, cmd};
 
@@ -11,7 +11,6 @@ use model::ids::{AppName, ValueName};
 use model::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
 use redis_link::Durability;
 
-/// The number of records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_value`].
@@ -19,32 +18,32 @@ const RECORDS_PER_READ: usize = 1000;
 pub enum PutValueOutcome {
     /// Stored.
     Stored,
-    /// This very version was stored before: the reply to that call was lost.
+    /// This version was stored before: the reply to that call was lost.
     Same,
-    /// Refused: another version is the current one; 0 if there is no such value.
+    /// Refused: another version is the current one; 0 if the value does not exist.
     Conflict {
         /// The current version.
         current: u64,
     },
-    /// Refused: there are as many values as are allowed.
+    /// Refused: the maximum number of values exists.
     Full {
         /// Their number.
         count: u64,
     },
     /// Refused: the value does not belong to this app.
     OtherApp {
-        /// The app that it belongs to, if it belongs to one.
+        /// The app that it belongs to, if any.
         owner: Option<AppName>,
     },
 }
 
 impl Store {
     /// Stores a version of a value: 1 creates it, and any other one must be the next. At most `max_count`
-    /// values of its kind may exist. With an app it is created as a part of that, and only a value of that
-    /// app gets a next version.
+    /// values of its kind may exist. With an app, a new value becomes part of it, and an existing one must
+    /// belong to it.
     ///
     /// # Errors
-    /// See [`StoreError`]. A write that not all replicas confirm in time is no error: the durability tells.
+    /// See [`StoreError`]. An unconfirmed write is not an error: see the durability.
     pub async fn put_value(
         &self,
         value: &StoredValue,
@@ -80,7 +79,7 @@ impl Store {
         Ok((outcome, durability))
     }
 
-    /// Deletes a value with all its versions. Returns false if there is none.
+    /// Deletes a value with all its versions. Returns false if it does not exist.
     ///
     /// # Errors
     /// As for [`Store::put_value`].
@@ -125,11 +124,10 @@ impl Store {
         infos.into_iter().next().unwrap_or(Ok(None))
     }
 
-    /// Returns these values without their contents, in this order: for each what was read, or why it is
-    /// unreadable.
+    /// Returns these values without their contents, in this order, or the error of each unreadable one.
     ///
     /// # Errors
-    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn value_infos_each(
         &self,
         kind: ValueKind,
@@ -160,7 +158,7 @@ impl Store {
         name: &ValueName,
     ) -> Result<Option<StoredValue>, StoreError> {
         let Some(ValueInfo { version, .. }) = self.value_info(kind, name).await? else { return Ok(None) };
-        // It may be rotated meanwhile: earlier versions are kept.
+        // The value may be rotated meanwhile: earlier versions are kept.
         let mut get = cmd("HGET");
         get.arg(keys::value(kind, name)).arg(format!("v:{version}"));
         let bytes: Option<Vec<u8>> = self.link.query(&get).await?;
@@ -168,7 +166,7 @@ impl Store {
     }
 }
 
-/// Returns what the reasons of events begin with.
+/// Returns the prefix of the reasons of events.
 pub(crate) fn title(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "Secret",
@@ -187,7 +185,7 @@ fn read_info(kind: ValueKind, name: &ValueName, reply: Value) -> Result<Option<V
     let Some(version) = number(0, "current")? else { return Ok(None) };
     let created_at: RedisMillis = number(1, "created_at")?.unwrap_or_default();
     let updated_at: RedisMillis = number(2, "updated_at")?.unwrap_or_default();
-    // What is no name of an app counts as none.
+    // An invalid app name counts as none.
     let app =
         fields.get(3).cloned().flatten().and_then(|text| AppName::new(String::from_utf8(text).ok()?).ok());
     Ok(Some(ValueInfo { name: name.clone(), version, created_at, updated_at, app }))

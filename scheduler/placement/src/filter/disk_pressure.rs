@@ -1,4 +1,4 @@
-//! A node whose disk is full takes no new pods: their images and logs would find no room.
+//! A node with a full disk gets no new pods: it has no space for their images and logs.
 
 use super::types::{NodeFilter, Reason};
 

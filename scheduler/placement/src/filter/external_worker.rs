@@ -1,5 +1,4 @@
-//! An external worker knows only name, uuid, image and replica of a pod. A pod that needs more would run
-//! there without it.
+//! An external worker knows only name, uuid, image and replica of a pod, and would ignore other requirements.
 
 use model::node::NodeKind;
 

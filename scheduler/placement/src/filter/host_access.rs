@@ -1,5 +1,6 @@
-//! Paths and addresses of the host are for the pods that the node's operator allows. The worker decides; a
-//! node that would refuse the pod gets none. One of a version that does not tell what it allows is tried.
+//! Only pods that the node's operator allows may use paths and addresses of the host. The worker decides; the
+//! scheduler avoids nodes that would refuse the pod. Earlier versions do not report their policy and are
+//! tried.
 
 use super::types::{NodeFilter, Reason};
 

@@ -1,8 +1,8 @@
 //! The filters: each decides whether a node can run a pod and, if not, explains why.
 //!
 //! To add a filter, write `filter/<name>.rs` with one [`NodeFilter`] (its reason, its check and its
-//! explanation), and add it to [`NODE_FILTERS`] or [`POD_FILTERS`]. A filter that needs another fact takes it
-//! from the node through [`Candidate`], or from the pod through [`Requirements`].
+//! explanation), and add it to [`NODE_FILTERS`] or [`POD_FILTERS`]. It takes further facts from the node
+//! through [`Candidate`], or from the pod through [`Requirements`].
 //!
 //! Filters change no state, so the same filter both refuses a pod and later explains the refusal.
 
@@ -24,11 +24,11 @@ use crate::requirements::Requirements;
 pub use types::Reason;
 pub(crate) use types::{EvalContext, NodeFilter};
 
-/// Filters that ignore the pod: a node that fails one of them gets no pod of this batch at all.
+/// Filters that ignore the pod: a node that fails one of them gets no pod of this batch.
 pub(crate) const NODE_FILTERS: &[NodeFilter] =
     &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY, disk_pressure::HAS_ROOM];
 
-/// Filters that depend on the pod. A batch only uses up resources, so a refusal holds for the rest of the
+/// Filters that depend on the pod. A batch only consumes resources, so a refusal holds for the rest of the
 /// batch.
 pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     resources::POD_SLOTS,
@@ -51,7 +51,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static NodeFilter> {
     NODE_FILTERS.iter().chain(POD_FILTERS)
 }
 
-/// Returns whether the node passes all of `filters`.
 pub(crate) fn is_feasible(
     filters: &[NodeFilter],
     candidate: &Candidate,
@@ -61,8 +60,7 @@ pub(crate) fn is_feasible(
     filters.iter().all(|filter| (filter.is_feasible)(candidate, requirements, context))
 }
 
-/// Returns every filter that refuses, not only the first: an operator who fixes one problem must see the
-/// next.
+/// Returns every filter that refuses: an operator who fixes one problem must see the next.
 pub(crate) fn failed<'a>(
     candidate: &'a Candidate,
     requirements: &'a Requirements,

@@ -1,5 +1,5 @@
-//! Only a node with a recent heartbeat gets pods: on a node that is about to be declared dead they would be
-//! lost.
+//! Only nodes with a recent heartbeat get pods, so that none is placed on a node that is about to be declared
+//! dead.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(super) const READY: NodeFilter = NodeFilter {
     },
 };
 
-/// Returns the time since the last heartbeat. After a failover the clock of Redis can be behind a heartbeat:
-/// that counts as no silence.
+/// Returns the time since the last heartbeat. After a failover Redis' clock may be behind a heartbeat, which
+/// counts as no silence.
 fn silence(candidate: &Candidate, context: &EvalContext) -> Duration {
     Duration::from_millis(context.now.saturating_sub(candidate.beat))
 }

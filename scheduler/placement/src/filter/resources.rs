@@ -1,5 +1,5 @@
-//! A node needs a free pod slot, and as much free of each resource as the pod requests. A pod that requests
-//! none of a resource fits even on a node where that resource is overcommitted.
+//! A node needs a free pod slot, and enough of each requested resource. A pod that requests none of a
+//! resource fits even where that resource is overcommitted.
 
 use model::node::Resource;
 

@@ -1,4 +1,4 @@
-//! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
+//! Tables for all filters: a change to a healthy node, and the resulting refusals.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The form of a filter: its reason, its check and its explanation.
+//! The definition of a filter: its reason, its check and its explanation.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use serde::Serialize;
 use crate::candidate::Candidate;
 use crate::requirements::Requirements;
 
-/// One check of a node for a pod, with the reason and the explanation of a refusal.
 pub(crate) struct NodeFilter {
-    /// No two filters have the same reason.
+    /// Unique among the filters.
     pub(crate) reason: Reason,
     pub(crate) is_feasible: fn(&Candidate, &Requirements, &EvalContext) -> bool,
-    /// Explains a refusal in one sentence with numbers. Resources in use come from the candidate, because a
-    /// batch has already changed them; the node is there for its texts.
+    /// Explains a refusal in one sentence with numbers. Resources in use come from the candidate, which
+    /// includes the batch's placements; the node provides texts.
     pub(crate) explain: fn(&Candidate, &Requirements, &EvalContext, &Node) -> String,
 }
 
-/// Why a node cannot run a pod: one word in CamelCase, as it is stored in Redis and shown in JSON and events.
+/// The reason why a node cannot run a pod: one word in CamelCase, as stored in Redis and shown in JSON and
+/// events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Reason(pub(super) &'static str);
 
@@ -30,22 +30,22 @@ impl Reason {
     /// Another pod, or another program, has a host port that the pod needs.
     pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
 
-    /// The policy of the node refuses what the pod asks of its host.
+    /// The node's policy refuses the host access that the pod requests.
     pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
     /// The data of a volume of the pod is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 
-    /// Several nodes have copies of a volume of the pod that contradict each other.
+    /// Several nodes have contradicting copies of a volume of the pod.
     pub const VOLUME_CONFLICT: Self = Self("VolumeConflict");
 
-    /// The node has a copy of a volume of the pod that was given up.
+    /// The node has a given-up copy of a volume of the pod.
     pub const VOLUME_FORMER: Self = Self("VolumeFormer");
 
-    /// The node does not have the directory that nodes share, and a volume of the pod is in it.
+    /// The node lacks the shared directory that a volume of the pod needs.
     pub const NO_SHARED_DIRECTORY: Self = Self("NoSharedDirectory");
 
-    /// A volume of the pod may have its data on a node that has not told which volumes it has.
+    /// A volume of the pod may have its data on a node that has not reported its volumes.
     pub const VOLUME_UNREPORTED: Self = Self("VolumeUnreported");
 
     /// Returns the word.
@@ -60,10 +60,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a filter knows besides the node and the pod.
+/// The context of an evaluation, besides node and pod.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EvalContext {
-    /// The time of the decision.
     pub(crate) now: RedisMillis,
     /// The longest silence of a ready node.
     pub(crate) dead_after: Duration,

@@ -1,5 +1,5 @@
-//! The data of a persistent volume is on one node. A pod that needs it waits for that node: on any other one
-//! its volume would be empty.
+//! The data of a persistent volume is on one node. A pod that needs it waits for that node: elsewhere its
+//! volume would be empty.
 
 use super::types::{NodeFilter, Reason};
 use crate::candidate::Candidate;
@@ -20,7 +20,7 @@ pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
     },
 };
 
-/// After Redis has lost records the data of a volume without one may be on a node that is down.
+/// After Redis lost records, the data of a volume without a record may be on a node that is down.
 pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_UNREPORTED,
     is_feasible: |_, requirements, _| unreported_volume(requirements).is_none(),
@@ -43,7 +43,7 @@ pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
     },
 };
 
-/// Only a person knows which of several copies is wanted.
+/// Only an operator knows which of several copies is wanted.
 pub(super) const COPIES_AGREE: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_CONFLICT,
     is_feasible: |_, requirements, _| contested_volume(requirements).is_none(),
@@ -59,7 +59,7 @@ pub(super) const COPIES_AGREE: NodeFilter = NodeFilter {
     },
 };
 
-/// A new volume on this node would be the copy that was given up.
+/// A new volume on this node would reuse the given-up copy.
 pub(super) const NOTHING_GIVEN_UP: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_FORMER,
     is_feasible: |candidate, requirements, _| given_up_copy(candidate, requirements).is_none(),

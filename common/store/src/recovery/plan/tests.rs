@@ -48,7 +48,6 @@ fn pod(service: Option<&str>, replica: u32, id: &str, node: &str) -> SavedPod {
     }
 }
 
-/// Two services, one of them with an older generation, and a pushed pod.
 fn saved() -> SavedState {
     let mut saved = SavedState::default();
     saved.add_service(service("web", 1, 1, 3));
@@ -62,7 +61,6 @@ fn saved() -> SavedState {
     saved
 }
 
-/// Carries a plan out on a model of Redis.
 fn apply(plan: &RecoveryPlan, known: &mut KnownState) {
     for service in &plan.services {
         let entry = known.services.entry(service.name.clone()).or_default();
@@ -142,7 +140,7 @@ fn each_conflict_is_a_problem_and_harms_nothing_else() {
     }
 }
 
-/// A node that was cut off has an old entry, and its name may come first.
+/// A disconnected node has an old entry, and its name may come first.
 #[test]
 fn of_several_copies_of_a_pod_the_youngest_assignment_is_recovered() {
     let copy = |node: &str, since, phase| {
@@ -153,7 +151,7 @@ fn of_several_copies_of_a_pod_the_youngest_assignment_is_recovered() {
     for (copies, expected) in [
         (vec![copy("w1", 100, running), copy("w2", 200, running)], "w2"),
         (vec![copy("w1", 100, running), copy("w2", 200, assigned), copy("w3", 150, running)], "w2"),
-        // A version before saves no times.
+        // Earlier versions save no times.
         (vec![copy("w1", 0, running), copy("w2", 200, running)], "w2"),
         (vec![copy("w2", 0, running), copy("w1", 0, running)], "w1"),
     ] {
@@ -168,7 +166,7 @@ fn of_several_copies_of_a_pod_the_youngest_assignment_is_recovered() {
     }
 }
 
-/// The fence has stopped it on one node, and another pod was created in its slot since.
+/// Fencing has stopped it on one node, and another pod was created in its slot since.
 #[test]
 fn a_pod_that_runs_goes_before_one_that_the_fence_has_stopped() {
     let fenced = SavedPod { phase: Phase::Assigned, since: 300, ..pod(Some("web"), 0, "a", "w1") };
@@ -258,7 +256,6 @@ proptest! {
         }
     }
 
-    /// Whatever part of a plan was carried out: a second run completes it.
     #[test]
     fn a_plan_that_was_cut_off_is_completed_by_the_next_run(saved in any_saved(), cut in any::<prop::sample::Index>()) {
         let complete = plan(&KnownState::default(), &saved);
@@ -267,7 +264,7 @@ proptest! {
         let mut partial = KnownState::default();
         let mut first = complete.clone();
         first.services.truncate(cut.index(complete.services.len() + 1));
-        // The last service lacks its record, which comes after its pods.
+        // The last service lacks its record, which is written after its pods.
         if let Some(last) = first.services.last_mut() {
             last.record = None;
         }
@@ -296,7 +293,7 @@ fn a_pod_is_not_wanted_where_another_has_its_slot_or_fewer_are_desired_or_its_se
         deleted_at: None,
     };
     let deleted = KnownService { deleted_at: Some(1), ..web(1, 9, &[]) };
-    // What Redis has of `web`, which pods have records, and which of a and b are not wanted.
+    // Redis' state of `web`, the pods with records, and the unwanted ones of a and b.
     for (known, records, expected) in [
         (web(1, 3, &[(0, "a"), (1, "b")]), "", ""),
         (web(1, 3, &[]), "", ""),
