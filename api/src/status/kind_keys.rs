@@ -1,4 +1,4 @@
-//! The keys that a job or a cron has beside its record.
+//! Keys of jobs and crons besides their record.
 
 use model::ids::ServiceName;
 use model::service::Service;
@@ -8,7 +8,7 @@ use store::{Store, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 
-/// Adds what cannot be read of the keys that a job or a cron has beside its record.
+/// Adds unreadable keys of a job or cron.
 pub(super) async fn check(
     store: &Store,
     service: &Service,
@@ -22,7 +22,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Returns how many indices of a job are complete; 0 if that is unreadable.
+/// Returns the number of completed indices of a job; 0 if unreadable.
 pub(super) async fn completions(
     store: &Store,
     job: &ServiceName,
@@ -31,7 +31,7 @@ pub(super) async fn completions(
     broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
 }
 
-/// Returns the jobs of a cron; none if their list is unreadable.
+/// Returns the jobs of a cron; empty if their list is unreadable.
 pub(super) async fn runs(
     store: &Store,
     cron: &ServiceName,
