@@ -5,14 +5,12 @@ use output::stderr;
 use super::error::CommandError;
 use crate::exit::Exit;
 
-/// The result of a batch. One failure does not keep the other objects from being handled; the exit code is
-/// that of the first failure.
+/// Result of a batch. A failure does not stop the other objects; the exit code is that of the first failure.
 pub(super) struct BatchResult {
     exit: Exit,
 }
 
 impl BatchResult {
-    /// Starts a batch without failures.
     pub(super) fn new() -> Self {
         Self { exit: Exit::Ok }
     }
@@ -40,7 +38,6 @@ impl BatchResult {
         }
     }
 
-    /// Returns the exit code of the whole batch.
     pub(super) fn exit(&self) -> Exit {
         self.exit
     }

@@ -1,13 +1,13 @@
-//! Why a command failed, and its exit code.
+//! Errors of commands, and their exit codes.
 
 use client::ClientError;
 
 use crate::exit::{ErrorExit, Exit};
 
-/// A command failed.
+/// Failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    /// A call of the API failed.
+    /// An API call failed.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// Standard output cannot be written.
@@ -19,10 +19,10 @@ pub(crate) enum CommandError {
     /// A named object or file does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// Something took longer than `--timeout`.
+    /// An operation took longer than `--timeout`.
     #[error("{0}")]
     TimedOut(String),
-    /// Another client has changed the same.
+    /// Another client has changed the same object.
     #[error("{0}")]
     Conflict(String),
     /// Any other error.
@@ -31,7 +31,6 @@ pub(crate) enum CommandError {
 }
 
 impl CommandError {
-    /// Returns the exit code of the command.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.exit(),

@@ -16,7 +16,6 @@ use super::error::CommandError;
 use super::flag_values;
 use crate::dev_token;
 
-/// The address of an API on this machine.
 const DEFAULT_API: &str = "http://127.0.0.1:7070";
 
 /// Options of all commands.

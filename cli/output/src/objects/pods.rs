@@ -11,7 +11,7 @@ use super::{containers, events};
 use crate::describe_layout::DescribeLayout;
 use crate::{TableRow, humanize};
 
-/// Characters of a message on a line of progress.
+/// Maximum characters of a message on a progress line.
 const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
@@ -47,8 +47,8 @@ impl TableRow for PodView {
         cells
     }
 
-    /// A stopped pod is named by its uuid: the name belongs to its replacement. So is a pushed pod: any
-    /// number of them may have the same name.
+    /// A stopped pod is named by its uuid, because its replacement has the name. So is a pushed pod, because
+    /// such names may repeat.
     fn name(&self) -> String {
         if self.service.is_none() || self.phase == Phase::Stopped {
             return self.unique_name();
@@ -139,7 +139,7 @@ fn container_line(container: &ContainerStatus) -> String {
     format!("{}: {state}{}{suffix}", container.name, restarts.unwrap_or_default())
 }
 
-/// Returns how a run ended, and below it the last lines that it wrote.
+/// Returns the end of a run, with the last lines of its output below.
 fn run_lines(run: &EndedRun, now: Timestamp) -> Vec<String> {
     let container = run.container.as_ref().map_or_else(String::new, |name| format!("{name} "));
     let how = match (run.out_of_memory, run.signal()) {
@@ -184,7 +184,7 @@ fn refusals(pod: &PodView) -> Vec<String> {
     lines
 }
 
-/// Says what the phase means for this pod.
+/// Returns the meaning of the pod's phase.
 fn phase_meaning(pod: &PodView) -> &'static str {
     match pod.phase {
         Phase::Pending if pod.refusals.is_empty() => "waiting for a scheduler to assign it to a node",
@@ -199,8 +199,8 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// Returns ` (Reason: message)`, or an empty text without a reason and a message. A long message is
-/// shortened: this is for lines that say how something goes on.
+/// Returns ` (Reason: message)`, or an empty text without a reason and a message. Shortens long messages:
+/// this is for progress lines.
 pub fn reason_suffix(reason: &str, message: &str) -> String {
     suffix(reason, message, MAX_MESSAGE_LENGTH)
 }

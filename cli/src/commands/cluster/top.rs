@@ -1,4 +1,4 @@
-//! `top`: what pods and nodes use now.
+//! `top`: current usage of pods and nodes.
 
 use std::cmp::Reverse;
 use std::io::IsTerminal;
@@ -14,12 +14,12 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Workers measure at this interval.
+/// Interval at which workers measure.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// The size of a terminal that does not tell it.
+/// Size of a terminal that does not report it.
 const DEFAULT_ROWS: usize = 24;
 const DEFAULT_COLUMNS: usize = 80;
-/// Moves to the first line, and clears what follows.
+/// Moves to the first line and clears the screen below.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Arguments of `top`.
@@ -68,7 +68,6 @@ enum SortKey {
     Name,
 }
 
-/// Shows what is used.
 pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let is_table = matches!(context.output.format, OutputFormat::Table | OutputFormat::Wide);
     if args.once || !is_table || !std::io::stdout().is_terminal() {
@@ -83,7 +82,7 @@ pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exi
     live(args, context).await
 }
 
-/// Shows the table again and again. An API that does not answer for a while is not the end.
+/// Shows the table repeatedly. A temporarily unreachable API does not end it.
 async fn live(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut shown = false;
     loop {
@@ -152,7 +151,7 @@ fn warn_of_missing(args: &TopArgs, usage: &ClusterUsageView) {
     }
 }
 
-/// Returns the first lines of a text that a terminal has room for, none of them wrapped.
+/// Returns the first lines that fit a terminal, without wrapping.
 fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines = text.lines().take(rows.saturating_sub(1));
     lines.map(|line| format!("{}\n", line.chars().take(columns).collect::<String>().trim_end())).collect()
@@ -165,7 +164,6 @@ fn terminal_size() -> (usize, usize) {
     }
 }
 
-/// Returns the rows of pods, sorted.
 fn pods(args: &TopArgs, usage: ClusterUsageView) -> Vec<PodUsageView> {
     let mut rows = usage.pods;
     rows.retain(|row| {
@@ -177,7 +175,6 @@ fn pods(args: &TopArgs, usage: ClusterUsageView) -> Vec<PodUsageView> {
     rows
 }
 
-/// Returns the rows of nodes, sorted.
 fn nodes(args: &TopArgs, usage: ClusterUsageView) -> Vec<NodeUsageView> {
     let mut rows = usage.nodes;
     rows.retain(|row| args.node.as_deref().is_none_or(|wanted| row.name.as_str() == wanted));
@@ -185,7 +182,7 @@ fn nodes(args: &TopArgs, usage: ClusterUsageView) -> Vec<NodeUsageView> {
     rows
 }
 
-/// What is not known comes last. Equal ones keep their order, which is by name.
+/// Sorts unknown usage last. Equal rows keep their order by name.
 fn sort_key(sort: SortKey, usage: &Usage) -> Reverse<Option<u64>> {
     Reverse(match sort {
         SortKey::Cpu => usage.cpu_millis,

@@ -1,4 +1,4 @@
-//! `attach`: shows what a running container writes from now on, and passes its input on.
+//! `attach`: shows a running container's new output and forwards input.
 
 use clap::Args;
 use model::stream::channel::Purpose;

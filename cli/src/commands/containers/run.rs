@@ -119,7 +119,7 @@ pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     };
     warn_if_unconfirmed(&service);
     if args.is_attached() {
-        // Standard output is the command's.
+        // Standard output belongs to the program.
         stderr::note(&format!("service/{} created; it is deleted when this ends", service.name));
         return run_attached::run(&service, args.is_interactive().then_some(args.tty), context).await;
     }
@@ -162,7 +162,6 @@ async fn create_with_free_name(args: &RunArgs, client: &Client) -> Result<Servic
     )))
 }
 
-/// Returns four random hexadecimal digits.
 fn random_suffix() -> String {
     SpecId::random().as_str().chars().take(4).collect()
 }
@@ -176,7 +175,7 @@ impl RunArgs {
         }
     }
 
-    /// Returns true if this process stays connected with the pods, and the service is deleted after them.
+    /// Returns true if this process stays connected to the pods and then deletes the service.
     fn is_attached(&self) -> bool {
         self.rm || self.is_interactive()
     }
@@ -185,7 +184,7 @@ impl RunArgs {
         self.interactive || self.tty
     }
 
-    /// Returns what contradicts itself.
+    /// Returns a contradiction between options.
     fn check(&self) -> Result<(), &'static str> {
         if self.is_attached() && !self.ends_by_itself() {
             return Err("--rm is for pods that end: leave out --restart, or write never or on-failure");
@@ -199,7 +198,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Returns the port of the pods to which a host without one leads.
+    /// Returns the pods' port for an ingress host without a port.
     fn ingress_port(&self) -> u16 {
         match &*self.ports {
             [only] => only.container,

@@ -1,4 +1,4 @@
-//! `run --wait` of a service whose pods end by themselves: waits for that, and passes on their exit code.
+//! `run --wait` of a service whose pods end by themselves: waits for the end and returns their exit code.
 
 use api_types::{PodView, ServiceView};
 use client::PodFilter;
