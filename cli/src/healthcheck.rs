@@ -80,7 +80,7 @@ async fn check_api(config: &Config) -> Result<(), String> {
     }
 }
 
-/// Returns why the proxy of this host does not answer on its socket, if it does not.
+/// Fails with the reason if this host's proxy does not answer on its socket.
 pub(crate) async fn check_proxy(config: &Config) -> Result<(), String> {
     let Some(socket) = &config.proxy_socket else { return Err("KUBELEET_PROXY_SOCKET is off".to_owned()) };
     match tokio::time::timeout(CHECK_TIMEOUT, proxy::ping(socket)).await {

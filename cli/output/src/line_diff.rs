@@ -13,7 +13,8 @@ enum LineChange {
     Added,
 }
 
-/// Returns the changed lines with context; empty if the texts are equal. `` stands for omitted lines.
+/// Returns the changed lines with context; empty if the texts are equal. An empty line stands for omitted
+/// lines.
 pub fn line_diff(before: &str, after: &str) -> String {
     let lines = changes(&before.lines().collect::<Vec<_>>(), &after.lines().collect::<Vec<_>>());
     let is_changed = |(change, _): &(LineChange, &str)| *change != LineChange::Kept;

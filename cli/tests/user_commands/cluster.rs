@@ -12,13 +12,11 @@ use testkit::{ChildGuard, Redis};
 
 use super::{BINARY, kubeleet, parts};
 
-/// The processes of a cluster.
 pub(crate) struct Cluster {
-    /// The URL of its API.
+    /// URL of the API.
     pub(crate) api: String,
     // Before Redis, so that they end first and report no lost connection.
     daemons: Vec<(String, ChildGuard)>,
-    /// Its Redis.
     pub(crate) redis: Redis,
     directory: tempfile::TempDir,
 }
@@ -48,7 +46,6 @@ impl Cluster {
         });
     }
 
-    /// Ends the worker of a node.
     pub(crate) fn end_worker(&mut self, node: &str) {
         self.daemons.retain(|(name, _)| name != &format!("worker-{node}"));
     }

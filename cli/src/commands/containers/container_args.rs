@@ -135,7 +135,7 @@ impl ContainerArgs {
     }
 }
 
-/// Parses a log option, of which one has no other.
+/// Parses a log option; the other one stays unset.
 fn log_option(text: &str) -> Result<LogOptions, String> {
     let known = || format!("{text:?} is not max-size=5m or max-file=2");
     match text.split_once('=') {

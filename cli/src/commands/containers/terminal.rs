@@ -9,7 +9,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 /// Error of a command that needs a terminal.
 pub(crate) const NONE: &str = "standard input is no terminal: leave out -t, or run this in a terminal";
 
-/// Returns true if standard input and output are a terminal.
+/// Returns true if standard input is a terminal.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal()
 }

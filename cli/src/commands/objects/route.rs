@@ -1,4 +1,4 @@
-//! `route`: list, and explain where a request goes.
+//! `route`: list, and explain the destination of a request.
 
 use api_types::{CertificateView, RouteView};
 use clap::{Args, Subcommand};
@@ -51,7 +51,6 @@ pub(crate) struct ListArgs {
     pub(crate) style: ListStyle,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: RouteCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         RouteCommand::Ls(args) => list(&args, context).await,
@@ -86,7 +85,7 @@ async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// What a request or connection is for.
+/// Target of a request or connection.
 #[derive(Debug, PartialEq, Eq)]
 enum RouteTarget {
     Http { host: String, path: String },
@@ -106,7 +105,7 @@ impl RouteTarget {
         Ok(Self::Http { host: host.to_owned(), path: path.to_owned() })
     }
 
-    /// Returns the certificate of the host, if that is ordered.
+    /// Returns the host's certificate, if ordered.
     fn certificate(&self, routes: &[RouteView]) -> Option<CertificateView> {
         let Self::Http { host, .. } = self else { return None };
         let name = host_name(host);

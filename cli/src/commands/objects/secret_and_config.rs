@@ -1,5 +1,4 @@
-//! `secret` and `config`: create, rotate, list, describe, remove; and the key that secrets are encrypted
-//! with.
+//! `secret` and `config`: create, rotate, list, describe, remove; and the encryption key of secrets.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -106,7 +105,7 @@ pub(crate) struct ContentArgs {
     from_literal: Option<ValueBytes>,
 }
 
-/// Hidden from the moment it is parsed.
+/// Hides the value from the moment it is parsed.
 fn literal(text: &str) -> Result<ValueBytes, std::convert::Infallible> {
     Ok(ValueBytes::new(text.as_bytes().to_vec()))
 }
@@ -133,7 +132,6 @@ pub(crate) fn print_key(mut output: Output) -> Result<Exit, CommandError> {
     Ok(Exit::Ok)
 }
 
-/// Runs a subcommand of `secret` or `config`.
 pub(crate) async fn run(
     kind: ValueKind,
     command: ValueCommand,
@@ -218,7 +216,7 @@ async fn remove(
     Ok(batch.exit())
 }
 
-/// Returns the names of the services with a container that gets this secret or config.
+/// Returns the services with a container that uses this secret or config.
 pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) -> Vec<String> {
     let uses = |container: &ContainerSpec| {
         let files = if kind == ValueKind::Secret { &container.secrets } else { &container.configs };
@@ -233,7 +231,7 @@ fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
         return Ok(literal);
     }
     let path = args.file.or(args.from_file).filter(|path| path.as_os_str() != "-");
-    // One byte more than is allowed: an endless file ends.
+    // One byte more than allowed: an endless file ends.
     let limit = MAX_VALUE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     let (read, from) = match &path {

@@ -71,7 +71,6 @@ pub(crate) struct ListArgs {
     pub(crate) style: ListStyle,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: VolumeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         VolumeCommand::Ls(args) => list(&args, context).await,

@@ -1,5 +1,5 @@
-//! `explain` and `schema`: the fields of a service's file. Both read the schema that the API's description
-//! and editors read, so that there is one description of each field.
+//! `explain` and `schema`: the fields of a service's file. Both read the same schema as the API's description
+//! and editors, so each field has one description.
 
 use clap::Args;
 use model::schema;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// The only kind of object that files describe.
+/// The only kind of object in files.
 const SERVICE: &str = "service";
 
-/// Compose files, whose fields are in a table of their own.
+/// Compose files, whose fields have their own table.
 const COMPOSE: &str = "compose";
 
-/// The longest line of the reference, in characters.
+/// Maximum line width of the reference in characters.
 const LINE_WIDTH: usize = 110;
 
 /// Arguments of `explain`.
@@ -30,7 +30,7 @@ pub(crate) struct ExplainArgs {
     markdown: bool,
 }
 
-/// Prints what a field means.
+/// Prints the description of a field.
 pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, CommandError> {
     let text = match args.path.as_str() {
         COMPOSE => compose::markdown(),
@@ -41,7 +41,6 @@ pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, Comman
     Ok(Exit::Ok)
 }
 
-/// Prints the JSON Schema of a service's file.
 pub(crate) fn schema(mut output: Output) -> Result<Exit, CommandError> {
     let text = serde_json::to_string_pretty(&schema::of_service())
         .map_err(|error| CommandError::Other(format!("cannot write the schema: {error}")))?;
@@ -109,7 +108,7 @@ fn markdown() -> String {
     text
 }
 
-/// Breaks a paragraph into lines of the documentation.
+/// Wraps a paragraph to the documentation's line width.
 fn lines(paragraph: &str) -> String {
     let (mut text, mut width) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -132,7 +131,7 @@ fn lines(paragraph: &str) -> String {
     text
 }
 
-/// Returns the fields of a service as they are declared, without other names of the same.
+/// Returns the fields of a service in declaration order, without aliases.
 fn in_order(fields: &[(String, Value)]) -> Vec<(String, Value)> {
     let names = ServiceInput::field_groups().into_iter().flat_map(|(_, names)| names);
     names.filter_map(|name| fields.iter().find(|(known, _)| known == name).cloned()).collect()
@@ -147,18 +146,18 @@ fn description(part: &Value) -> String {
     part["description"].as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// How the type of a list begins.
+/// Prefix of list types.
 const LIST: &str = "list of ";
 
 fn list_of(items: &str) -> String {
     if items.contains(" or ") { format!("{LIST}({items})") } else { format!("{LIST}{items}") }
 }
 
-/// The whole schema, whose parts refer to its definitions.
+/// The whole schema; its parts refer to its definitions.
 struct Schema(Value);
 
 impl Schema {
-    /// Returns what the reference says about a field.
+    /// Returns the reference text of a field.
     fn entry(&self, name: &str, field: &Value) -> String {
         let whole = self.whole(field);
         let example = whole.get("example").map(|example| format!(" Example: `{example}`."));
@@ -170,8 +169,8 @@ impl Schema {
         format!("\n### `{name}`\n\n{}", lines(&body))
     }
 
-    /// Returns the part that a reference leads to, or the part itself. What stands beside the reference
-    /// holds.
+    /// Returns the definition that a part refers to, or the part itself. Attributes beside the reference take
+    /// precedence.
     fn resolved(&self, part: &Value) -> Value {
         let Some(name) = part["$ref"].as_str().and_then(|target| target.strip_prefix("#/$defs/")) else {
             return part.clone();
@@ -183,7 +182,7 @@ impl Schema {
         whole
     }
 
-    /// Returns a part with what the definition says that it refers to, except what it says itself.
+    /// Returns a part merged over its definition.
     fn whole(&self, part: &Value) -> Value {
         let mut whole = self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| whole[key].as_array().cloned());
@@ -209,8 +208,7 @@ impl Schema {
         }
     }
 
-    /// Returns the fields of a map, or of the items of a list of maps. One that several forms have is there
-    /// once.
+    /// Returns the fields of a map, or of a list's maps. A field of several forms appears once.
     fn fields(&self, part: &Value) -> Vec<(String, Value)> {
         let of_choice = |choice: Value| match choice["properties"].as_object() {
             Some(fields) => fields.iter().map(|(name, field)| (name.clone(), field.clone())).collect(),
@@ -226,7 +224,7 @@ impl Schema {
         fields
     }
 
-    /// Returns in words which values a field can have.
+    /// Describes the values that a field can have.
     fn type_of(&self, part: &Value) -> String {
         let mut words: Vec<String> = Vec::new();
         for choice in self.choices(part) {

@@ -1,4 +1,4 @@
-//! Progress of `--wait` on standard error: one line that changes on a terminal, otherwise a new line for each
+//! Progress of `--wait` on standard error: one updated line on a terminal, otherwise a new line for each
 //! change.
 
 use std::io::IsTerminal;
@@ -9,7 +9,6 @@ use output::stderr::note;
 
 use crate::exit::Exit;
 
-/// Progress of one goal.
 pub(super) struct GoalProgress {
     subject: String,
     spinner: Option<ProgressBar>,
@@ -46,7 +45,7 @@ impl GoalProgress {
         if let Some(bar) = &self.spinner {
             bar.finish_and_clear();
         }
-        // A long reason stands there already. Scripts may rely on the line of what was reached.
+        // A long reason is already shown. Scripts may rely on the success line.
         let is_failure = ["failed", "timed out"].contains(&word);
         let is_shown =
             is_failure && self.spinner.is_none() && self.last_line == format!("{}: {line}", self.subject);
