@@ -105,7 +105,7 @@ async fn check_rules() -> Result<String, String> {
         Ok(missing) => {
             Err(format!("missing in iptables: {}; run `kubeleet net rules` as root", missing.join(" | ")))
         }
-        // The request below tests whether they lead to the resolver.
+        // The next check tests whether the rules lead to the resolver.
         Err(RulesError::NotAllowed) => Ok(" (not looked at, which takes the right of root)".to_owned()),
         Err(error) => Err(error.to_string()),
     }

@@ -175,7 +175,7 @@ fn is_zero(text: &str) -> bool {
     !digits.is_empty() && digits.chars().all(|c| c == '0')
 }
 
-/// Joins a shell test into one text; Compose passes further items as arguments of the shell.
+/// Converts a shell test with further items to an exec form: Compose passes them as arguments of the shell.
 fn health_test(test: &DocumentNode) -> DocumentNode {
     match test.items() {
         Some([kind, script, arguments @ ..])

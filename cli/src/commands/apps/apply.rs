@@ -141,7 +141,7 @@ async fn apply(
 }
 
 /// Splits services, in order, into groups for concurrent writes. A service starts a new group if it depends
-/// on an earlier one or the reverse, or may take over routes or names from one.
+/// on one of the group, one of the group depends on it, or it may take over routes or names.
 fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     let mut parts = Vec::new();
     let mut start = 0;

@@ -213,7 +213,7 @@ async fn replace(
     Ok(services.into_iter().zip(context.waiter().wait_for_each(goals).await).collect())
 }
 
-/// Notes the remaining pods without a service: nothing else describes them, so they cannot move.
+/// Notes the remaining pods without a service: nothing would start them elsewhere.
 fn finish(
     pods: &[PodView],
     node: &api_types::NodeView,

@@ -182,7 +182,7 @@ impl Schema {
         whole
     }
 
-    /// Returns a part merged over its definition.
+    /// Returns a part completed by its definition and its forms.
     fn whole(&self, part: &Value) -> Value {
         let mut whole = self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| whole[key].as_array().cloned());

@@ -16,7 +16,7 @@ use output::objects::services::{pod_counts, rollout_line};
 pub(super) struct Assessment {
     /// State on one line.
     pub(super) line: String,
-    /// True state of the wait: reached, waiting or over.
+    /// Verdict on the wait.
     pub(super) verdict: WaitVerdict,
     /// True if some pods fit no node.
     pub(super) is_unschedulable: bool,
