@@ -34,7 +34,6 @@ const TAGS: &[(&str, &str)] = &[
     (PROCESS_TAG, "This API process, and its documentation"),
 ];
 
-/// Completes the document generated from the handlers' annotations.
 pub(crate) fn complete(document: OpenApi) -> Value {
     let mut document = serde_json::to_value(document).expect("an OpenAPI document is JSON");
     let tags: Vec<Value> =
@@ -154,7 +153,6 @@ fn name_options_in_memory(schemas: &mut Value) {
 pub(crate) struct RouteIndex(Arc<str>);
 
 impl RouteIndex {
-    /// Lists the operations of a document.
     pub(crate) fn new(document: &OpenApi) -> Self {
         let mut text = "kubeleet: the API. As a web page: /docs; for programs: /openapi.json\n\n".to_owned();
         for (path, item) in &document.paths.paths {
@@ -167,13 +165,11 @@ impl RouteIndex {
         Self(text.into())
     }
 
-    /// Returns the list as plain text.
     pub(crate) fn text(&self) -> String {
         self.0.to_string()
     }
 }
 
-/// Returns method and description of each operation of a path.
 pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (&'static str, &Operation)> {
     let all = [
         ("GET", &item.get),

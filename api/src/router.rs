@@ -13,7 +13,6 @@ use crate::openapi::{self, RouteIndex};
 use crate::routes::routes;
 use crate::state::AppState;
 
-/// Returns the complete API.
 pub(crate) fn router(app: AppState) -> Router {
     let (routes, document) = routes().split_for_parts();
     let index = RouteIndex::new(&document);

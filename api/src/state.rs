@@ -32,7 +32,6 @@ use crate::streams::open_streams::OpenStreams;
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub(crate) config: Arc<Config>,
-    /// The only access to Redis.
     pub(crate) store: Store,
     pub(crate) access: Arc<AccessControl>,
     /// Events, read once for all clients.
@@ -41,24 +40,17 @@ pub(crate) struct AppState {
     pub(crate) pod_counts: Arc<PodCounts>,
     /// Readiness of Redis, asked once for all probes.
     pub(crate) readiness: Arc<Readiness>,
-    /// Monitors writes and redundancy of Redis.
     pub(crate) redis_watch: Arc<RedisWatch>,
-    /// Monitors proxies.
     pub(crate) proxy_watch: Arc<ProxyWatch>,
-    /// Refuses requests that add too much.
     growth: Arc<GrowthGate>,
-    /// Tracks free resources of the nodes.
     capacity: Arc<CapacityGate>,
     /// Usage of nodes and pods, shared by concurrent requests.
     pub(crate) usage: Arc<UsageCache>,
     pub(crate) streams: OpenStreams,
-    /// Forwarded ports of pods.
     pub(crate) forwards: Forwards,
     /// Work that continues after its request was answered.
     pub(crate) tasks: TaskTracker,
-    /// Ends streams and background work.
     pub(crate) shutdown: CancellationToken,
-    /// Renders the metrics of this process.
     pub(crate) metrics: PrometheusHandle,
     latest_write: Arc<Mutex<Option<LatestWrite>>>,
 }
@@ -72,7 +64,6 @@ struct LatestWrite {
 }
 
 impl AppState {
-    /// Creates the state of a process that uses `store`.
     pub(crate) fn new(config: Arc<Config>, store: Store) -> Self {
         let shutdown = CancellationToken::new();
         Self {
@@ -96,7 +87,6 @@ impl AppState {
         }
     }
 
-    /// Admits a request that adds `growth`, or returns the reason for refusal.
     pub(crate) async fn admit(&self, growth: Growth) -> Result<(), ApiProblem> {
         self.growth.admit(&self.store, &self.config.growth, growth).await
     }
@@ -129,7 +119,6 @@ impl AppState {
         view
     }
 
-    /// Returns the last known durability of the latest write.
     pub(crate) fn durability(&self) -> Option<DurabilityView> {
         self.latest_write().as_ref().map(|latest| latest.view.clone())
     }
@@ -178,7 +167,6 @@ pub(crate) fn status_of(durability: &DurabilityView, confirmed: StatusCode) -> S
     }
 }
 
-/// Converts the durability of a write to its view.
 pub(crate) fn durability_view(durability: Durability) -> DurabilityView {
     match durability {
         Durability::Confirmed { replicas } => DurabilityView {

@@ -24,18 +24,13 @@ use crate::take_over;
 /// Timeout of checking the Redis server. A daemon also starts without Redis.
 const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Default metrics port of the scheduler.
 const SCHEDULER_METRICS_PORT: u16 = 7071;
-/// Default metrics port of the worker.
 const WORKER_METRICS_PORT: u16 = 7072;
-/// Default metrics port of the proxy.
 const PROXY_METRICS_PORT: u16 = 7073;
-/// Retry interval for binding the metrics address.
 const METRICS_RETRY: Duration = Duration::from_secs(5);
 /// Retry interval of a proxy whose predecessor will end soon.
 const FORMER_METRICS_RETRY: Duration = Duration::from_millis(100);
 
-/// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
     let config = Arc::new(flags.load(Serves::Api)?);
     let shutdown = CancellationToken::new();
@@ -44,7 +39,6 @@ pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
     Ok(::api::run(config, shutdown).await?)
 }
 
-/// Runs `kubeleet scheduler`.
 pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     let config = Arc::new(flags.load(Serves::Metrics)?);
     let shutdown = CancellationToken::new();
@@ -165,7 +159,6 @@ async fn serve_metrics(
     }
 }
 
-/// Retries binding the metrics address.
 async fn retry_metrics(
     config: Arc<Config>,
     default_port: u16,

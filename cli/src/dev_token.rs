@@ -75,7 +75,6 @@ fn file(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!("api-{port}.token"))
 }
 
-/// Returns the folder of this user's `dev` clusters.
 fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
         Some(runtime) => runtime.join("kubeleet"),

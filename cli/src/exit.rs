@@ -4,14 +4,11 @@ use std::process::ExitCode;
 
 use client::ClientError;
 
-/// Outcome of a command or daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Success.
     Ok,
     /// An error without its own code.
     Error,
-    /// Invalid arguments or invalid configuration.
     Usage,
     /// The named object does not exist.
     NotFound,
@@ -23,7 +20,6 @@ pub(crate) enum Exit {
     TimedOut,
     /// The API requires a token, or rejected it.
     Unauthorized,
-    /// The API, or Redis behind it, does not answer.
     Unreachable,
     /// `run --wait` of a job: the exit code of its container.
     Container(u8),
@@ -54,7 +50,6 @@ impl From<Exit> for ExitCode {
 
 /// An error with an exit code.
 pub(crate) trait ErrorExit {
-    /// Returns the exit code of a command that failed with this error.
     fn exit(&self) -> Exit;
 }
 

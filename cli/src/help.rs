@@ -10,10 +10,8 @@ use crate::examples;
 
 /// Global options only for commands with a table, a description or data.
 const OUTPUT: &str = "output";
-/// Time limit of `--wait`.
 const TIMEOUT: &str = "timeout";
 
-/// Returns the definition of the command line.
 pub(crate) fn command_line() -> Command {
     let root = Cli::command();
     let globals: Vec<Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
@@ -44,7 +42,6 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
     with_examples(command.args(hidden), path)
 }
 
-/// Adds the examples of a command to the end of its help.
 fn with_examples(command: Command, path: &str) -> Command {
     let Some(examples) = examples::text(path) else { return command };
     let after = match command.get_after_help() {
@@ -77,7 +74,6 @@ fn unused_settings(path: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the global options that a command does not use, besides the time limit.
 fn unused(path: &str) -> &'static [&'static str] {
     match path {
         "dev" | "api" | "healthcheck" => &["api", OUTPUT],

@@ -74,7 +74,6 @@ fn main() -> ExitCode {
 /// there.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs a future to completion on a multi-threaded runtime.
 fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

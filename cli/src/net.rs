@@ -18,7 +18,6 @@ use crate::healthcheck::check_proxy;
 use crate::settings::SettingFlags;
 use crate::signal::cancel_on_signal;
 
-/// Interval of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Timeout of a pod's answer: longer than a connection waits for a ready pod.
@@ -169,7 +168,6 @@ async fn of_settings(config: &Config) -> ToClose {
     to_close(&config.redis, &config.closed_to_pods, []).await
 }
 
-/// Keeps the rules set until SIGTERM.
 async fn watch(config: &Config) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;

@@ -10,7 +10,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Port for requests.
 pub(crate) const PORT: u16 = 8000;
 
 /// Prints one line and answers requests until SIGTERM or SIGINT. Handles both itself because, as PID 1 of a

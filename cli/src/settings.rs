@@ -66,7 +66,6 @@ pub(crate) struct SettingFlags {
 pub(crate) struct BadSettings(Vec<ConfigError>);
 
 impl SettingFlags {
-    /// Adds the global options `--token` and `--token-file`.
     pub(crate) fn with_token(mut self, (token, file): (Option<&Secret>, Option<&Path>)) -> Self {
         self.token = token.cloned();
         self.token_file = file.map(|path| path.display().to_string());
@@ -145,7 +144,6 @@ impl SettingFlags {
     }
 }
 
-/// Returns the name of this machine, which is the default name of its node.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

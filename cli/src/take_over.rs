@@ -9,10 +9,8 @@ use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Option that makes a process take over from the running one.
 const TAKE_OVER: &str = "--take-over";
 
-/// Starts the next process at SIGHUP.
 pub(crate) struct NextProcess {
     hang_up: Signal,
     program: PathBuf,

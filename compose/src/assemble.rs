@@ -8,7 +8,6 @@ use crate::loader::Loader;
 use crate::merge::{is_same, merge};
 use crate::source::{folder_of, join};
 
-/// Top-level groups that an included application adds to.
 const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "configs", "models"];
 
 /// Maximum number of includes, counting repeats: a few lines can ask for billions.

@@ -6,20 +6,17 @@ use document::DocumentNode;
 
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// A document before its variables are replaced.
 pub(crate) struct ComposeDocument {
     pub(crate) file: String,
     pub(crate) root: DocumentNode,
 }
 
-/// Base folder of relative paths in a document, and its variables.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) folder: &'a str,
     pub(crate) variables: &'a Variables,
 }
 
-/// Returns the names of the fields below `field`.
 pub(crate) fn names_of(node: &DocumentNode, field: &str) -> Vec<String> {
     node.get(field).into_iter().flat_map(|inner| inner.fields().map(|field| field.name.to_owned())).collect()
 }

@@ -2,7 +2,6 @@
 
 use crate::interpolate::{VariableLookup, interpolate};
 
-/// Syntax of a file of variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvFileFormat {
     /// Supports quotation marks, comments after values, and variables.
@@ -14,16 +13,13 @@ pub(crate) enum EnvFileFormat {
 /// A variable without a value takes its value from the environment.
 pub(crate) type Variable = (String, Option<String>);
 
-/// Content of a file of variables.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnvFile {
-    /// Variables in file order.
     pub(crate) variables: Vec<Variable>,
     /// Unset variables that values use, each with its line number.
     pub(crate) unset: Vec<(u64, String)>,
 }
 
-/// Line number and problem.
 type LineProblem = (u64, String);
 
 /// Parses a file of variables. A value may use variables defined above it.
@@ -75,7 +71,6 @@ fn no_name(name: &str, line: u64) -> LineProblem {
 
 type NumberedName<'a> = ((&'a str, Separator), u64);
 
-/// Text after a name.
 enum Separator {
     Value,
     None,
@@ -131,7 +126,6 @@ impl<'a> EnvReader<'a> {
         self.rest.find('\n').unwrap_or(self.rest.len())
     }
 
-    /// Adds a variable with the value that follows it.
     fn add(
         &mut self,
         (name, separator): (&str, Separator),

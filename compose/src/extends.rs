@@ -17,7 +17,6 @@ struct ServicesFile {
     folder: String,
 }
 
-/// Resolves `extends` in the services of a document.
 pub(crate) fn resolve(
     loader: &mut Loader<'_>,
     document: &mut DocumentNode,

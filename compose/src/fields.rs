@@ -13,7 +13,6 @@ pub(crate) use table::TABLE;
 
 use crate::translate::Translate;
 
-/// Returns the path of the field `name` below `parent`.
 pub(crate) fn path_of(parent: &str, name: &str) -> String {
     if parent.is_empty() {
         return name.to_owned();
@@ -27,7 +26,6 @@ pub(crate) fn row(path: &str) -> Option<&'static FieldRow> {
     TABLE.iter().find(|row| row.path == path)
 }
 
-/// Returns the advice of a field that is not honoured.
 pub(crate) fn advice_if_not_honoured(path: &str) -> Option<&'static str> {
     row(path).filter(|row| matches!(row.support, Support::NotHonoured)).map(|row| row.advice)
 }
@@ -48,7 +46,6 @@ pub(crate) fn translated() -> impl Iterator<Item = (&'static str, Translate)> {
     })
 }
 
-/// Returns the message for an unknown field.
 pub(crate) fn unknown(parent: &str, name: &str) -> String {
     let prefix = if parent.is_empty() { String::new() } else { format!("{parent}.") };
     let names = TABLE.iter().filter_map(|row| row.path.strip_prefix(&prefix)?.split('.').next());

@@ -22,7 +22,6 @@ const DEPENDS_ON: &str = "services.*.depends_on";
 /// A list in which one item may stand for several ports.
 pub(crate) const PORTS: &str = "services.*.ports";
 
-/// Fields that are a list or a single text.
 const LISTS_OR_TEXTS: [&str; 5] = [
     "services.*.env_file",
     "services.*.tmpfs",

@@ -1,7 +1,6 @@
 //! Interpolates variables: `$V`, `${V}`, `${V:-default}`, `${V:?message}`, `${V:+other}` and, for unset
 //! variables only, the same without the colon. They may be nested. `$$` is a dollar sign.
 
-/// Result of an interpolation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interpolated {
     pub(crate) text: String,
@@ -15,7 +14,6 @@ const MAX_DEPTH: usize = 32;
 /// Maximum size of a text in bytes: variables made of other variables can double it repeatedly.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Looks up the value of a variable.
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces the variables of a text.
@@ -70,7 +68,6 @@ fn malformed(text: &str) -> String {
     format!("{text:?} has a variable that is not closed or has no name; write $$ for a dollar sign")
 }
 
-/// Returns the position of the closing brace.
 fn end_of_braces(text: &str) -> Option<usize> {
     let (mut depth, mut previous) = (0_usize, ' ');
     for (at, c) in text.char_indices() {
@@ -97,7 +94,6 @@ fn plain(name: &str, lookup: VariableLookup<'_>) -> Interpolated {
     }
 }
 
-/// Expands the text between braces.
 fn expand(inner: &str, lookup: VariableLookup<'_>, depth: usize) -> Result<Interpolated, String> {
     let name = name_at_start(inner);
     if name.is_empty() {

@@ -11,18 +11,15 @@ use crate::report::{NoteKind, Report, note_unset, unset};
 use crate::source::{FileSources, SourceError, join};
 use crate::translate::files_beside;
 
-/// Default file of variables, beside the first file.
 const ENV_FILE: &str = ".env";
 /// Maximum bytes of all files, counting each include and extend: a few lines can ask for billions.
 const MAX_BYTES: usize = 128 << 20;
 
-/// Reads files and collects findings.
 pub(crate) struct Loader<'a> {
     sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
     /// Parsed documents by file, with the number of bytes.
     parsed: BTreeMap<String, (Vec<DocumentNode>, usize)>,
-    /// Number of files included so far.
     pub(crate) includes: usize,
     bytes: usize,
 }
@@ -32,7 +29,6 @@ impl<'a> Loader<'a> {
         Self { sources, report, parsed: BTreeMap::new(), includes: 0, bytes: 0 }
     }
 
-    /// Returns the documents of the files in order.
     pub(crate) fn parse(&mut self, files: &[String]) -> Vec<ComposeDocument> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
     }

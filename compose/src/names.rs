@@ -84,7 +84,6 @@ pub(crate) fn label(name: &str) -> String {
     label.trim_matches('-').to_owned()
 }
 
-/// Returns a node with a text at a place.
 pub(crate) fn text_at(text: &str, place: Option<document::TextPosition>) -> DocumentNode {
     DocumentNode::null(place).with_text(text)
 }

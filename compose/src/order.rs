@@ -9,10 +9,8 @@ use crate::report::Report;
 /// Maximum length of a chain of dependencies: each step uses stack.
 const MAX_CHAIN: usize = 500;
 
-/// Profile that activates all services.
 const ALL: &str = "*";
 
-/// Returns the names of services without a profile or with an active one.
 pub(crate) fn active(services: &DocumentNode, profiles: &BTreeSet<String>) -> BTreeSet<String> {
     let is_active = |service: &DocumentNode| match service.get("profiles").and_then(DocumentNode::items) {
         None | Some([]) => true,

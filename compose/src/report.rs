@@ -46,7 +46,6 @@ pub struct Note {
     pub finding: ComposeFinding,
 }
 
-/// Mistakes and notes so far, with their files.
 #[derive(Default)]
 pub(crate) struct Report {
     files: Vec<String>,
@@ -54,7 +53,6 @@ pub(crate) struct Report {
     notes: Vec<NoteDraft>,
 }
 
-/// A note that may concern several services.
 struct NoteDraft {
     kind: NoteKind,
     place: Option<TextPosition>,
@@ -117,7 +115,6 @@ impl Report {
         self.mistakes
     }
 
-    /// Returns the notes in file order.
     pub(crate) fn into_notes(mut self) -> Vec<Note> {
         let mut drafts = std::mem::take(&mut self.notes);
         drafts.sort_by_key(|draft| draft.place);
@@ -142,7 +139,6 @@ fn display_name(file: &str) -> String {
     if file == crate::source::STDIN { "standard input".to_owned() } else { file.to_owned() }
 }
 
-/// Notes the unset variables of a file.
 pub(crate) fn note_unset(path: &str, names: Vec<(u64, String)>, report: &mut Report) {
     for (line, name) in names {
         let file = report.add_file(path);
@@ -150,7 +146,6 @@ pub(crate) fn note_unset(path: &str, names: Vec<(u64, String)>, report: &mut Rep
     }
 }
 
-/// Returns the message for an unset variable.
 pub(crate) fn unset(name: &str) -> String {
     format!("variable {name} is not set; nothing stands in its place")
 }

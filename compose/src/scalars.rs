@@ -9,7 +9,6 @@ use crate::fields;
 const TRUE: [&str; 3] = ["y", "yes", "on"];
 const FALSE: [&str; 3] = ["n", "no", "off"];
 
-/// Boolean fields of a service.
 const OF_SERVICES: [&str; 12] = [
     "services.*.init",
     "services.*.read_only",
@@ -24,7 +23,6 @@ const OF_SERVICES: [&str; 12] = [
     "services.*.depends_on.*.required",
     "services.*.depends_on.*.restart",
 ];
-/// Boolean fields of networks, volumes, secrets and configs.
 const OF_RESOURCES: [&str; 4] = ["external", "internal", "attachable", "enable_ipv6"];
 
 /// Writes the booleans of the file as `true` and `false`.

@@ -16,17 +16,13 @@ use crate::{check, fields, order};
 /// Placeholder image of a service that only has `build`, so that its other mistakes are found too.
 const UNBUILT: &str = "unbuilt";
 
-/// Maximum length of a service's name.
 const MAX_NAME: usize = 63;
 
 pub(crate) struct All {
-    /// Active services in the order of application.
     pub(crate) services: Vec<ServiceInput>,
-    /// Names of all services.
     pub(crate) all_names: BTreeSet<String>,
     /// Full names of active services whose files do not define an ingress.
     pub(crate) without_ingress: BTreeSet<ServiceName>,
-    /// True if several services use the same named volume.
     pub(crate) has_common_volumes: bool,
 }
 
@@ -110,7 +106,6 @@ fn names(
     names
 }
 
-/// Document of a service, with its renamed fields.
 struct Translated {
     document: DocumentNode,
     renamed: Vec<(String, String)>,
@@ -152,7 +147,6 @@ fn translated(
     Translated { document: draft.document, renamed: draft.renamed }
 }
 
-/// Returns the field at a dotted path.
 fn find<'a>(node: &'a DocumentNode, path: &str) -> Option<Field<'a>> {
     match path.split_once('.') {
         Some((name, rest)) => find(node.get(name)?, rest),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// Path of standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// Reads the files that a Compose file names.

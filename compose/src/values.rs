@@ -33,9 +33,7 @@ pub(crate) struct Declared<'a> {
     pub(crate) app: &'a AppName,
     pub(crate) variables: &'a Variables,
     pub(crate) sources: &'a dyn FileSources,
-    /// Allowances given by the user.
     pub(crate) allowed: &'a BTreeSet<Allowance>,
-    /// Returns the advice of a field that is not honoured.
     not_honoured: fn(&str) -> Option<&'static str>,
     /// Used values; `None` for one that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
@@ -45,11 +43,9 @@ pub(crate) struct Declared<'a> {
     directories: BTreeMap<String, String>,
 }
 
-/// Secrets and configs of an app.
 pub(crate) struct MadeValues {
     /// Used values that the app creates.
     pub(crate) values: Vec<AppValue>,
-    /// Names of all declared values.
     pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
     /// Files whose content is sent to the cluster, with the object each becomes.
     pub(crate) sent_files: BTreeSet<(String, String)>,
@@ -99,14 +95,12 @@ impl<'a> Declared<'a> {
         MadeValues { values: self.made, all_values, sent_files: self.sent_files }
     }
 
-    /// Returns the local files that a service mounts.
     fn mounted_files(&self, service: &str) -> Vec<FileBeside> {
         let declared = self.root.get("services").and_then(|services| services.get(service));
         let volumes = declared.and_then(|service| service.get("volumes"));
         volumes.map_or(Vec::new(), |volumes| files_beside::mounts(self.app.as_str(), service, volumes))
     }
 
-    /// Records that a file's content is sent to the cluster.
     pub(crate) fn send(&mut self, path: &str, becomes: String) {
         self.sent_files.insert((path.to_owned(), becomes));
     }
@@ -215,7 +209,6 @@ impl<'a> Declared<'a> {
         Some(name)
     }
 
-    /// Notes the parts of a declaration without effect.
     fn note_parts(&self, kind: ValueKind, field: Field<'_>, report: &mut Report) {
         let group = group(kind);
         for part in field.value.fields().filter(|part| !part.value.is_blank()) {
@@ -325,7 +318,6 @@ fn is_external(declaration: &DocumentNode) -> bool {
     })
 }
 
-/// Returns the top-level group of a kind.
 fn group(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "secrets",

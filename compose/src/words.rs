@@ -7,7 +7,6 @@ pub(crate) struct SplitCommand {
     pub(crate) ends_at: Option<char>,
 }
 
-/// Open quotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quote {
     None,

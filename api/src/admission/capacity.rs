@@ -30,7 +30,6 @@ const BLAMED: [Lack; 6] = [
     Lack::Slots,
 ];
 
-/// Pods with equal requirements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PodGroup {
     request: Resources,
@@ -41,7 +40,6 @@ struct PodGroup {
     needs_only_image: bool,
 }
 
-/// Resources that a request needs for a service, and those the service already has.
 #[derive(Debug, Clone)]
 pub(crate) struct Demand {
     service: ServiceName,
@@ -62,7 +60,6 @@ impl PodGroup {
         }
     }
 
-    /// Returns the resources that a pod requests.
     fn needs(&self) -> impl Iterator<Item = Resource> {
         Resource::ALL.into_iter().filter(|resource| self.request.get(*resource) > 0)
     }
@@ -81,7 +78,6 @@ impl PodGroup {
         settings.host.check(request).err()
     }
 
-    /// Returns true if these pods require no more of any resource than `others`.
     fn is_within(&self, others: &Self) -> bool {
         let ports: Vec<&str> = others.ports.iter().collect();
         self.replicas <= others.replicas
@@ -95,7 +91,6 @@ impl PodGroup {
         others.host.as_ref().is_some_and(|others| host.is_within(others))
     }
 
-    /// Returns the number of pods that fit `free`.
     fn count_within(&self, free: Resources, resource: Resource) -> u64 {
         match self.request.get(resource) {
             0 => u64::MAX,
@@ -105,7 +100,6 @@ impl PodGroup {
 }
 
 impl Demand {
-    /// Returns the demand for storing `desired` in place of `existing`.
     pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
         let present = existing.map(|service| PodGroup::new(&service.pod, service.replicas));
         let can_wait = !desired.pod.kind.is_service();
@@ -115,7 +109,6 @@ impl Demand {
         Self { service: desired.name.clone(), wanted, present, can_wait }
     }
 
-    /// Returns the demand for another number of replicas.
     pub(crate) fn of_scale(service: &Service, replicas: u32) -> Self {
         let present = PodGroup::new(&service.pod, service.replicas);
         let wanted = PodGroup { replicas: replicas.into(), ..present.clone() };
@@ -324,7 +317,6 @@ fn slots_of(node: &Node) -> String {
     format!("has {} of {} pods", node.used.pods, node.facts.capacity.pods)
 }
 
-/// Returns the unreserved resources.
 fn free(node: &Node) -> Resources {
     node.facts.capacity.saturating_sub(node.used)
 }

@@ -29,10 +29,8 @@ struct NodesView {
 /// Time for recently admitted pods to get their nodes before another request is refused. Longer than
 /// [`MAX_AGE_OF_REFUSAL`].
 const ASSIGNMENT_TIME: Duration = Duration::from_millis(250);
-/// Maximum number of remembered admissions.
 const MAX_ADMITTED: usize = 64;
 
-/// Checks requests that need resources of nodes.
 #[derive(Default)]
 pub(crate) struct CapacityGate {
     view: Mutex<Option<NodesView>>,

@@ -27,7 +27,6 @@ const PAUSE_FACTOR: u32 = 20;
 /// Timeout of a reading: requests wait for it.
 const READING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Objects and bytes that a request adds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Growth {
     services: u64,
@@ -38,7 +37,6 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Returns the growth from storing `desired` over `existing`.
     pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
         let pods = existing.map_or(0, |service| service.replicas);
         let (services, base) = if existing.is_some() { (0, 0) } else { (1, BYTES_PER_SERVICE) };
@@ -47,7 +45,6 @@ impl Growth {
         Self { services, bytes: growth.bytes + base + 2 * spec, ..growth }
     }
 
-    /// Returns the growth from changing the number of replicas.
     pub(crate) fn of_pods(before: u32, after: u32) -> Self {
         let pods = u64::from(after.saturating_sub(before));
         Self { pods, bytes: pods * BYTES_PER_POD, ..Self::default() }
@@ -68,7 +65,6 @@ impl Growth {
     }
 }
 
-/// Last known state of Redis and the cluster, with later admissions.
 #[derive(Debug, Clone, Copy)]
 struct GrowthUsage {
     memory: RedisMemory,
@@ -76,7 +72,6 @@ struct GrowthUsage {
     admitted: Growth,
 }
 
-/// Known usage and the time of the next reading.
 #[derive(Debug, Default)]
 struct KnownUsage {
     /// `None` if Redis did not answer.

@@ -16,7 +16,6 @@ use crate::status::views;
 /// A slower registry counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Returns the registry's verdict on a login.
 pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey) -> LoginVerdict {
     let Ok(now) = app.store.redis_now().await else {
         return LoginVerdict::Unknown("no node could be asked".to_owned());

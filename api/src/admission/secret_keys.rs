@@ -12,10 +12,8 @@ use model::value::secret_key::SecretKey;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Maximum names in one sentence.
 const MAX_NAMES: usize = 3;
 
-/// Keys of the workers.
 pub(crate) struct WorkerKeys {
     /// Key ids with their nodes, the most common first.
     keys: Vec<(String, Vec<String>)>,
@@ -38,7 +36,6 @@ impl WorkerKeys {
         Self { keys }
     }
 
-    /// Returns the id of the most common key.
     pub(crate) fn most(&self) -> Option<&str> {
         self.keys.first().map(|(key, _)| key.as_str())
     }

@@ -10,7 +10,6 @@ use utoipa::IntoParams;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Maximum services named in a problem.
 const MAX_NAMED: usize = 5;
 
 /// Whether something is deleted that services use.
@@ -23,11 +22,8 @@ pub(crate) struct ForceOption {
     pub(crate) force: bool,
 }
 
-/// Object that services can use.
 pub(crate) enum UsedObject<'a> {
-    /// A secret or config.
     Value(ValueKind, &'a ValueName),
-    /// A registry login.
     Login(&'a RegistryHost),
 }
 

@@ -6,12 +6,9 @@ use store::{StoreError, or_broken};
 /// Maximum number of named keys: a longer list would hide its first entries.
 pub(crate) const MAX_NAMED: usize = 20;
 
-/// Number of broken keys, with the first ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BrokenKeys {
-    /// Number of broken keys.
     pub(crate) total: u64,
-    /// At most [`MAX_NAMED`] keys.
     pub(crate) named: Vec<BrokenKey>,
 }
 
@@ -27,7 +24,6 @@ impl BrokenKeys {
         keys.into_iter().for_each(|key| self.push(key));
     }
 
-    /// Adds the keys of another count.
     pub(crate) fn merge(&mut self, other: &BrokenKeys) {
         let before = self.total;
         self.extend(other.named.iter().cloned());
@@ -58,7 +54,6 @@ impl BrokenKeys {
         }
     }
 
-    /// Appends the sentence, if any, to a message.
     pub(crate) fn append_to(&self, message: &mut String) {
         if self.total == 0 {
             return;

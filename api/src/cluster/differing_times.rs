@@ -8,7 +8,6 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 use model::node::{Node, NodeState};
 
-/// Maximum names in one sentence.
 const MAX_NAMES: usize = 3;
 
 /// Returns a sentence for each set of times other than the most common one.

@@ -10,17 +10,13 @@ use model::event::{ClusterEvent, EventPosition, ObjectKind};
 use model::time::rfc3339;
 use tokio::time::Instant;
 
-/// Maximum number of remembered service changes.
 const MAX_CHANGES: usize = 1000;
-/// Maximum number of named services.
 const MAX_NAMES: usize = 5;
 /// Time for which a loss is reported.
 const TOLD_FOR: Duration = Duration::from_secs(3600);
 
-/// Relevant events that this process saw.
 #[derive(Default)]
 pub(crate) struct EventMemory {
-    /// Id of the last event.
     last: Option<String>,
     /// Changes of services, oldest first.
     changes: VecDeque<ServiceChangeEvent>,
@@ -34,7 +30,6 @@ struct ServiceChangeEvent {
 }
 
 impl EventMemory {
-    /// Returns the id of the last event seen.
     pub(crate) fn last(&self) -> Option<&str> {
         self.last.as_deref()
     }
@@ -59,7 +54,6 @@ impl EventMemory {
         }
     }
 
-    /// Remembers events that follow the earlier ones.
     pub(crate) fn note(&mut self, events: &[ClusterEvent]) {
         for event in events {
             self.last = Some(event.id.clone());
@@ -73,7 +67,6 @@ impl EventMemory {
         self.changes.drain(..surplus);
     }
 
-    /// Returns a sentence about losses in the last hour.
     pub(crate) fn loss(&self) -> Option<String> {
         self.loss.as_ref().filter(|(at, _)| at.elapsed() < TOLD_FOR).map(|(_, text)| text.clone())
     }

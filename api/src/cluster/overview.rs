@@ -26,7 +26,6 @@ const SCHEDULER_MISSED: Duration = Duration::from_secs(60);
 /// Replicas confirm a write within this time, even after a short fault.
 const CONFIRM_SOON: Duration = Duration::from_secs(10);
 
-/// State of the cluster.
 pub(crate) struct Overview {
     /// Time on Redis' clock.
     pub(crate) now: RedisMillis,
@@ -35,7 +34,6 @@ pub(crate) struct Overview {
     pub(crate) held: Vec<HeldNode>,
     /// Queues of each node, in the order of `nodes`.
     pub(crate) node_queues: Vec<NodeQueues>,
-    /// Queues that belong to no node.
     pub(crate) queues: QueueLengths,
     pub(crate) services: u64,
     /// Services with a write that replicas have not confirmed yet.
@@ -49,21 +47,16 @@ pub(crate) struct Overview {
     pub(crate) without_record: Vec<(ServiceName, usize)>,
     /// Unhealthy pods by reason.
     pub(crate) reasons: Reasons,
-    /// Number of live schedulers.
     pub(crate) schedulers: u64,
     /// Schedulers that recently fell silent without a proper end, with the length of their silence.
     pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
     /// Known failure detection times.
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
-    /// Live and gone proxies.
     pub(crate) proxies: ProxySigns,
     /// Cluster-wide keys written by another program.
     pub(crate) foreign_keys: Vec<ForeignKey>,
-    /// Time of the last change or restart of the Redis master, if any.
     pub(crate) master_changed_at: Option<RedisMillis>,
-    /// Memory of Redis.
     pub(crate) memory: RedisMemory,
-    /// Unreadable keys.
     pub(crate) broken: BrokenKeys,
 }
 
@@ -127,7 +120,6 @@ impl Overview {
     }
 }
 
-/// Returns the schedulers with the length of their silence.
 async fn schedulers(app: &AppState) -> Result<Vec<(SchedulerId, Duration)>, StoreError> {
     let schedulers = app.store.schedulers().await?;
     let now = app.store.redis_now().await?;
@@ -147,7 +139,6 @@ fn missed(schedulers: &[(SchedulerId, Duration)]) -> Vec<(SchedulerId, Duration)
     schedulers.iter().filter(|(_, silence)| is_missed(silence)).cloned().collect()
 }
 
-/// Returns the number of live schedulers.
 pub(crate) async fn count_live_schedulers(app: &AppState) -> Result<u64, StoreError> {
     Ok(alive(schedulers(app).await?).len() as u64)
 }

@@ -6,7 +6,6 @@ use super::overview;
 use super::readiness::ReadinessAnswer;
 use crate::state::AppState;
 
-/// Timeout of a readiness probe.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns Redis' answer of the last 100 ms, or asks it.

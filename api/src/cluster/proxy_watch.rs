@@ -45,7 +45,6 @@ impl ProxyWatch {
         shutdown.run_until_cancelled(look).await;
     }
 
-    /// Returns the live and the gone proxies.
     pub(crate) async fn read(&self, store: &Store) -> Result<ProxySigns, StoreError> {
         Ok(self.judge(store.proxy_signs().await?))
     }
@@ -64,7 +63,6 @@ impl ProxyWatch {
     }
 }
 
-/// State of the proxies as events tell it.
 #[derive(Default)]
 struct ToldProxies {
     /// Nodes whose proxy was away at the last read, while Redis accepted writes.

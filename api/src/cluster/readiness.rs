@@ -12,7 +12,6 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 /// Number of live schedulers, or the reason why Redis rejects writes.
 pub(crate) type ReadinessAnswer = Result<u64, String>;
 
-/// Cache of the latest answer.
 #[derive(Default)]
 pub(crate) struct Readiness {
     /// Held while Redis is asked: other probes wait for that answer.

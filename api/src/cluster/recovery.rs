@@ -21,7 +21,6 @@ use crate::admission::secret_keys::WorkerKeys;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Interval of polling for answers.
 const POLL: Duration = Duration::from_millis(200);
 /// Time after its heartbeat within which a worker reports that it found an emptied Redis and holds its
 /// containers.
@@ -160,13 +159,10 @@ fn count_value(
     Ok(())
 }
 
-/// State saved by the workers of one cluster.
 pub(crate) struct Collected {
     cluster: ClusterId,
-    /// Cluster that this Redis knows.
     seen: Option<ClusterId>,
     state: SavedState,
-    /// Nodes that may have volumes.
     volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,
@@ -342,7 +338,6 @@ impl Collected {
     }
 }
 
-/// Sets the cluster's id, after everything else.
 async fn finish(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
     if store.recover_cluster(cluster, seen).await? {
         return Ok(());

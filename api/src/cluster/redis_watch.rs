@@ -12,59 +12,44 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::older_state::EventMemory;
 
-/// Interval of the background task.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Events read at a time.
 const MAX_EVENTS: usize = 500;
-/// Time for which the result of a write probe is shared.
 const PROBE_MAX_AGE: Duration = Duration::from_millis(500);
-/// Time for which the Sentinels' answers are shared.
 const SENTINELS_MAX_AGE: Duration = Duration::from_secs(4);
 /// Time for which a lost replica is missed if no Sentinel remembers it. An intended removal is not reported
 /// forever.
 const REMEMBER_REPLICA: Duration = Duration::from_secs(3600);
 
-/// Monitors Redis for all readers of its condition.
 pub(crate) struct RedisWatch {
     store: Store,
     probe: WriteProbe,
     /// Held while Redis is asked: other callers wait for that answer.
     latest: Mutex<Option<(Instant, Arc<ProbeReport>)>>,
-    /// Held while the Sentinels are asked.
     sentinels: Mutex<Option<(Instant, Arc<Vec<SentinelReport>>)>>,
     history: SyncMutex<History>,
 }
 
-/// Memory between checks.
 #[derive(Default)]
 struct History {
-    /// Start of the current write outage.
     outage_since: Option<Instant>,
     /// Formerly attached replicas, with the time when last seen.
     replicas: BTreeMap<String, Instant>,
-    /// Events seen.
     events: EventMemory,
 }
 
-/// Redis rejects writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WriteOutage {
     /// One of [`store::CAUSES`].
     pub(crate) cause: &'static str,
-    /// Reason and remedy.
     pub(crate) text: String,
-    /// Duration so far.
     pub(crate) lasts: Duration,
 }
 
-/// Condition of Redis.
 #[derive(Debug, Clone)]
 pub(crate) struct RedisCondition {
-    /// Write outage, if any.
     pub(crate) outage: Option<WriteOutage>,
     /// Product and version of the server; empty if unknown.
     pub(crate) product: String,
-    /// Replicas and Sentinels.
     pub(crate) redundancy: Redundancy,
     /// True if Redis had an append-only file and has none now.
     pub(crate) has_lost_aof: bool,
@@ -116,7 +101,6 @@ impl RedisWatch {
         Ok(())
     }
 
-    /// Returns the write outage, or `None` if Redis accepts writes.
     pub(crate) async fn outage(&self) -> Option<WriteOutage> {
         let report = self.probe().await;
         // The Sentinels' answers only name missing replicas: no probe of this process waits for them.
@@ -124,7 +108,6 @@ impl RedisWatch {
         self.condition_of(&report, &known.unwrap_or_default()).outage
     }
 
-    /// Returns the condition of Redis.
     pub(crate) async fn condition(&self) -> RedisCondition {
         let (report, sentinels) = tokio::join!(self.probe(), self.sentinels());
         self.condition_of(&report, &sentinels)

@@ -13,12 +13,9 @@ use tokio::sync::Mutex;
 
 /// Time for which a reading is shared: workers measure every two seconds.
 const FRESH: Duration = Duration::from_secs(1);
-/// Time for nodes to measure after the first request.
 const FIRST_REPORT_TIMEOUT: Duration = Duration::from_millis(2500);
-/// Interval of polling for the first reports.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Usage at one moment.
 pub(crate) struct UsageSnapshot {
     pub(crate) view: ClusterUsageView,
     json: OnceLock<Bytes>,
@@ -38,7 +35,6 @@ impl UsageSnapshot {
 
 type CachedUsage = (Instant, Arc<UsageSnapshot>);
 
-/// Latest usage of all nodes or of one.
 #[derive(Default)]
 pub(crate) struct UsageCache {
     read: Mutex<HashMap<Option<NodeName>, CachedUsage>>,
@@ -84,7 +80,6 @@ async fn read(store: &Store, node: Option<&NodeName>) -> Result<ClusterUsageView
     }
 }
 
-/// Combines the reports of nodes. Pure.
 fn view(names: Vec<NodeName>, reports: Vec<Option<UsageReport>>) -> ClusterUsageView {
     let mut view = ClusterUsageView::default();
     for (name, report) in names.into_iter().zip(reports) {

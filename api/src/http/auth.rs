@@ -17,21 +17,16 @@ use subtle::ConstantTimeEq;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Decides which requests are allowed.
 pub(crate) struct AccessControl {
     /// SHA-256 of the token. Comparing digests reveals neither the token's length nor where two tokens
     /// differ.
     token: Option<[u8; 32]>,
-    /// SHA-256 of the read-only token.
     read_token: Option<[u8; 32]>,
 }
 
-/// Permissions of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// All operations.
     Operator,
-    /// Read only.
     Reader,
 }
 
@@ -89,7 +84,6 @@ impl AccessControl {
     }
 }
 
-/// Middleware that refuses requests before they reach a handler.
 pub(crate) async fn require_access(
     State(access): State<Arc<AccessControl>>,
     request: Request,
@@ -148,7 +142,6 @@ fn may_read(method: &Method, template: Option<&str>) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && template.is_some_and(|route| READABLE.contains(&route))
 }
 
-/// Returns the digest of the request's token.
 fn given_token(headers: &HeaderMap) -> Result<[u8; 32], ApiProblem> {
     let advice = "send the header `Authorization: Bearer <token>` with the token of KUBELEET_TOKEN";
     let Some(header) = headers.get(AUTHORIZATION) else {

@@ -14,17 +14,12 @@ use serde_json::Value;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Maximum body size in bytes.
 pub(crate) const MAX_BODY_SIZE: usize = 1024 * 1024;
-/// Time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request body parsed into `T`.
 pub(crate) struct JsonOrYaml<T>(pub(crate) T);
 
-/// Type of a request body.
 pub(crate) trait Body: Sized {
-    /// Reads a document and collects its mistakes.
     fn read(document: &DocumentNode) -> Reading<Self>;
 }
 
@@ -64,7 +59,6 @@ impl Body for RegistryInput {
     }
 }
 
-/// A merge patch.
 impl Body for Value {
     fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
@@ -158,7 +152,6 @@ pub(crate) fn read_value<T: Body>(value: &Value) -> Result<T, ApiProblem> {
     read_document(&DocumentNode::from(value))
 }
 
-/// Parses one YAML document.
 fn read_yaml<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     let malformed = |detail: String| ApiProblem::new(ProblemKind::MalformedBody, detail);
     let text = std::str::from_utf8(bytes).map_err(|_| malformed("the body is not UTF-8".to_owned()))?;

@@ -30,7 +30,6 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed `accept`, for example because the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Address of a request's client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
@@ -133,17 +132,13 @@ struct ConnectionTable {
     open: BTreeMap<u64, Handle>,
 }
 
-/// The accept loop's handle of a connection.
 struct Handle {
     activity: Arc<Activity>,
     close: CancellationToken,
 }
 
-/// Activity of a connection.
 struct Activity {
-    /// Number of requests in progress.
     requests: AtomicUsize,
-    /// True after the first request.
     has_served: AtomicBool,
     /// Value of `clock` since when no request is in progress.
     idle_since: AtomicU64,
@@ -204,7 +199,6 @@ impl Activity {
     }
 }
 
-/// An open connection. Dropping it frees its slot.
 struct OpenConnection {
     id: u64,
     activity: Arc<Activity>,
@@ -218,7 +212,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A request in progress.
 struct Busy {
     activity: Arc<Activity>,
 }

@@ -39,7 +39,6 @@ pub(crate) fn apply(router: Router) -> Router {
         .layer(map_request(drop_invalid_request_id))
 }
 
-/// Counts the request, and adds the problem document to an error.
 async fn finish(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(&request);

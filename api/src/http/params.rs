@@ -16,9 +16,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Default page size.
 pub(crate) const DEFAULT_PAGE_SIZE: usize = 1000;
-/// Maximum page size.
 pub(crate) const MAX_PAGE_SIZE: usize = 10_000;
 
 /// Name of an object as the last variable part of a path, e.g. `web` in `/service/web/scale`.
@@ -126,7 +124,6 @@ impl<T: PathName> IntoParams for InPath<T> {
     }
 }
 
-/// Returns the schema of a string parameter with a pattern.
 pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
     let mut object = Object::with_type(Type::String);
     object.pattern = Some(pattern.to_owned());
@@ -168,16 +165,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 /// The header `If-Match`: a condition on the service that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMatch {
-    /// No condition.
     None,
-    /// The service must exist.
     Exists,
-    /// The service must have this revision.
     Revision(u64),
 }
 
 impl IfMatch {
-    /// Returns the required revision, if any.
     pub(crate) fn revision(self) -> Option<u64> {
         match self {
             IfMatch::Revision(revision) => Some(revision),
@@ -310,7 +303,6 @@ pub(crate) fn parse_selector(text: &str) -> Result<LabelSelector, ApiProblem> {
     text.parse().map_err(|error| ApiProblem::new(ProblemKind::InvalidQuery, format!("label: {error}")))
 }
 
-/// Returns the problem of an invalid cursor.
 pub(crate) fn invalid_cursor() -> ApiProblem {
     ApiProblem::new(ProblemKind::InvalidQuery, "after: write the `next` of the previous page")
 }

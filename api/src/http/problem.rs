@@ -15,13 +15,11 @@ use model::ids::ServiceName;
 use model::spec::Violation;
 use store::StoreError;
 
-/// Media type of RFC 9457.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Seconds until clients may retry while Redis is unavailable: about the duration of a failover.
 const RETRY_AFTER_SECONDS: &str = "2";
 
-/// Maximum nodes named in a problem.
 const MAX_NODES: usize = 20;
 
 /// Time within which an answer must begin, enforced by the middleware. Streams may last longer.
@@ -36,7 +34,6 @@ macro_rules! kinds {
         }
 
         impl ProblemKind {
-            /// All types.
             #[cfg(test)]
             pub(crate) const ALL: &[ProblemKind] = &[$(ProblemKind::$kind),*];
 
@@ -45,12 +42,10 @@ macro_rules! kinds {
                 match self { $(ProblemKind::$kind => concat!("/problems/", $slug),)* }
             }
 
-            /// Returns the HTTP status.
             pub(crate) fn status(self) -> StatusCode {
                 match self { $(ProblemKind::$kind => StatusCode::$status,)* }
             }
 
-            /// Returns the title, which is the same for all problems of this type.
             pub(crate) fn title(self) -> &'static str {
                 match self { $(ProblemKind::$kind => $title,)* }
             }
@@ -118,44 +113,34 @@ kinds! {
     Timeout = "timeout", GATEWAY_TIMEOUT, "Request timed out";
 }
 
-/// A problem for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiProblem {
-    /// Type.
     pub(crate) kind: ProblemKind,
     /// Cause, affected object and next step.
     pub(crate) detail: String,
-    /// Invalid fields of the body.
     pub(crate) errors: Vec<FieldProblem>,
-    /// Shortage in the cluster.
     shortage: Option<Box<ShortageMembers>>,
 }
 
 /// Extra members of the problem of a service that does not fit the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShortageMembers {
-    /// Service.
     pub(crate) service: ServiceName,
     /// Required amount in the resource's unit.
     pub(crate) required: u64,
-    /// Allocatable amount.
     pub(crate) allocatable: u64,
-    /// Reason of each node.
     pub(crate) nodes: Vec<NodeShortage>,
 }
 
 impl ApiProblem {
-    /// Creates a problem of this type.
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), errors: Vec::new(), shortage: None }
     }
 
-    /// Adds a shortage.
     pub(crate) fn with_shortage(self, shortage: ShortageMembers) -> Self {
         Self { shortage: Some(Box::new(shortage)), ..self }
     }
 
-    /// Adds an invalid field.
     pub(crate) fn at(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         self.errors.push(FieldProblem { pointer: pointer.into(), detail: detail.into() });
         self
@@ -174,7 +159,6 @@ impl ApiProblem {
         )
     }
 
-    /// Returns the problem of a missing secret key.
     pub(crate) fn no_secret_key() -> Self {
         Self::new(
             ProblemKind::SecretKeyMissing,
@@ -204,7 +188,6 @@ impl ApiProblem {
         }
     }
 
-    /// Returns the problem of a path without a route.
     pub(crate) fn route_not_found() -> Self {
         Self::new(ProblemKind::RouteNotFound, "no route has this path; GET / lists the routes")
     }
@@ -214,7 +197,6 @@ impl ApiProblem {
         Self::new(ProblemKind::Timeout, format!("no answer within {limit} s"))
     }
 
-    /// Returns the document to send.
     fn into_problem(self, path: &str, request_id: &str) -> Problem {
         let problem = Problem {
             kind: self.kind.uri().to_owned(),

@@ -42,7 +42,6 @@ const QUEUE_LENGTH: &str = "kubeleet_queue_length";
 const SECONDS_SUFFIX: &str = "_seconds";
 const SECONDS_BUCKETS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Interval of compacting histograms.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -108,7 +107,6 @@ fn describe_metrics() {
     describe_gauge!(QUEUE_LENGTH, "Payloads by queue, summed over all nodes");
 }
 
-/// Counts one answered request.
 pub(crate) fn count_request(method: &'static str, route: String, status: u16, took: Duration) {
     counter!(REQUESTS, "method" => method, "route" => route.clone(), "status" => status.to_string())
         .increment(1);
@@ -136,44 +134,32 @@ pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
     gauge!(CAN_FAIL_OVER).set(redundancy.can_fail_over.map_or(f64::NAN, flag));
 }
 
-/// Values of the cluster's gauges.
 pub(crate) struct ClusterGauges {
     /// Pods by phase. Running pods that are not ready count as `not_ready` instead.
     pub(crate) pods: Vec<(&'static str, u64)>,
     /// Nodes by state; each node has one.
     pub(crate) nodes: [(&'static str, u64); 3],
-    /// Nodes that accept no new pods.
     pub(crate) nodes_cordoned: u64,
     /// Payloads by queue; each payload is in one.
     pub(crate) queues: [(&'static str, u64); 7],
     pub(crate) services: u64,
-    /// Services with an unconfirmed write.
     pub(crate) services_unconfirmed: u64,
-    /// Live schedulers.
     pub(crate) schedulers: u64,
-    /// Memory of Redis.
     pub(crate) redis_memory: RedisMemory,
     /// Bytes that can be added to Redis, if it has a limit.
     pub(crate) redis_headroom: Option<u64>,
-    /// Unreadable keys.
     pub(crate) broken_keys: u64,
-    /// Number of problems in `status`.
     pub(crate) problems: u64,
     /// Remaining seconds in which no node is declared dead.
     pub(crate) pause_seconds: u64,
-    /// Proxies by state.
     pub(crate) proxies: [(&'static str, u64); 2],
     /// Number of nodes that hold containers, and of those containers.
     pub(crate) held: (u64, u64),
 }
 
-/// Label of running pods that are not ready.
 pub(crate) const NOT_READY: &str = "not_ready";
-/// States of nodes.
 pub(crate) const NODE_STATES: [&str; 3] = ["ready", "not_ready", "dead"];
-/// States of proxies.
 pub(crate) const PROXY_STATES: [&str; 2] = ["alive", "away"];
-/// Queues.
 pub(crate) const QUEUES: [&str; 7] =
     ["waiting", "in_flight", "unschedulable", "dead", "pending", "starting", "running"];
 
@@ -229,7 +215,6 @@ pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     gauge!(REDIS_MEMORY_HEADROOM).set(if is_known { headroom } else { f64::NAN });
 }
 
-/// Renders all metrics of this process.
 pub(crate) fn render(recorder: &PrometheusHandle) -> impl IntoResponse + use<> {
     ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
 }

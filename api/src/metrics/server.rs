@@ -18,7 +18,6 @@ use crate::http::connections;
 use crate::http::middleware;
 use crate::http::problem::ApiProblem;
 
-/// Maximum connections.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Serves `/metrics` and `/healthz` with the API's access control.
@@ -82,7 +81,6 @@ fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: Prometh
 pub(crate) mod testing {
     use super::*;
 
-    /// Returns the router of [`MetricsServer`].
     pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
         router(token, read_token, recorder())
     }

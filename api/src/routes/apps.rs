@@ -14,7 +14,6 @@ use crate::http::params::{InPath, Params};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Maximum length of a holder's name in characters.
 const MAX_HOLDER: usize = 100;
 
 /// Takes or renews the lock of an app.

@@ -29,7 +29,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 const LINES: &str = "application/x-ndjson";
-/// Pushed pods read at a time.
 const PODS_PER_READ: usize = 500;
 /// Maximum bytes of a backup part in one restore request.
 const MAX_PART: usize = 8 * 1024 * 1024;
@@ -89,7 +88,6 @@ struct Backup {
     pushed: Vec<PodId>,
     values: VecDeque<(ValueKind, ValueName)>,
     logins: VecDeque<RegistryHost>,
-    /// Lines in this section so far.
     lines: usize,
     header: Option<SavedHeader>,
     /// True once the first section has its last line.
@@ -98,7 +96,6 @@ struct Backup {
 }
 
 impl Backup {
-    /// Returns the next lines; `None` after the last one.
     async fn next(&mut self) -> Result<Option<String>, StoreError> {
         if let Some(header) = self.header.take() {
             let volumes = std::mem::take(&mut self.volumes);
@@ -144,7 +141,6 @@ impl Backup {
         Ok(None)
     }
 
-    /// Returns the last line of a section.
     fn end(&mut self, more: bool) -> String {
         let lines = std::mem::take(&mut self.lines);
         SavedLine::End(SavedEnd { lines, unsaved: 0, more }).to_json() + "\n"
@@ -211,7 +207,6 @@ pub(crate) async fn restore_backup(
     Ok(Json(recovery::restore(&app.store, file, options.part, options.deleted == Some(true), apply).await?))
 }
 
-/// Route of a restore, with its own body limit.
 pub(super) fn restore_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(restore_backup)).layer(DefaultBodyLimit::max(MAX_PART))
 }

@@ -102,7 +102,6 @@ fn check_origin(headers: &HeaderMap) -> Result<(), ApiProblem> {
     }
 }
 
-/// A client with an open WebSocket.
 struct ClientSession {
     app: AppState,
     node: NodeName,
@@ -209,7 +208,6 @@ impl ClientSession {
         self.app.forwards.is_first((self.pod.clone(), *port, address))
     }
 
-    /// Returns the requester's description for events.
     fn who(&self) -> String {
         let role = if self.app.config.token.is_some() { "the holder of the token" } else { "a local user" };
         match self.client {
@@ -253,7 +251,6 @@ fn worker_gone(error: &ChannelError) -> String {
     }
 }
 
-/// Forwards the client's frames until it leaves.
 async fn receive_from_client(
     from_client: &mut SplitStream<&mut WebSocket>,
     writer: &mut ChannelWriter,

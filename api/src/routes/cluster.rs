@@ -47,7 +47,6 @@ pub(crate) async fn repair_cluster(
     Ok(Json(List { items, next: None }))
 }
 
-/// Default wait for workers.
 const DEFAULT_WAIT_SECONDS: u32 = 15;
 /// The rest of the request timeout is for carrying out the plan.
 const MAX_WAIT_SECONDS: u32 = 20;

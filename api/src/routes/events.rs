@@ -132,7 +132,6 @@ fn tail_size(tail: u32) -> usize {
     (tail as usize).min(MAX_PAGE_SIZE)
 }
 
-/// Returns the id after which the last `tail` events begin.
 async fn id_before_last(app: &AppState, tail: usize) -> Result<String, StoreError> {
     if tail == 0 {
         return app.feed.end().await;

@@ -36,7 +36,6 @@ pub(crate) async fn list_cluster_routes(
     Ok(Json(List { items, next }))
 }
 
-/// Adds the state of ordered certificates.
 async fn add_certificates(app: &AppState, items: &mut [RouteView]) -> Result<(), ApiProblem> {
     let hosts: Vec<String> =
         items.iter().filter_map(|item| item.rule.auto_host()).map(str::to_owned).collect();

@@ -23,17 +23,13 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::open_streams::StreamGuard;
 
-/// Time for a worker to send the first chunk.
 const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A followed container may write nothing: an empty answer begins after this time.
 const QUIET_START_TIMEOUT: Duration = Duration::from_secs(2);
 /// A stream ends after Redis was unavailable for this time. The worker gives up a little later.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval of checking that a quiet pod is still on its node.
 const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Default number of lines.
 const DEFAULT_TAIL: u32 = 100;
-/// Maximum number of lines.
 const MAX_TAIL: u32 = 100_000;
 
 /// What to read.
@@ -134,7 +130,6 @@ impl LogStreamReader {
         Ok(())
     }
 
-    /// Returns true if a chunk arrived in time.
     async fn wait_for_first_chunk(&mut self, timeout: Duration) -> Result<bool, StoreError> {
         let started = Instant::now();
         while self.ready.is_empty() {

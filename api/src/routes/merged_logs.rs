@@ -23,11 +23,8 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::merged_logs::{LogSelection, MergedItem, MergedLogs};
 
-/// Default number of lines per container.
 const DEFAULT_TAIL: u32 = 100;
-/// Service records read at a time.
 const CHUNK_SIZE: usize = 1000;
-/// Maximum nodes asked for a pod without a record.
 const MAX_NODES: usize = 500;
 
 /// What to read.
@@ -72,7 +69,6 @@ pub(crate) struct MergedLogOptions {
     previous: bool,
 }
 
-/// Schema of the parameter `pod`.
 struct PodList;
 
 impl PartialSchema for PodList {
@@ -85,7 +81,6 @@ impl PartialSchema for PodList {
 
 impl ToSchema for PodList {}
 
-/// Schema of the parameter `service`.
 struct ServiceList;
 
 impl PartialSchema for ServiceList {
@@ -201,7 +196,6 @@ async fn select(app: &AppState, options: &MergedLogOptions) -> Result<LogSelecti
     Ok(selection)
 }
 
-/// Returns the services of the requested app or labels.
 async fn services_of(app: &AppState, options: &MergedLogOptions) -> Result<Vec<ServiceName>, ApiProblem> {
     if options.app.is_none() && options.label.is_none() {
         return Ok(Vec::new());

@@ -31,7 +31,6 @@ use utoipa_axum::routes;
 
 use crate::state::AppState;
 
-/// Returns all routes with their description.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(services::create_service, services::list_services))

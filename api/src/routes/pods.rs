@@ -24,7 +24,6 @@ use crate::status::views;
 
 /// Attempts to stop a pod that is moving to another node.
 const MAX_ATTEMPTS: usize = 5;
-/// Records read at a time.
 const CHUNK_SIZE: usize = 1000;
 
 /// Selects pods.
@@ -140,7 +139,6 @@ pub(super) async fn read(app: &AppState, id: &PodId) -> Result<PodRecord, ApiPro
     record.ok_or_else(|| not_found(id))
 }
 
-/// Returns the problem of a missing pod.
 fn not_found(id: &PodId) -> ApiProblem {
     let detail =
         format!("there is no pod {id}; the record of a stopped pod is kept for an hour. GET /pod lists them");
@@ -199,7 +197,6 @@ impl Cursor {
     }
 }
 
-/// Collects one page of pods.
 struct PodPage<'a> {
     app: &'a AppState,
     filter: &'a PodQuery,

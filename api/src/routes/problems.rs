@@ -11,7 +11,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 const DOCUMENT: &str = include_str!("../../../docs/reference/problems.md");
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
 
-/// Last part of a problem's `type`.
 pub(crate) struct ProblemSlug(String);
 
 impl PartialSchema for ProblemSlug {
@@ -51,7 +50,6 @@ pub(crate) async fn get_problem_type(
     Ok(([(CONTENT_TYPE, MARKDOWN)], section))
 }
 
-/// Returns the document's section about one type, with its heading as a title.
 fn section(slug: &str) -> Option<String> {
     let start = DOCUMENT.find(&format!("\n## `/problems/{slug}`"))? + "\n#".len();
     let rest = &DOCUMENT[start..];

@@ -18,7 +18,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-/// Dead letters read at a time when searching for one.
 const CHUNK_SIZE: usize = 500;
 
 /// Redis key of a queue other than `dq`.
@@ -54,7 +53,6 @@ impl PathName for QueueKey {
 }
 
 impl QueueKey {
-    /// Returns the node that owns the queue, if any.
     fn node(&self) -> Option<&NodeName> {
         match self.queue.as_ref()? {
             QueueName::Pending(node) | QueueName::Starting(node) | QueueName::Running(node) => Some(node),
@@ -78,7 +76,6 @@ fn queue_name(key: &str) -> Option<QueueName> {
     }
 }
 
-/// Id of a dead letter.
 pub(crate) struct DeadLetterId(String);
 
 impl PartialSchema for DeadLetterId {
@@ -273,7 +270,6 @@ pub(crate) async fn requeue_dead_letter(
     }
 }
 
-/// Optional edited payload in a body.
 pub(crate) struct EditedBody(Option<EditedPayload>);
 
 impl<S: Send + Sync> FromRequest<S> for EditedBody {

@@ -40,7 +40,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::kind_status;
 
-/// Maximum services whose pods are counted concurrently.
 const MAX_CONCURRENT_COUNTS: usize = 16;
 
 pub(crate) use self::history::{__path_list_history, __path_undo_service, list_history, undo_service};
@@ -126,7 +125,6 @@ pub(crate) async fn list_services(
     Ok(Json(List { items, next: next.flatten() }))
 }
 
-/// Checks that the service exists.
 pub(super) async fn require(app: &AppState, name: &ServiceName) -> Result<(), ApiProblem> {
     read(app, name).await?.map(drop).ok_or_else(|| not_found(name))
 }

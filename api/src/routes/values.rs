@@ -18,7 +18,6 @@ use crate::http::params::{Paging, page_of};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
 
-/// Attempts to rotate a value under concurrent rotations.
 const MAX_ATTEMPTS: usize = 5;
 
 pub(super) async fn create(
@@ -43,7 +42,6 @@ pub(super) async fn create(
     }
 }
 
-/// Stores the next version of a secret or config.
 pub(super) async fn rotate(
     app: &AppState,
     kind: ValueKind,
@@ -91,7 +89,6 @@ pub(super) async fn list(
     Ok(Json(List { items, next }))
 }
 
-/// Shows a secret or config without its content.
 pub(super) async fn get(
     app: &AppState,
     kind: ValueKind,
@@ -100,7 +97,6 @@ pub(super) async fn get(
     Ok(Json(read(app, kind, name).await?.into()))
 }
 
-/// Compares a content with the current version.
 pub(super) async fn compare(
     app: &AppState,
     kind: ValueKind,
@@ -131,7 +127,6 @@ pub(super) async fn delete(
     }
 }
 
-/// Returns the problem of a missing value.
 pub(crate) fn not_found(kind: ValueKind, name: &ValueName) -> ApiProblem {
     let detail = format!("there is no {kind} {name}: POST /{kind} creates it, and GET /{kind} lists all");
     ApiProblem::new(ProblemKind::ValueNotFound, detail)
@@ -177,7 +172,6 @@ async fn put(
     Ok(app.store.put_value(&sealed, app.config.growth.max_secrets, of_app).await?)
 }
 
-/// Returns the key for values of this kind; configs need none.
 fn key(app: &AppState, kind: ValueKind) -> Result<Option<&SecretKey>, ApiProblem> {
     let key = app.config.secret_key.as_ref();
     if kind == ValueKind::Secret && key.is_none() {
@@ -214,7 +208,6 @@ fn full(kind: ValueKind, count: u64) -> ApiProblem {
     ApiProblem::new(ProblemKind::ClusterLimit, detail)
 }
 
-/// Responds to a write.
 async fn written(
     app: &AppState,
     kind: ValueKind,

@@ -223,7 +223,6 @@ fn view(in_use: bool, volume: Volume) -> VolumeView {
     }
 }
 
-/// Returns a volume's condition, and a sentence about its problem.
 pub(crate) fn condition_of(volume: &Volume) -> (VolumeCondition, Option<String>) {
     let name = &volume.claim.name;
     if !volume.conflict.is_empty() {

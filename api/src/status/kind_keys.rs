@@ -8,7 +8,6 @@ use store::{Store, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 
-/// Adds unreadable keys of a job or cron.
 pub(super) async fn check(
     store: &Store,
     service: &Service,

@@ -11,7 +11,6 @@ use super::kind_keys::{completions, runs};
 use super::pod_counts;
 use crate::cluster::broken::BrokenKeys;
 
-/// Returns a service with its current status.
 pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView, StoreError> {
     let status = pod_counts::service_status(store, &service).await?;
     view_with(store, service, status).await
@@ -38,7 +37,6 @@ pub(crate) async fn view_with(
     Ok(view)
 }
 
-/// Returns a newly created service.
 pub(crate) fn new_view(service: Service, status: ServiceStatus) -> ServiceView {
     let job_status = (service.kind() == Kind::Job).then(|| job(&service, 0, &status));
     let cron_status = (service.kind() == Kind::Cron)
@@ -115,7 +113,6 @@ fn of_tick(tick: i64) -> String {
     rfc3339(RedisMillis::try_from(tick).unwrap_or_default().saturating_mul(1000))
 }
 
-/// Returns the results of a job's indices in order.
 pub(crate) fn results(results: JobResults) -> Vec<IndexResultView> {
     let JobResults { done, failed } = results;
     let mut all = failed;

@@ -27,22 +27,18 @@ pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 /// Number of pods in each phase, including pushed pods.
 pub(crate) type PhaseCounts = BTreeMap<Phase, u64>;
 
-/// Unhealthy pods by reason.
 pub(crate) type Reasons = BTreeMap<String, (u64, PodExample)>;
 
-/// An example of the pods with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodExample {
     /// Name in the CLI: `web-0`.
     pub(crate) name: String,
-    /// Message of its record.
     pub(crate) message: String,
 }
 
 /// Maximum number of reasons: other programs also write records.
 const MAX_REASONS: usize = 20;
 
-/// Result of one count of all pods.
 #[derive(Debug)]
 pub(crate) struct PodCount {
     pub(crate) phases: PhaseCounts,
@@ -53,7 +49,6 @@ pub(crate) struct PodCount {
     pub(crate) services: u64,
     /// Services without a record that still have pods, with the number of pods.
     pub(crate) without_record: Vec<(ServiceName, usize)>,
-    /// Unreadable keys of services and pods.
     pub(crate) broken: BrokenKeys,
     at: Instant,
     took: Duration,
@@ -76,7 +71,6 @@ pub(crate) struct PodCounts {
 }
 
 impl PodCounts {
-    /// Returns the latest count of all pods if it is fresh, or a new one.
     pub(crate) async fn read(&self, store: &Store) -> Result<Arc<PodCount>, StoreError> {
         let count = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +88,6 @@ impl PodCounts {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns true if the latest count has ended.
     #[cfg(test)]
     pub(crate) fn is_counted(&self) -> bool {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +185,6 @@ async fn for_each_pod(
     for_each_record(store, &ids, broken, is_own, act).await
 }
 
-/// Reads the `wanted` pods.
 async fn for_each_record(
     store: &Store,
     ids: &[PodId],
@@ -242,7 +234,6 @@ pub(crate) fn status_after_creation(service: &Service, created: usize) -> Servic
     counter.finish(service)
 }
 
-/// Counts the pods of one service.
 struct StatusCounter {
     generation: u64,
     spec: SpecId,

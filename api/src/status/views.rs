@@ -45,7 +45,6 @@ pub(crate) fn generation(
     }
 }
 
-/// Returns a pod without its refusals.
 pub(crate) fn pod(pod: PodRecord) -> PodView {
     PodView {
         uuid: pod.id,
@@ -90,7 +89,6 @@ pub(crate) fn is_silent(node: &Node, now: RedisMillis, fresh: Duration) -> bool 
     silence(node, now) > fresh.max(own)
 }
 
-/// Returns the time since a node's last heartbeat.
 pub(crate) fn silence(node: &Node, now: RedisMillis) -> Duration {
     Duration::from_millis(now.saturating_sub(node.beat))
 }
@@ -130,7 +128,6 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
     }
 }
 
-/// Returns the lengths of a node's queues.
 pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
     let NodeQueues { pending, starting, running } = queues;
     QueuesOfNode { node, pending, starting, running }
@@ -143,7 +140,6 @@ pub(crate) fn item(payload: PeekedPayload) -> QueueItem {
     QueueItem { payload, encoding, bytes, reason: None }
 }
 
-/// Returns a payload as text, with its encoding.
 fn text_or_base64(payload: Vec<u8>) -> (String, Option<String>) {
     match String::from_utf8(payload) {
         Ok(text) => (text, None),
@@ -151,7 +147,6 @@ fn text_or_base64(payload: Vec<u8>) -> (String, Option<String>) {
     }
 }
 
-/// Returns an unschedulable pod.
 pub(crate) fn unschedulable(pod: UnschedulablePod) -> QueueItem {
     QueueItem { reason: pod.reason, ..item(pod.payload) }
 }

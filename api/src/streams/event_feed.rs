@@ -14,15 +14,11 @@ use store::{Store, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
-/// Events read at a time.
 const PAGE_SIZE: usize = 500;
 /// Events that a client may lag behind before it reads from Redis itself.
 const BROADCAST_CAPACITY: usize = 1024;
-/// Poll interval while events arrive.
 const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Poll interval after some time without events.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Retry interval while Redis is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Distributes events to the clients of this process. Cheap to clone.
@@ -33,10 +29,8 @@ pub(crate) struct EventFeed {
     shutdown: CancellationToken,
 }
 
-/// Message of the reader.
 #[derive(Clone)]
 enum FeedMessage {
-    /// A new event.
     Event(Arc<ClusterEvent>),
     /// The reader starts here; each client reads earlier events itself.
     Reread,
@@ -99,7 +93,6 @@ impl EventFeed {
         drop(self.sender.send(message));
     }
 
-    /// Returns the id of the latest event, `0` if there is none.
     pub(crate) async fn end(&self) -> Result<String, StoreError> {
         let latest = self.store.last_events(1).await?.pop();
         Ok(latest.map_or_else(|| "0".to_owned(), |event| event.id))
@@ -125,7 +118,6 @@ impl EventFeed {
     }
 }
 
-/// Position of one client in the feed.
 struct FeedReader {
     feed: EventFeed,
     receiver: broadcast::Receiver<FeedMessage>,
@@ -159,7 +151,6 @@ impl FeedReader {
         }
     }
 
-    /// Reads one page after the last id.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let events = self.feed.store.events_after(&self.last, PAGE_SIZE).await?;
         self.behind = events.len() == PAGE_SIZE;

@@ -10,10 +10,8 @@ use model::ids::PodId;
 /// Maximum pause between connections of one use.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Port of a pod, with the client that uses it.
 type Use = (PodId, u16, Option<IpAddr>);
 
-/// Uses of the last minute.
 #[derive(Clone, Default)]
 pub(crate) struct Forwards(Arc<Mutex<HashMap<Use, Instant>>>);
 

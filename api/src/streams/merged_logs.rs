@@ -19,10 +19,8 @@ const PLACES_INTERVAL: Duration = Duration::from_secs(2);
 const NODE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Delay before a node that ended its answer is asked again while logs are followed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
-/// Maximum poll interval.
 const MAX_POLL: Duration = Duration::from_millis(400);
 
-/// Pods whose logs are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogSelection {
     pub(crate) services: Vec<ServiceName>,
@@ -33,15 +31,12 @@ pub(crate) struct LogSelection {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MergedItem {
-    /// A line and its node.
     Line(NodeName, LogLine),
-    /// A message for the reader.
     Mark(String),
 }
 
 type Places = BTreeMap<NodeName, Vec<LoggedPod>>;
 
-/// Reads the logs of several pods.
 pub(crate) struct MergedLogs {
     store: Store,
     selection: LogSelection,
@@ -51,21 +46,17 @@ pub(crate) struct MergedLogs {
     merge: LogMerge<NodeName, MergedItem>,
     places_at: Instant,
     marks: Vec<String>,
-    /// True once the initial nodes were asked.
     is_open: bool,
     poll: Duration,
 }
 
-/// Answer of a node.
 struct NodeLog {
     id: String,
     pods: Vec<LoggedPod>,
     position: String,
     splitter: LineSplitter,
-    /// Time of the last line.
     last_time: u64,
     heard_at: Instant,
-    /// Time to ask again.
     retry_at: Option<Instant>,
     has_ended: bool,
     /// True if its first selected pod appeared while logs were followed.
@@ -115,7 +106,6 @@ impl MergedLogs {
         Ok(logs)
     }
 
-    /// Returns the nodes of the selected pods.
     async fn places(&self) -> Result<Places, StoreError> {
         let mut ids = self.selection.pods.clone();
         let mut slots_of = HashMap::new();
@@ -303,7 +293,6 @@ fn request_of(request: &LinesRequest, log: &NodeLog) -> LinesRequest {
     }
 }
 
-/// Reads a node's item: a line, or a mark for people.
 fn read_line(node: &NodeName, line: &Bytes) -> MergedItem {
     match LogLine::decode(line) {
         Some(line) => MergedItem::Line(node.clone(), line),

@@ -47,7 +47,6 @@ impl OpenStreams {
     }
 }
 
-/// An open stream.
 pub(crate) struct StreamGuard {
     streams: OpenStreams,
     client: Option<IpAddr>,

@@ -12,9 +12,7 @@ use super::Api;
 #[derive(Clone, Copy, PartialEq)]
 enum Scope {
     Own,
-    /// All services and their pods.
     Services,
-    /// All pushed pods.
     Pushed,
     Nodes,
 }
@@ -22,11 +20,8 @@ enum Scope {
 /// Value written to a key.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
-    /// A string instead of another type.
     Type,
-    /// A hash without the usual fields.
     NoFields,
-    /// A field with a value.
     Field(&'static str, &'static str),
 }
 use Wrong::{Field, NoFields, Type};
@@ -161,7 +156,6 @@ async fn create_cron_and_job(api: &Api) {
     }
 }
 
-/// Returns a field of all items.
 fn all<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
     list["items"].as_array().unwrap().iter().map(|item| item[field].as_str().unwrap()).collect()
 }

@@ -9,7 +9,6 @@ use tower::ServiceExt;
 
 use super::{Api, LIMIT, eventually, request};
 
-/// A client of server-sent events.
 struct EventClient {
     body: BodyDataStream,
     text: String,

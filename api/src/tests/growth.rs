@@ -4,7 +4,6 @@ use super::{Api, call};
 
 const SCALE: &str = "/service/web/scale";
 
-/// Fills Redis to this percentage.
 async fn fill(api: &Api, percent: u64) {
     // Large enough that a few connections do not matter.
     let () = api.redis.cli(&["SETRANGE", "filler", "33554432", "x"]).await;

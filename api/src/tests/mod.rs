@@ -41,7 +41,6 @@ use crate::state::AppState;
 /// Timeout that only a broken API exceeds.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// An API with its own Redis.
 struct Api {
     redis: Redis,
     app: AppState,
@@ -71,7 +70,6 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// Asserts the status and returns the JSON.
     #[track_caller]
     fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -109,7 +107,6 @@ fn app(redis_url: &str, settings: &[(&str, &str)]) -> AppState {
 }
 
 impl Api {
-    /// Returns `None` without a redis-server, after a loud message.
     fn start() -> Option<Self> {
         Self::start_with(&[])
     }

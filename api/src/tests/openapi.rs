@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::Api;
 use super::values::start_with_key;
 
-/// Operations of the document: path, method, description.
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {

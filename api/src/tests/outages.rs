@@ -8,10 +8,8 @@ use super::{Api, app, call};
 use crate::cluster::redis_watch::WriteOutage;
 use crate::router::router;
 
-/// All permissions that kubeleet needs.
 const ALL: &str = "~* &* +@all -@admin -@dangerous +info +role +script|load +script|exists";
 
-/// Creates the user `kl` with these rules.
 async fn set_user(redis: &Redis, rules: &str) {
     let words: Vec<&str> =
         ["ACL", "SETUSER", "kl", "reset", "on", ">pw"].into_iter().chain(rules.split(' ')).collect();

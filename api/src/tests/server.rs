@@ -13,7 +13,6 @@ use super::{LIMIT, config};
 use crate::{ApiError, Server};
 use testkit::Redis;
 
-/// A server in its own task.
 struct RunningServer {
     address: SocketAddr,
     shutdown: CancellationToken,

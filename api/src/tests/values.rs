@@ -64,7 +64,6 @@ async fn a_secret_of_an_app_is_compared_and_changed_by_that_app_only() {
     assert!(refused.problem(409, "value-exists")["detail"].to_string().contains("belongs to no app"));
 }
 
-/// Registers a worker with this key.
 async fn register(api: &Api, name: &str, key: &SecretKey) {
     let settings = NodeSettings { secret_key: Some(key.id().to_owned()), ..NodeSettings::default() };
     let facts = NodeInfo { settings: Some(settings), ..fixtures::node_info(Resources::default()) };

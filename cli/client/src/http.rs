@@ -16,7 +16,6 @@ use crate::shorten::shorten;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Slightly longer than the API's own limit, so that its timeout problem arrives.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
-/// Maximum characters of a foreign response in an error.
 const MAX_SHOWN_BODY: usize = 200;
 
 /// A client of one API.
@@ -63,17 +62,14 @@ impl Client {
         Self { allow_partial, ..self.clone() }
     }
 
-    /// Builds a request that writes a service.
     pub(crate) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
         self.request(method, path, self.partial_query().as_slice())
     }
 
-    /// Returns the query parameter for a partial start.
     pub(crate) fn partial_query(&self) -> Option<(&'static str, String)> {
         self.allow_partial.then(|| ("allow_partial", "true".to_owned()))
     }
 
-    /// Builds a request for `path` with the token.
     pub(crate) fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
         let request = self.http.request(method, self.endpoint.url(path, query));
         match &self.token {
@@ -95,7 +91,6 @@ impl Client {
         serde_json::from_slice(&body).map_err(|_| self.not_kubeleet(operation, status, &body))
     }
 
-    /// Sends a request and ignores the body of a successful response.
     pub(crate) async fn send_for_success(
         &self,
         operation: &str,
@@ -131,7 +126,6 @@ impl Client {
         }
     }
 
-    /// Returns the error for an incomplete response.
     pub(crate) fn request_failed(
         &self,
         operation: &str,
@@ -147,7 +141,6 @@ impl Client {
         }
     }
 
-    /// Returns the error for a stream that ended because of `cause`.
     pub(crate) fn stream_ended(&self, operation: &str, cause: String) -> ClientError {
         ClientError::RequestFailed {
             operation: operation.to_owned(),

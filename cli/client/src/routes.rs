@@ -46,7 +46,6 @@ impl PodFilter {
     }
 }
 
-/// The used part of the OpenAPI document.
 #[derive(Deserialize)]
 struct ApiDocument {
     info: ApiInfo,
@@ -492,7 +491,6 @@ impl Client {
         self.send_for_json("restoring the backup", request).await
     }
 
-    /// Returns all items of a collection, page by page.
     async fn all_pages<T: DeserializeOwned>(
         &self,
         operation: &str,

@@ -10,13 +10,10 @@ const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Failure of an event stream.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SseError<E> {
-    /// An event exceeded the limit.
     #[error("an event is longer than 1 MiB")]
     TooLong,
-    /// The bytes are not an event stream.
     #[error("not an event stream: {0}")]
     Malformed(String),
-    /// Reading the body failed.
     #[error("{0}")]
     Body(E),
 }

@@ -10,7 +10,6 @@ pub struct DescribeLayout {
     text: String,
 }
 
-/// Column in which values begin.
 const VALUE_COLUMN: usize = 16;
 
 impl DescribeLayout {

@@ -39,7 +39,6 @@ pub fn line_diff(before: &str, after: &str) -> String {
     text
 }
 
-/// Returns the lines of both texts in order, each with its change.
 fn changes<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a str)> {
     let prefix = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (before_rest, after_rest) = (&before[prefix..], &after[prefix..]);
@@ -52,7 +51,6 @@ fn changes<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a st
     lines
 }
 
-/// Compares by the longest common subsequence.
 fn changes_between<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a str)> {
     let mut lines = Vec::new();
     let (mut i, mut j) = (0, 0);

@@ -95,7 +95,6 @@ fn color_code(text: &str) -> Option<&str> {
     parameters[end..].starts_with('m').then(|| &text[..text.len() - parameters.len() + end + 1])
 }
 
-/// Returns the fixed colour of a name.
 fn color(name: &str) -> u8 {
     let sum = name.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
     COLORS[sum % COLORS.len()]

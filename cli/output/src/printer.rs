@@ -84,7 +84,6 @@ impl Output {
         }
     }
 
-    /// Returns the column titles; empty if suppressed.
     fn titles<T: TableRow>(&self) -> Vec<&'static str> {
         if self.list_style.no_headers { Vec::new() } else { T::titles(self.format == OutputFormat::Wide) }
     }
@@ -183,7 +182,6 @@ fn yaml<T: Serialize>(data: &T) -> io::Result<String> {
     serde_saphyr::to_string(data).map_err(io::Error::other)
 }
 
-/// A collection in the API's shape, without pages.
 #[derive(Serialize)]
 struct ItemList<'a, T> {
     items: &'a [T],

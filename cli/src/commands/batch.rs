@@ -15,7 +15,6 @@ impl BatchResult {
         Self { exit: Exit::Ok }
     }
 
-    /// Records an exit code, unless a failure was recorded before.
     pub(super) fn record(&mut self, exit: Exit) {
         if self.exit == Exit::Ok {
             self.exit = exit;

@@ -8,7 +8,6 @@ use super::globals::Globals;
 use super::wait::Waiter;
 use crate::commands::apps::folder_app::FolderApp;
 
-/// Environment of one command.
 pub(super) struct Context<'a> {
     pub(super) client: Client,
     pub(super) output: Output,

@@ -10,7 +10,6 @@ use super::error::CommandError;
 /// Default if neither `VISUAL` nor `EDITOR` is set.
 const DEFAULT: &str = "vi";
 
-/// Returns the command line of the editor.
 pub(super) fn command() -> String {
     let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())

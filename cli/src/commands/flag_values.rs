@@ -61,11 +61,9 @@ pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     }))
 }
 
-/// A rule of `run --ingress`.
 #[derive(Debug, Clone)]
 pub(super) enum IngressArgument {
     Rule(IngressRule),
-    /// A host without the pods' port.
     Host(String),
 }
 
@@ -92,7 +90,6 @@ impl IngressArgument {
     }
 }
 
-/// Inserts the pods' port before the options of a rule.
 fn with_port(text: &str, port: u16) -> String {
     match text.split_once(',') {
         Some((host, options)) => format!("{host}:{port},{options}"),
@@ -104,7 +101,6 @@ pub(super) fn replica_count(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number of pods: write 0, 1, 2 …"))
 }
 
-/// Returns a parser of restart policies, which shells can complete.
 pub(super) fn restart_policy() -> impl TypedValueParser<Value = RestartPolicy> {
     let policies = [
         PossibleValue::new("always").alias("unless-stopped"),
@@ -114,12 +110,10 @@ pub(super) fn restart_policy() -> impl TypedValueParser<Value = RestartPolicy> {
     PossibleValuesParser::new(policies).try_map(|text| deserialized(&text))
 }
 
-/// Returns a parser of disconnect policies, which shells can complete.
 pub(super) fn on_disconnect() -> impl TypedValueParser<Value = OnDisconnect> {
     PossibleValuesParser::new(["keep", "stop"]).try_map(|text| deserialized(&text))
 }
 
-/// Parses a number of entries to show: 1 to 10000.
 pub(super) fn page_size(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
     number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 10000"))

@@ -13,7 +13,6 @@ pub(crate) struct SelectorArgs {
 }
 
 impl SelectorArgs {
-    /// Returns true if no selector was given.
     pub(super) fn is_empty(&self) -> bool {
         self.label.is_empty()
     }

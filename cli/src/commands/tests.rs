@@ -256,7 +256,6 @@ async fn run_line(
     (result, captured.text(), api.request_lines())
 }
 
-/// Returns the service name in a request's body.
 fn posted_name(request: &str) -> String {
     let body = request.split_once("\r\n\r\n").unwrap().1;
     serde_json::from_str::<serde_json::Value>(body).unwrap()["name"].as_str().unwrap().to_owned()
@@ -517,7 +516,6 @@ fn shop(request: &str) -> String {
     }
 }
 
-/// Runs a command line in an app's folder.
 async fn run_in(folder: FolderApp, line: &str) -> (Result<Exit, CommandError>, String, Vec<String>) {
     let mut api = FakeApi::start(shop).await;
     let line = parse(&format!("--api {} {line}", api.address)).unwrap();

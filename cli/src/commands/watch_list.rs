@@ -11,7 +11,6 @@ use super::context::Context;
 use super::error::CommandError;
 use crate::exit::Exit;
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause as a multiple of the last read's duration: a long list is expensive for the API.
 const PAUSE_PER_READ_TIME: u32 = 4;

@@ -11,10 +11,8 @@ use super::credentials::DevCredentials;
 use super::engine::{Engine, HELLO_IMAGE};
 use super::options::DevOptions;
 
-/// Settings for clients of the cluster.
 pub(super) struct ClientSettings<'a> {
     pub(super) api: SocketAddr,
-    /// Port of Redis.
     pub(super) redis: u16,
     /// Address of the ingress; `None` if there is none.
     pub(super) ingress: Option<SocketAddr>,
@@ -24,13 +22,11 @@ pub(super) struct ClientSettings<'a> {
 }
 
 impl ClientSettings<'_> {
-    /// Returns the redis-cli command that connects to Redis.
     fn redis_cli(&self) -> String {
         format!("{}redis-cli -p {}", self.credentials.redis_cli_prefix(), self.redis)
     }
 }
 
-/// Prints the cluster's size and addresses.
 pub(super) fn cluster(
     options: &DevOptions,
     engine: &Engine,
@@ -51,7 +47,6 @@ pub(super) fn cluster(
     Ok(())
 }
 
-/// Prints the daemons' log file.
 pub(super) fn log(clients: &ClientSettings<'_>) -> anyhow::Result<()> {
     if let Some(path) = clients.log {
         writeln!(anstream::stdout(), "  logs       {} (-v: here)", path.display())?;
@@ -70,14 +65,12 @@ pub(super) fn data(path: &Path, is_continued: bool, fence: Duration) -> anyhow::
     Ok(())
 }
 
-/// Prints that all pods of the `hello` service run.
 pub(super) fn hello_is_running(running: usize, took: Duration) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "  hello      {running}/{running} running after {:.1} s", took.as_secs_f64())?;
     Ok(())
 }
 
-/// Prints why some pods of the `hello` service do not run yet.
 pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "  hello      only {running} of {replicas} running: {problem}")?;

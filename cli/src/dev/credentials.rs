@@ -11,7 +11,6 @@ use model::value::secret_key::SecretKey;
 
 use crate::dev_token::{SavedToken, replace_private};
 
-/// Credentials for clients of the cluster.
 #[derive(Default)]
 pub(super) struct DevCredentials {
     /// Password of Redis and the Sentinels, with its file.
@@ -44,7 +43,6 @@ impl DevCredentials {
         Ok(credentials)
     }
 
-    /// Returns the password of Redis and the Sentinels, if any.
     pub(super) fn password(&self) -> Option<Secret> {
         self.redis.as_ref().map(|(password, _)| password.clone())
     }
@@ -88,7 +86,6 @@ pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result
     Ok(())
 }
 
-/// Returns 32 random hexadecimal digits.
 fn random_secret() -> anyhow::Result<Secret> {
     let mut bytes = [0; 16];
     let mut filled = 0;

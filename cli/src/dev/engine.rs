@@ -14,7 +14,6 @@ use futures_util::future::join_all;
 use model::ids::{ClusterId, NodeName};
 use proxy::names::rules;
 
-/// Image of the `hello` service, created locally.
 pub(super) const HELLO_IMAGE: &str = "kubeleet/hello:dev";
 
 /// Time between SIGTERM and SIGKILL when `dev` ends.
@@ -23,7 +22,6 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 pub(super) struct Engine {
     pub(super) kind: RuntimeKind,
     pub(super) runtime: Arc<dyn Runtime>,
-    /// Name, version, or reason for the choice; for the banner.
     pub(super) description: String,
     docker: Option<Arc<DockerRuntime>>,
     created_image: std::sync::atomic::AtomicBool,
@@ -75,7 +73,6 @@ impl Engine {
         Self { kind, runtime, description, docker, created_image: false.into() }
     }
 
-    /// Creates the `hello` image if a Docker engine lacks it.
     pub(super) async fn create_hello_image(&self) -> anyhow::Result<()> {
         if let Some(docker) = &self.docker {
             let created = ensure_hello_image(docker, &[HELLO_IMAGE]).await?;
@@ -140,7 +137,6 @@ impl Engine {
         }
     }
 
-    /// Stops and removes all containers that these nodes have created for `cluster`.
     pub(super) async fn remove_containers(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         for result in join_all(nodes.iter().map(|node| self.stop_all(node, cluster))).await {
             if let Err(error) = result {

@@ -8,12 +8,9 @@ use tokio_util::sync::CancellationToken;
 use output::objects::events;
 use output::stderr;
 
-/// Poll interval.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Events read per poll.
 const COUNT: usize = 200;
 
-/// Prints new events until `dev` ends.
 pub(super) async fn print(store: Store, shutdown: CancellationToken) {
     // The banner has already shown earlier events.
     let last = store.last_events(1).await.ok().and_then(|events| events.into_iter().next_back());

@@ -18,11 +18,9 @@ use super::log_file;
 const FORMAT: u32 = 1;
 const FILE: &str = "dev.json";
 
-/// Files of one cluster.
 pub(super) enum Home {
     /// Removed when `dev` ends.
     Temporary(TempDir),
-    /// Kept.
     Kept(KeptHome),
 }
 
@@ -75,7 +73,6 @@ impl Home {
         }
     }
 
-    /// Returns the kept directory, if any.
     pub(super) fn kept(&self) -> Option<&KeptHome> {
         match self {
             Self::Temporary(_) => None,
@@ -89,7 +86,6 @@ impl Home {
         saved.map(|saved| saved.workers.as_slice()).unwrap_or_default()
     }
 
-    /// Removes a temporary directory.
     pub(super) fn close(self) -> anyhow::Result<()> {
         match self {
             Self::Temporary(directory) => directory.close().context("cannot remove the temporary directory"),
@@ -147,7 +143,6 @@ impl KeptHome {
         }
     }
 
-    /// Saves the settings for the next `dev`.
     pub(super) fn save(&self, cluster: &SavedCluster) -> anyhow::Result<()> {
         let path = self.path.join(FILE);
         let write = || {

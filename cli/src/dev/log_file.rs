@@ -9,9 +9,7 @@ use daemon::config::Config;
 
 use output::stderr;
 
-/// Name of the file in the cluster's directory.
 pub(super) const NAME: &str = "dev.log";
-/// Lines shown after a failure.
 const SHOWN_LINES: usize = 30;
 
 /// Path of the log file; `None` if logs go to standard error.

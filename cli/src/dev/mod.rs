@@ -45,7 +45,6 @@ use redis::PrivateRedis;
 /// Time for the daemons to end after Ctrl-C. Then cleanup begins without them.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Number of workers of a new cluster.
 const DEFAULT_WORKERS: usize = 2;
 
 /// Runs a cluster until Ctrl-C. Then removes all its containers, processes and files, unless they are kept.
@@ -116,7 +115,6 @@ fn leaves_containers(home: &Home, engine: &Engine) -> bool {
     home.kept().is_some() && engine.kind == RuntimeKind::Docker
 }
 
-/// Chooses the previous `dev`'s engine, the configured one, or one that answers.
 async fn choose_engine(config: &mut Config, flags: &SettingFlags, home: &Home) -> anyhow::Result<Engine> {
     let wanted = flags.has_runtime().then_some(config.runtime);
     let runtime = match home.kept() {
@@ -231,7 +229,6 @@ async fn welcome(
     banner::next_steps(engine, home.kept().map(home::KeptHome::path), clients, has_route)
 }
 
-/// The daemons, as tasks of this process.
 struct Daemons {
     api: SocketAddr,
     store: Store,
@@ -300,7 +297,6 @@ impl Daemons {
     }
 }
 
-/// Docker's default volume directory.
 const DOCKER_VOLUMES: &str = "/var/lib/docker/volumes";
 
 /// Limits a worker to an equal share of the machine, because all workers run on it.

@@ -28,9 +28,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct PrivateRedis {
     port: u16,
     sentinels: Vec<u16>,
-    /// Password of the servers and the Sentinels.
     password: Option<Secret>,
-    /// True if the servers persist data in their directories.
     is_kept: bool,
     processes: Vec<Child>,
 }
@@ -60,7 +58,6 @@ impl PrivateRedis {
         Ok(redis)
     }
 
-    /// Returns the URL for `KUBELEET_REDIS_URL`.
     pub(super) fn url(&self) -> String {
         let password = self.password.as_ref().map(Secret::expose);
         let login = password.map_or_else(String::new, |password| format!(":{password}@"));

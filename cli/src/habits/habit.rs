@@ -4,7 +4,6 @@
 pub(crate) const NO_NAMESPACES: &str = "there are no namespaces: leave that out. The names of an app's services begin with \
                              the name of the app, and labels select: `kubeleet get svc -l team=a`";
 
-/// Meaning of a table row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Habit {
     /// The line with the words of this program.

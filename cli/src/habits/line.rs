@@ -2,14 +2,10 @@
 
 use clap::{Arg, Command};
 
-/// A command line in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TypedLine {
-    /// Program and options before the command.
     pub(super) before: Vec<String>,
-    /// First word.
     pub(super) word: String,
-    /// Remaining words.
     pub(super) rest: Vec<String>,
 }
 
@@ -35,12 +31,10 @@ impl TypedLine {
         })
     }
 
-    /// Returns the line with the command and the rest replaced.
     pub(super) fn with(&self, words: Vec<String>) -> Vec<String> {
         self.before.iter().cloned().chain(words).collect()
     }
 
-    /// Returns the second word, unless it is an option.
     pub(super) fn second(&self) -> Option<&str> {
         self.rest.first().map(String::as_str).filter(|word| !word.starts_with('-'))
     }

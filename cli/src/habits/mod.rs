@@ -26,12 +26,10 @@ use crate::help;
 /// Each round replaces one word or option.
 const MAX_ROUNDS: usize = 12;
 
-/// Refusal of a line.
 #[derive(Debug)]
 pub(crate) enum LineRefusal {
     /// Error of the parser; or the requested help or version.
     Usage(Box<clap::Error>),
-    /// Advice on what to type instead.
     Advice(String),
 }
 

@@ -4,14 +4,12 @@ use super::habit::{Habit, NO_NAMESPACES};
 use super::line::TypedLine;
 use crate::help;
 
-/// Translation of an option.
 #[derive(Debug, Clone, Copy)]
 enum OptionHabit {
     /// It requests the default behaviour.
     Drop,
     /// Another option means the same.
     Is(&'static str),
-    /// Advice on what to type instead.
     Say(&'static str),
 }
 

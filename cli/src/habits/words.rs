@@ -9,14 +9,12 @@ use super::line::TypedLine;
 /// Parses the words after a command. Returns the words of this program, or advice on what to type instead.
 type Reader = fn(&[String]) -> Result<Vec<String>, String>;
 
-/// Translation of a command of another program.
 #[derive(Clone, Copy)]
 enum Meaning {
     /// These words, with the remaining ones.
     Is(&'static str),
     /// Depends on the remaining words.
     Read(Reader),
-    /// Advice on what to type instead.
     Say(&'static str),
 }
 
@@ -635,7 +633,6 @@ fn split_values(rest: &[String]) -> Vec<String> {
     parts.collect()
 }
 
-/// Returns all commands of the table.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|(words, _)| words.iter().copied())

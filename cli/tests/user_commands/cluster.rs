@@ -13,7 +13,6 @@ use testkit::{ChildGuard, Redis};
 use super::{BINARY, kubeleet, parts};
 
 pub(crate) struct Cluster {
-    /// URL of the API.
     pub(crate) api: String,
     // Before Redis, so that they end first and report no lost connection.
     daemons: Vec<(String, ChildGuard)>,
@@ -37,7 +36,6 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Adds a node, and waits until it is ready.
     pub(crate) fn add_worker(&mut self, node: &str) {
         self.start_daemon("worker", node, 0);
         blocking_eventually("the node is ready", || {

@@ -16,7 +16,6 @@ _kubeleet_complete kubeleet "${last##*[:=]}" ""
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-/// Returns bash's offers at the end of `line`, in one text.
 fn offered(api: &str, line: &str) -> String {
     let folder = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());

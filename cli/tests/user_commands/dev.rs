@@ -10,7 +10,6 @@ use testkit::ports::free_port;
 
 use super::{BINARY, kubeleet, kubeleet_with, parts};
 
-/// A running `dev`.
 struct Dev {
     process: ChildGuard,
     api: String,
@@ -41,7 +40,6 @@ impl Dev {
         Self { process, api }
     }
 
-    /// Ends it in order, like Ctrl-C.
     fn end(mut self) {
         let status = self.process.terminate(Duration::from_secs(30));
         assert!(status.is_some_and(|status| status.success()), "{status:?}");

@@ -18,7 +18,6 @@ use cluster::Cluster;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kubeleet");
 
-/// Runs a command line, without settings from the environment.
 fn kubeleet(api: &str, line: &str) -> Output {
     kubeleet_with(api, line, "")
 }
@@ -32,7 +31,6 @@ fn kubeleet_with(api: &str, line: &str, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Returns exit code, standard output and standard error.
 fn parts(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))

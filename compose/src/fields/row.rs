@@ -2,7 +2,6 @@
 
 use crate::translate::Translate;
 
-/// Support for a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Support {
     /// Works as with Compose.
@@ -34,5 +33,4 @@ pub(crate) struct FieldRow {
     pub(crate) advice: &'static str,
 }
 
-/// Path prefix of every service.
 pub(crate) const SERVICE: &str = "services.*";

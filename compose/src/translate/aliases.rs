@@ -10,7 +10,6 @@ use crate::implied::link_names;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 
-/// An additional name of a service in the file.
 struct Alias {
     name: String,
     place: Option<TextPosition>,

@@ -14,7 +14,6 @@ use crate::values::Declared;
 pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 
 pub(crate) struct ServiceDraft<'a, 'f> {
-    /// Name of the service in the file.
     pub(crate) service: &'a str,
     pub(crate) document: DocumentNode,
     /// Fields of the document with a different name in the file, with that name.
@@ -48,7 +47,6 @@ impl ServiceDraft<'_, '_> {
         self.set(name, field, value);
     }
 
-    /// Adds secrets or configs to the service.
     pub(super) fn add_values(
         &mut self,
         kind: ValueKind,
@@ -71,7 +69,6 @@ impl ServiceDraft<'_, '_> {
         self.report.note(kind, place, self.service, detail);
     }
 
-    /// Sets defaults of Compose.
     pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
         if !self.document.has_field("restart") {
             self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));

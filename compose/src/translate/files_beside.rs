@@ -12,9 +12,7 @@ use crate::source::{FileSources, PathKind, join};
 
 /// Prefix of paths relative to a Compose file, also after [`complete`].
 const MARK: &str = "./";
-/// Words in a file's path that make its content a secret.
 const SECRET_WORDS: [&str; 6] = ["secret", "password", "passwd", "token", "credential", "id_rsa"];
-/// Permission bits for reading by group and others.
 const OTHERS_READ: u32 = 0o044;
 
 /// Returns true if a mount's path is relative to the Compose file.
@@ -22,7 +20,6 @@ pub(crate) fn is_beside(path: &str) -> bool {
     path.starts_with('.')
 }
 
-/// Returns true if a mount's path is in the user's home.
 pub(super) fn is_in_home(path: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
@@ -56,7 +53,6 @@ pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
     }
 }
 
-/// A mounted file.
 pub(crate) struct FileBeside {
     pub(crate) path: String,
     pub(crate) target: String,

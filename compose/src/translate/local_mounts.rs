@@ -10,7 +10,6 @@ use crate::report::NoteKind;
 use crate::source::PathKind;
 
 const MAX_VOLUME_NAME: usize = 63;
-/// Executable bits of a file mode.
 const RUNS: u32 = 0o111;
 
 pub(super) struct LocalMount<'a> {

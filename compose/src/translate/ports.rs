@@ -52,7 +52,6 @@ pub(crate) fn key(item: &DocumentNode) -> Option<String> {
     Some(format!("{address} {}", PortRange { address: None, ..port }.each().join(" ")))
 }
 
-/// A published port or a range of ports.
 struct PortRange<'a> {
     address: Option<&'a str>,
     host: Range<'a>,

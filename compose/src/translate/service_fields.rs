@@ -13,7 +13,6 @@ use crate::words;
 
 /// Longest start period, in which failed health checks do not count.
 const NO_END: &str = "24h";
-/// Maximum bytes of a label of a service.
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
 

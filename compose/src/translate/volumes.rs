@@ -154,7 +154,6 @@ pub(crate) fn common_volumes(services: &[(&str, &mut DocumentNode)]) -> BTreeSet
     users.into_iter().filter(|(_, users)| users.len() > 1).map(|(source, _)| source).collect()
 }
 
-/// Makes these volumes shared unless the file sets their kind.
 pub(crate) fn share_volumes(common: &BTreeSet<String>, services: &mut [(&str, &mut DocumentNode)]) {
     for (_, document) in services {
         let Some(field) = document.field("volumes") else { continue };
@@ -236,7 +235,6 @@ fn named(document: &DocumentNode) -> impl Iterator<Item = (String, &DocumentNode
     named.filter(|(source, _)| !source.starts_with('/'))
 }
 
-/// Returns the name of a named volume.
 fn source_of(volume: &DocumentNode) -> Option<String> {
     match volume.scalar() {
         Some(text) => text.split_once(':').map(|(source, _)| source.to_owned()),

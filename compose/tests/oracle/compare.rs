@@ -96,7 +96,6 @@ impl Comparison<'_> {
         self.pairs().into_iter().map(|(field, _, _)| field).chain(more).collect()
     }
 
-    /// Returns fields with both values.
     fn pairs(&self) -> Vec<(&'static str, Value, Value)> {
         let (theirs, ours) = (self.theirs, self.ours);
         let mut pairs: Vec<(&'static str, Value, Value)> =

@@ -2,7 +2,6 @@
 
 use model::node::Resource;
 
-/// Rounding direction of an amount with too many digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounded {
     Up,

@@ -8,10 +8,8 @@ use model::spec::HostPorts;
 use super::amounts::{Rounded, amount, cores, memory};
 use crate::http::problem::{ApiProblem, ProblemKind, ShortageMembers};
 
-/// Kind of shortage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// A resource that pods reserve.
     Amount(Resource),
     /// Nodes with free host ports.
     Ports,
@@ -21,20 +19,15 @@ pub(crate) enum Lack {
     Slots,
 }
 
-/// A shortage of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
-    /// Kind of shortage.
     pub(crate) lack: Lack,
     /// Required amount in the resource's unit; for ports the number of nodes, for slots the number of pods.
     pub(crate) required: u64,
     /// Allocatable amount in the same unit.
     pub(crate) allocatable: u64,
-    /// Service.
     pub(crate) service: ServiceName,
-    /// Host ports that the service requests.
     pub(crate) ports: HostPorts,
-    /// Reason of each node, by name.
     pub(crate) nodes: Vec<NodeShortage>,
 }
 

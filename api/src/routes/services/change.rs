@@ -18,12 +18,9 @@ use crate::http::patch;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Attempts to change a service under concurrent changes.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Change of a service.
 pub(super) enum ServiceChange {
-    /// A merge patch.
     Patch(Map<String, Value>),
     /// Restores the specification of a former generation; by default the latest good one.
     Undo {
@@ -52,7 +49,6 @@ impl ServiceChange {
         }
     }
 
-    /// Changes a service and responds.
     pub(super) async fn apply(
         &self,
         app: &AppState,

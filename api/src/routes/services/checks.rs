@@ -40,7 +40,6 @@ pub(super) fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<
     if has_auto && app.config.secret_key.is_none() { Err(ApiProblem::no_secret_key()) } else { Ok(()) }
 }
 
-/// Refuses a service whose name differs from the path.
 pub(super) fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem> {
     if input.name() == name {
         return Ok(());

@@ -9,7 +9,6 @@ use super::stored::being_deleted;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Returns the former generation for an undo.
 pub(super) async fn undone(
     app: &AppState,
     service: &Service,
@@ -22,7 +21,6 @@ pub(super) async fn undone(
     Ok(chosen(service, &former, to)?.clone())
 }
 
-/// Returns the former generations of a service, newest first.
 pub(super) async fn former_generations(
     app: &AppState,
     name: &ServiceName,
@@ -31,7 +29,6 @@ pub(super) async fn former_generations(
     former.map_err(|error| ApiProblem::of_key(error, |error| broken_key::history(name, error)))
 }
 
-/// Chooses among the former generations, newest first.
 pub(super) fn chosen<'a>(
     service: &Service,
     former: &'a [FormerGeneration],

@@ -44,7 +44,6 @@ pub(crate) async fn list_history(
     Ok(Json(List { items: std::iter::once(current).chain(former).collect(), next: None }))
 }
 
-/// Returns the outcome of the current generation.
 fn outcome(service: &Service) -> GenerationOutcome {
     let marks = &service.rollout;
     let is_failure = |why: &&String| *why != "paused by hand";

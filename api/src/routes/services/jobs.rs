@@ -19,7 +19,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::kind_status;
 
-/// Attempts to create a cron's job under concurrent changes.
 const MAX_ATTEMPTS: usize = 20;
 
 /// Shows what has become of the indices of a job that have ended.

@@ -9,11 +9,9 @@ use crate::http::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Selects services by labels, app and page.
 pub(super) struct ServiceSelection {
     labels: LabelSelector,
     app: Option<AppName>,
-    /// Page size.
     pub(super) limit: usize,
     after: Option<String>,
 }

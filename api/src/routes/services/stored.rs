@@ -19,7 +19,6 @@ use crate::state::{AppState, status_of};
 use crate::status::kind_status;
 use crate::status::pod_counts;
 
-/// Maximum pods counted for the response to a write.
 const MAX_COUNTED_INLINE: u64 = 4 * PODS_CREATED_INLINE as u64;
 
 /// Responds to a write; `created_pods` were created together with the service.
@@ -163,7 +162,6 @@ fn create_missing_pods_later(app: &AppState, service: Service) {
     });
 }
 
-/// Creates a pod for every free slot.
 async fn create_missing_pods(app: &AppState, service: &Service) {
     // Only the schedulers create pods of jobs, step by step.
     if service.state == ServiceState::Deleting || !service.kind().is_service() {

@@ -15,7 +15,6 @@ use crate::{TableRow, humanize, table};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AppSummary {
     name: AppName,
-    /// Number of services with all their pods ready.
     ready: usize,
     services: Vec<ServiceView>,
 }

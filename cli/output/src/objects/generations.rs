@@ -11,7 +11,6 @@ use crate::{TableRow, humanize};
 #[serde(transparent)]
 pub struct GenerationRow {
     view: GenerationView,
-    /// Fields that differ from the previous generation.
     #[serde(skip)]
     changed: Vec<String>,
 }

@@ -138,14 +138,12 @@ fn shared_word(node: &NodeView) -> &'static str {
     }
 }
 
-/// Returns the node's problem.
 fn message(node: &NodeView) -> &str {
     let refused = node.shared_volumes.as_deref().filter(|state| *state != "ready");
     let other = node.problems.first().map(String::as_str);
     node.engine_problem.as_deref().or(node.disk_problem.as_deref()).or(refused).or(other).unwrap_or_default()
 }
 
-/// Returns the process limit for pods; empty for a worker without one.
 fn processes(node: &NodeView) -> String {
     match node.capacity.pids {
         0 => String::new(),
@@ -153,7 +151,6 @@ fn processes(node: &NodeView) -> String {
     }
 }
 
-/// Returns the disk limit for volumes; empty for a worker without one.
 fn disk(node: &NodeView) -> String {
     match node.capacity.disk_bytes {
         0 => String::new(),
@@ -164,7 +161,6 @@ fn disk(node: &NodeView) -> String {
     }
 }
 
-/// Returns the resources reserved for the system; empty if none.
 fn kept_words(kept: &Resources) -> String {
     let parts = [
         (kept.cpu_millis, format!("{} CPUs", humanize::cores(kept.cpu_millis))),

@@ -11,7 +11,6 @@ use super::{containers, events};
 use crate::describe_layout::DescribeLayout;
 use crate::{TableRow, humanize};
 
-/// Maximum characters of a message on a progress line.
 const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
@@ -77,7 +76,6 @@ pub fn line(pod: &PodView) -> String {
     text
 }
 
-/// Returns the published ports as `docker ps` prints them.
 fn ports(pod: &PodView) -> String {
     let ports: Vec<String> = pod.ports.iter().map(ToString::to_string).collect();
     ports.join(", ")
@@ -139,7 +137,6 @@ fn container_line(container: &ContainerStatus) -> String {
     format!("{}: {state}{}{suffix}", container.name, restarts.unwrap_or_default())
 }
 
-/// Returns the end of a run, with the last lines of its output below.
 fn run_lines(run: &EndedRun, now: Timestamp) -> Vec<String> {
     let container = run.container.as_ref().map_or_else(String::new, |name| format!("{name} "));
     let how = match (run.out_of_memory, run.signal()) {
@@ -184,7 +181,6 @@ fn refusals(pod: &PodView) -> Vec<String> {
     lines
 }
 
-/// Returns the meaning of the pod's phase.
 fn phase_meaning(pod: &PodView) -> &'static str {
     match pod.phase {
         Phase::Pending if pod.refusals.is_empty() => "waiting for a scheduler to assign it to a node",

@@ -37,7 +37,6 @@ impl TableRow for RouteView {
     }
 }
 
-/// Summarizes the state of a certificate.
 fn certificate_words(view: &CertificateView, now: Timestamp) -> String {
     let until = |time: &String| humanize::until(time, now);
     let state = match (&view.expires_at, view.is_being_ordered, &view.error) {

@@ -82,7 +82,6 @@ fn redundancy(redundancy: RedundancyView) -> String {
     parts.join(", ")
 }
 
-/// Describes what pauses after a change of the Redis master, and for how long.
 fn pause(pause: &PauseView) -> String {
     let PauseView { no_deaths_for_seconds, no_starts_for_seconds, .. } = pause;
     let deaths = (*no_deaths_for_seconds > 0)

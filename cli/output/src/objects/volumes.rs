@@ -41,7 +41,6 @@ fn status(volume: &VolumeView) -> &'static str {
     }
 }
 
-/// Returns used and requested space, as far as known.
 fn space(volume: &VolumeView) -> String {
     match (volume.used.map(humanize::bytes), volume.space.map(humanize::bytes)) {
         (Some(used), Some(space)) => format!("{used}/{space}"),

@@ -15,7 +15,6 @@ use crate::commands::error::CommandError;
 
 /// Renewal interval: two renewals may fail before the lock expires.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Retry interval.
 const RETRY: Duration = Duration::from_millis(300);
 /// Maximum wait for another client: the lock of a dead client expires sooner.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
@@ -25,7 +24,6 @@ pub(crate) struct AppLock {
     client: Client,
     app: AppName,
     input: AppLockInput,
-    /// Reason for the loss of the lock, if lost.
     lost: Arc<Mutex<Option<String>>>,
     /// `None` with an API of the previous version, which has no locks.
     renewal: Option<AbortHandle>,

@@ -17,7 +17,6 @@ use crate::commands::error::CommandError;
 use crate::commands::objects::secret_and_config::users_of;
 use crate::exit::Exit;
 
-/// Change of a secret or config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueChange {
     Created,
@@ -26,7 +25,6 @@ pub(crate) enum ValueChange {
 }
 
 impl ValueChange {
-    /// Returns the word that `apply` prints.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -36,7 +34,6 @@ impl ValueChange {
     }
 }
 
-/// Returns `type/name`.
 pub(crate) fn title(kind: ValueKind, name: &str) -> String {
     format!("{kind}/{name}")
 }
@@ -111,7 +108,6 @@ pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     }
 }
 
-/// Returns the secrets and configs of an app.
 pub(crate) async fn of_app(client: &Client, app: &str) -> Result<Vec<(ValueKind, ValueView)>, CommandError> {
     let mut found = Vec::new();
     for kind in [ValueKind::Secret, ValueKind::Config] {
@@ -126,7 +122,6 @@ pub(crate) async fn of_app(client: &Client, app: &str) -> Result<Vec<(ValueKind,
     Ok(found)
 }
 
-/// Returns the names of the app's values that its files no longer declare.
 pub(crate) async fn surplus(
     client: &Client,
     app: &DesiredApp,

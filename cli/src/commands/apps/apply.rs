@@ -32,13 +32,10 @@ use crate::exit::Exit;
 const HELP: &str = "\
 A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.";
 
-/// Attempts to write a service under concurrent changes.
 const TRIES: u32 = 5;
 
-/// Maximum concurrent writes of services.
 const MAX_CONCURRENT_WRITES: usize = 16;
 
-/// Result of a write that changed nothing.
 const UNCHANGED: &str = "unchanged";
 
 /// Arguments of `apply`.
@@ -64,7 +61,6 @@ pub(crate) struct ApplyArgs {
     dry_run: bool,
 }
 
-/// Applies the services in file order.
 pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut desired = desired_state::read(&args.files, &context.client).await?;
     desired.leaves_volumes = args.leave_volumes;

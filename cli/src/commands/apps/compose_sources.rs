@@ -22,11 +22,9 @@ pub(crate) fn folder_of_project(directory: Option<&str>, files: &[String]) -> Pa
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Reads files of a project.
 pub(crate) struct ComposeSources {
     /// Files already read: standard input can be read only once.
     texts: BTreeMap<String, String>,
-    /// Files named on the command line.
     named: BTreeSet<String>,
     folder: PathBuf,
     allows_outside: bool,

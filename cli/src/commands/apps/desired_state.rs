@@ -17,15 +17,12 @@ use super::file_args::{self, ComposeArgs, FileArgs};
 use super::services_in_text::{self, display_name};
 use crate::commands::error::CommandError;
 
-/// Maximum bytes of a file, against endless ones.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Services of all files.
 #[derive(Default)]
 pub(crate) struct Desired {
     /// In the order of application.
     pub(crate) services: Vec<ServiceInput>,
-    /// App, if there are Compose files.
     pub(crate) app: Option<DesiredApp>,
     /// Secrets and configs of the app that its services use.
     pub(crate) values: Vec<AppValue>,
@@ -40,9 +37,7 @@ pub(crate) struct Desired {
 
 pub(crate) struct DesiredApp {
     pub(crate) name: AppName,
-    /// Names of all its services, including inactive ones.
     pub(crate) all_names: BTreeSet<String>,
-    /// Names of all secrets and configs that its files declare.
     pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
 }
 
@@ -210,7 +205,6 @@ impl Desired {
         self.sent_files = app.sent_files;
     }
 
-    /// Returns all differences from Compose.
     fn differences(&self) -> impl Iterator<Item = String> {
         let is_difference =
             |note: &&compose::Note| matches!(note.kind, NoteKind::NotHonoured | NoteKind::Different);
@@ -254,7 +248,6 @@ fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
     }
 }
 
-/// Returns the name of this folder's app.
 pub(crate) fn app_of_this_folder() -> Option<AppName> {
     let args = ComposeArgs::default();
     let project = args.project(file_args::of_this_folder(&args).ok()?);

@@ -28,9 +28,7 @@ pub(crate) struct DiffArgs {
     files: FileArgs,
 }
 
-/// A service from a file beside the stored one.
 pub(crate) struct Comparison {
-    /// Stored service; `None` if it does not exist.
     before: Option<ServiceInput>,
     after: ServiceInput,
     /// Age of a manual change of its replicas, if any.
@@ -38,7 +36,6 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares a service from files with the stored one.
     pub(crate) async fn read(
         client: &Client,
         desired: &Desired,
@@ -59,7 +56,6 @@ impl Comparison {
         Ok(Self { before, after, scaled })
     }
 
-    /// Returns the word that `apply` would print: `created`, `configured` or `unchanged`.
     pub(crate) fn result(&self) -> &'static str {
         match &self.before {
             None => "created",
@@ -68,7 +64,6 @@ impl Comparison {
         }
     }
 
-    /// Returns the difference; empty if nothing would change.
     fn text(&self) -> Result<String, CommandError> {
         if self.before.as_ref() == Some(&self.after) {
             return Ok(String::new());
@@ -80,7 +75,6 @@ impl Comparison {
         Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}{effect}"))
     }
 
-    /// Checks for refusals of `apply`.
     pub(crate) async fn check(&self, client: &Client, leaves_volumes: bool) -> Result<(), CommandError> {
         match &self.before {
             Some(before) if *before == self.after => return Ok(()),

@@ -32,7 +32,6 @@ pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Opt
     }
 }
 
-/// Returns the names of the fields that differ, as in a file.
 pub(crate) fn changed_fields(before: &ServiceInput, after: &ServiceInput) -> Vec<String> {
     let (before, after) = (fields(before), fields(after));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();

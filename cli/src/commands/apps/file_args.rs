@@ -10,7 +10,6 @@ use output::humanize;
 use super::compose_sources::{ComposeSources, folder_of_project};
 use crate::commands::error::CommandError;
 
-/// Extensions of files read from a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The files of `apply` and `diff`.
@@ -62,18 +61,15 @@ pub(crate) enum Allowed {
 }
 
 impl ComposeArgs {
-    /// Returns true if any option for Compose files is set.
     pub(crate) fn is_set(&self) -> bool {
         let has_list = !self.profile.is_empty() || !self.env_file.is_empty() || !self.allow.is_empty();
         has_list || self.project_name.is_some() || self.project_directory.is_some()
     }
 
-    /// Returns true if files outside the project's folder may be read.
     pub(crate) fn allows_outside_files(&self) -> bool {
         self.allow.contains(&Allowed::OutsideFiles)
     }
 
-    /// Returns the Compose project of these files.
     pub(crate) fn project(&self, files: Vec<String>) -> Project {
         let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

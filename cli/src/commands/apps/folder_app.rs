@@ -8,7 +8,6 @@ use tokio::sync::OnceCell;
 use super::desired_state;
 use crate::commands::error::CommandError;
 
-/// App of this folder with its services in the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct FolderApp {
     /// `None` in a folder without a Compose file.
@@ -18,7 +17,6 @@ pub(crate) struct FolderApp {
 }
 
 impl FolderApp {
-    /// Reads the app's name in the current directory.
     pub(crate) fn of_this_directory() -> Self {
         Self { name: desired_state::app_of_this_folder(), services: OnceCell::new() }
     }

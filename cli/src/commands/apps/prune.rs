@@ -61,7 +61,6 @@ pub(crate) async fn dry_run(
     Ok(())
 }
 
-/// Returns the app's services that its files do not have.
 async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
     let stored = client.services_of_app(app.name.as_str()).await?;
     // An API of the previous version refuses the query; one that ignored it would return other services.

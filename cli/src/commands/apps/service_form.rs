@@ -5,7 +5,6 @@ use model::spec::{ServiceInput, Violation};
 
 use crate::commands::error::CommandError;
 
-/// Returns the desired state stored in the API.
 pub(crate) fn stored(service: &ServiceView) -> ServiceInput {
     ServiceInput::from(service.desired())
 }

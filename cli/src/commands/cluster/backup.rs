@@ -86,7 +86,6 @@ pub(crate) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Resu
     Ok(Exit::Ok)
 }
 
-/// Last line of a backup while it arrives.
 #[derive(Default)]
 struct LastLine(Vec<u8>);
 
@@ -185,7 +184,6 @@ fn invalid(path: &Path, why: &InvalidState) -> CommandError {
     CommandError::Other(format!("{} cannot be restored: {why}; nothing was changed", path.display()))
 }
 
-/// Properties of a whole file.
 #[derive(Debug)]
 struct Checked {
     header: SavedHeader,
@@ -193,7 +191,6 @@ struct Checked {
     has_values: bool,
 }
 
-/// Reads the whole file once.
 fn check(path: &Path) -> Result<Checked, CommandError> {
     let mut lines = BufReader::new(File::open(path).map_err(|error| unreadable(path, &error))?).lines();
     let first = lines.next().transpose().map_err(|error| unreadable(path, &error))?.unwrap_or_default();
@@ -213,7 +210,6 @@ fn check(path: &Path) -> Result<Checked, CommandError> {
     Err(invalid(path, &InvalidState::Incomplete { expected: 0, found }))
 }
 
-/// Returns lines with a header and an end line.
 fn body_of(header: &SavedHeader, lines: &[String]) -> String {
     let mut body = SavedLine::Header(header.clone()).to_json() + "\n";
     for line in lines {
@@ -240,7 +236,6 @@ impl<'a> Parts<'a> {
         Ok(Self { path, header, lines, carried: Vec::new(), is_ended: false })
     }
 
-    /// Opens the parts of the section with secrets, configs and logins.
     fn of_values(path: &'a Path, header: &'a SavedHeader) -> Result<Self, CommandError> {
         let mut parts = Self::open(path, header)?;
         while !parts.is_ended {
@@ -251,7 +246,6 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Returns the next part; `None` after the last one.
     fn next(&mut self) -> Result<Option<String>, CommandError> {
         let mut part = self.carried.clone();
         let carried = part.len();

@@ -19,7 +19,6 @@ use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
-/// Maximum nodes named with their reason for not taking a pod.
 const MAX_REASONS: usize = 5;
 
 /// Arguments of `drain`.
@@ -99,7 +98,6 @@ fn is_bound(pod: &PodView, bound: &BTreeSet<Replica>) -> bool {
     pod.service.as_ref().is_some_and(|service| bound.contains(&(service.clone(), pod.replica)))
 }
 
-/// Notes the pods that stay because of their data.
 fn note_bound(pods: &[PodView], node: &str) {
     let names: Vec<String> =
         pods.iter().filter(|pod| is_here(pod)).map(|pod| format!("{}-{}", pod.name, pod.replica)).collect();

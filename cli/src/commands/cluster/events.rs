@@ -11,7 +11,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Reconnect interval.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `events`.
@@ -26,7 +25,6 @@ pub(crate) struct EventArgs {
 }
 
 impl EventArgs {
-    /// Returns options with the default number of events.
     pub(crate) fn of(watch: bool) -> Self {
         Self { watch, tail: None }
     }

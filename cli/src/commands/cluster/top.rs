@@ -16,10 +16,8 @@ use crate::exit::Exit;
 
 /// Interval at which workers measure.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Size of a terminal that does not report it.
 const DEFAULT_ROWS: usize = 24;
 const DEFAULT_COLUMNS: usize = 80;
-/// Moves to the first line and clears the screen below.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Arguments of `top`.
@@ -102,7 +100,6 @@ async fn read(args: &TopArgs, context: &Context<'_>) -> Result<ClusterUsageView,
     context.client.usage(args.what == TopSubject::Pods).await
 }
 
-/// Returns the text of one page: totals, then as many rows as fit.
 fn page(args: &TopArgs, usage: ClusterUsageView, context: &Context<'_>) -> String {
     let heading = heading(&usage);
     let (rows, columns) = terminal_size();
@@ -119,7 +116,6 @@ fn table<T: TableRow>(items: &[T], context: &Context<'_>) -> String {
     output::table::render(&T::titles(wide), rows)
 }
 
-/// Returns one line about all nodes.
 fn heading(usage: &ClusterUsageView) -> String {
     let total = usage.nodes.iter().map(|node| node.machine.usage).fold(Usage::default(), Usage::plus);
     let cores = usage.nodes.iter().map(|node| node.machine.cpu_total_millis).sum::<u64>();

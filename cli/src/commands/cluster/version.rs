@@ -12,7 +12,6 @@ const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Serialize)]
 struct Versions {
     client: &'static str,
-    /// `None` if the API does not answer.
     api: Option<String>,
 }
 

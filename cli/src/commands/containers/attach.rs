@@ -31,7 +31,6 @@ pub(crate) struct AttachArgs {
     tty: bool,
 }
 
-/// Shows the output until the container ends.
 pub(crate) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (stdin, tty) = (args.stdin, args.tty);
     if tty && !terminal::is_interactive() {

@@ -19,9 +19,7 @@ use crate::exit::Exit;
 /// Sent before queued input.
 type Control = mpsc::UnboundedSender<Frame>;
 
-/// Options of a connection.
 pub(crate) struct ChannelStreams {
-    /// True to forward standard input.
     pub(crate) stdin: bool,
     /// True if the terminal is in raw mode: its size is forwarded, and Ctrl-C is input.
     pub(crate) tty: bool,
@@ -59,7 +57,6 @@ fn stream_of(stream: impl AsFd) -> io::Result<File> {
     Ok(File::from_std(stream.as_fd().try_clone_to_owned()?.into()))
 }
 
-/// Writes the output until the last frame.
 async fn receive_all(receiver: &mut ChannelReceiver) -> Result<Exit, CommandError> {
     let (mut stdout, mut stderr) = (stream_of(io::stdout())?, stream_of(io::stderr())?);
     while let Some(frame) = receiver.next().await? {

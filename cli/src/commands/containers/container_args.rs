@@ -112,7 +112,6 @@ impl ContainerArgs {
         (self.log_driver.is_some() || !self.log_opt.is_empty()).then_some(logging)
     }
 
-    /// Returns a container with these settings, and defaults for the others.
     pub(crate) fn container(&self, image: String) -> ContainerSpec {
         ContainerSpec {
             pull_policy: self.pull.unwrap_or_default(),

@@ -21,7 +21,6 @@ use crate::commands::objects::object_name::{self, ObjectName, ObjectType};
 use crate::commands::selector_args::SelectorArgs;
 use crate::exit::Exit;
 
-/// Default number of lines per container.
 const DEFAULT_TAIL: usize = 100;
 
 /// Arguments of `logs` and `pod logs`.
@@ -71,7 +70,6 @@ pub(crate) struct LogArgs {
 /// Maximum pods without output whose start problem is shown.
 const MAX_WAITING: usize = 5;
 
-/// Selected logs.
 #[derive(Debug, Default)]
 struct Selected {
     services: Vec<String>,
@@ -118,7 +116,6 @@ impl LogArgs {
     }
 }
 
-/// Prints the output of the pods.
 pub(crate) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let selected = select(args, context).await?;
     if let ([pod], [], [], []) = (&*selected.pods, &*selected.services, &*selected.apps, &*selected.former)
@@ -186,7 +183,6 @@ async fn select(args: &LogArgs, context: &Context<'_>) -> Result<Selected, Comma
     Ok(selected)
 }
 
-/// Selects the service, app or pod with a name.
 async fn select_any(
     context: &Context<'_>,
     name: String,
@@ -298,7 +294,6 @@ async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> 
     Ok(Exit::Ok)
 }
 
-/// Notes why pods without output have not started.
 fn note_waiting(pods: &[PodView]) {
     pods.iter().filter_map(why_waiting).for_each(|why| stderr::note(&why));
 }

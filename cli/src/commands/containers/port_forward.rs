@@ -37,7 +37,6 @@ pub(crate) struct PortForwardArgs {
     address: IpAddr,
 }
 
-/// A local port, and the port of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PortPair {
     local: u16,
@@ -57,14 +56,12 @@ impl FromStr for PortPair {
     }
 }
 
-/// Shared parts of all connections to one port.
 struct ForwardTarget {
     client: Client,
     pod: String,
     port: u16,
 }
 
-/// Listens until a signal ends it.
 pub(crate) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let pod = find_pod::running_pod(context, &args.pod).await?;
     let mut listeners = Vec::new();

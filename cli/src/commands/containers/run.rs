@@ -26,7 +26,6 @@ use crate::commands::flag_values::IngressArgument;
 use crate::commands::wait::Goal;
 use crate::exit::{ErrorExit, Exit};
 
-/// Attempts to find a free name by changing the suffix.
 const MAX_NAME_ATTEMPTS: usize = 5;
 
 /// Arguments of `run`.
@@ -167,7 +166,6 @@ fn random_suffix() -> String {
 }
 
 impl RunArgs {
-    /// Returns true if the pods end by themselves.
     fn ends_by_itself(&self) -> bool {
         match self.restart {
             Some(policy) => matches!(policy, RestartPolicy::Never | RestartPolicy::OnFailure),

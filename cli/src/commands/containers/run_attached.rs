@@ -18,7 +18,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum lines that the API sends, to read the log from its beginning.
 const ALL_LINES: usize = 100_000;
@@ -148,7 +147,6 @@ async fn read_pods(service: &str, client: &Client) -> Result<Vec<PodView>, Comma
     }
 }
 
-/// Connects this process to the main process of the service's pod until it ends.
 async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let deadline = Instant::now() + context.globals.timeout;
     let begun = |pods: &[PodView]| pods.iter().any(has_begun);

@@ -22,7 +22,6 @@ pub(crate) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> Re
     Ok(exit_of(&pods))
 }
 
-/// Returns the exit code of the first pod that failed.
 pub(crate) fn exit_of(pods: &[PodView]) -> Exit {
     let Some(failed) = pods.iter().find(|pod| pod.phase == Phase::Failed) else { return Exit::Ok };
     match failed.exit_code.map(u8::try_from) {

@@ -8,7 +8,6 @@ use std::path::{Component, Path};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// Size of an archive's chunks.
 const PIECE: usize = 128 * 1024;
 
 /// Writes a file or directory as an archive under this name. Owners are omitted: in the container the files
@@ -57,7 +56,6 @@ fn add<W: Write>(builder: &mut tar::Builder<W>, path: &Path, name: &Path) -> Res
     Ok(())
 }
 
-/// Sends written data in chunks.
 struct Pieces(mpsc::Sender<Bytes>);
 
 impl Write for Pieces {
@@ -127,7 +125,6 @@ fn unpack<R: Read>(
     Ok((root, skipped))
 }
 
-/// Reads the chunks of an archive.
 struct Received {
     archive: mpsc::Receiver<Result<Bytes, String>>,
     rest: Bytes,

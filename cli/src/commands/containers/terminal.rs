@@ -6,10 +6,8 @@ use model::stream::channel::TerminalSize;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Error of a command that needs a terminal.
 pub(crate) const NONE: &str = "standard input is no terminal: leave out -t, or run this in a terminal";
 
-/// Returns true if standard input is a terminal.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal()
 }

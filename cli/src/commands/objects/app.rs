@@ -25,7 +25,6 @@ pub(crate) struct AppArgs {
 }
 
 impl AppArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<AppCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, AppCommand::Ls)
     }

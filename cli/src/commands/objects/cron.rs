@@ -25,7 +25,6 @@ pub(crate) struct CronArgs {
 }
 
 impl CronArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<CronCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, CronCommand::Ls)
     }

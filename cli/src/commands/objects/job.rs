@@ -24,7 +24,6 @@ pub(crate) struct JobArgs {
 }
 
 impl JobArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<JobCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, JobCommand::Ls)
     }

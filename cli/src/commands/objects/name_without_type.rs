@@ -8,7 +8,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::habits;
 
-/// Types suggested for an ambiguous name.
 const TYPES: &str = "service, job, cron, app, pod, node, volume, secret, config, registry, route or queue";
 
 /// Returns the type and the full name of the only object with this name.
@@ -57,7 +56,6 @@ async fn is_pod(name: &str, context: &Context<'_>) -> Result<bool, CommandError>
     Ok(!pods.is_empty())
 }
 
-/// Returns true if the API has the object. Treats an invalid name as missing.
 fn exists<T>(result: Result<T, ClientError>) -> Result<bool, CommandError> {
     match result {
         Ok(_) => Ok(true),

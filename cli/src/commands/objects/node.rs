@@ -33,7 +33,6 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<NodeCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, NodeCommand::Ls)
     }

@@ -2,7 +2,6 @@
 
 use model::spec::Kind;
 
-/// A type of object with names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectType {
     Service,
@@ -21,24 +20,19 @@ pub(crate) enum ObjectType {
     Route,
 }
 
-/// An object as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectName {
-    /// Type, if given.
     pub(crate) object_type: Option<ObjectType>,
-    /// Name without the type.
     pub(crate) name: String,
 }
 
 impl ObjectName {
-    /// Returns a name without a type.
     pub(crate) fn untyped(name: &str) -> Self {
         Self { object_type: None, name: name.to_owned() }
     }
 }
 
 impl ObjectType {
-    /// Parses the singular, plural or short form of a type.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         match word {
             "svc" | "service" | "services" => Some(Self::Service),
@@ -76,7 +70,6 @@ impl ObjectType {
         }
     }
 
-    /// Returns the type in `-o name`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Service => "service",
@@ -171,22 +164,18 @@ fn without_unknown_type(name: String) -> Result<String, String> {
     }
 }
 
-/// Parses an app's name: `shop` or `app/shop`.
 pub(crate) fn app(text: &str) -> Result<String, String> {
     name_of(ObjectType::App, text)
 }
 
-/// Parses a pod's name: `web-0` or `pod/web-0`.
 pub(crate) fn pod(text: &str) -> Result<String, String> {
     name_of(ObjectType::Pod, text)
 }
 
-/// Parses a node's name: `worker1` or `node/worker1`.
 pub(crate) fn node(text: &str) -> Result<String, String> {
     name_of(ObjectType::Node, text)
 }
 
-/// Parses a name of a secret or config: `db_password`, `secret/db_password` or `config/app.conf`.
 pub(crate) fn value(text: &str) -> Result<String, String> {
     match split(text) {
         ObjectName { object_type: None | Some(ObjectType::Secret | ObjectType::Config), name } => Ok(name),
@@ -196,22 +185,18 @@ pub(crate) fn value(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a registry's address: `registry.example:5000` or `registry/registry.example:5000`.
 pub(crate) fn registry(text: &str) -> Result<String, String> {
     name_of(ObjectType::Registry, text)
 }
 
-/// Parses a persistent volume's name: `web_data_0` or `volume/web_data_0`.
 pub(crate) fn volume(text: &str) -> Result<String, String> {
     name_of(ObjectType::Volume, text)
 }
 
-/// Parses a queue's key: `sq` or `queue/sq`.
 pub(crate) fn queue(text: &str) -> Result<String, String> {
     name_of(ObjectType::Queue, text)
 }
 
-/// Parses a dead letter's id, with or without its type.
 pub(crate) fn dead_letter(text: &str) -> Result<String, String> {
     name_of(ObjectType::DeadLetter, text)
 }

@@ -93,7 +93,6 @@ pub(crate) struct RestartArgs {
     wait: bool,
 }
 
-/// `get`: the list of a type, or one object.
 pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if let [words] = &*args.object
         && let Some(types) = several_types(words)
@@ -121,7 +120,6 @@ fn several_types(words: &str) -> Option<Vec<ObjectType>> {
     }
 }
 
-/// Prints the lists of several types, separated by empty lines.
 async fn list_several(
     types: Vec<ObjectType>,
     args: &GetArgs,
@@ -238,7 +236,6 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
     }
 }
 
-/// Checks that services are of the type's kind.
 async fn check_kind(
     object_type: ObjectType,
     names: &[impl AsRef<str>],
@@ -291,7 +288,6 @@ pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
     Ok(batch.exit())
 }
 
-/// Deletes an app's services and values.
 async fn delete_app(
     app: &str,
     services: Vec<String>,
@@ -336,7 +332,6 @@ async fn delete_all(
     }
 }
 
-/// `delete TYPE -l SELECTOR`
 async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let DeleteArgs { selector, wait, .. } = args;
     match object_name::parse_words(&args.objects).map_err(CommandError::Usage)? {

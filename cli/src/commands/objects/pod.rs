@@ -32,7 +32,6 @@ pub(crate) struct PodArgs {
 }
 
 impl PodArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<PodCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, PodCommand::Ls)
     }
@@ -245,7 +244,6 @@ async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, Comman
     Ok(batch.exit())
 }
 
-/// Returns the given pods, or the uuids of pods with the given labels.
 async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, CommandError> {
     let Some(label) = args.selector.text() else { return Ok(args.pods.clone()) };
     let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;

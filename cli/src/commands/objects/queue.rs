@@ -15,7 +15,6 @@ use crate::commands::flag_values;
 use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Default limit of `peek`.
 const DEFAULT_LIMIT: u32 = 20;
 
 /// Arguments of `queue`: without a subcommand it lists.
@@ -28,7 +27,6 @@ pub(crate) struct QueueArgs {
 }
 
 impl QueueArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<QueueCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, QueueCommand::Ls)
     }

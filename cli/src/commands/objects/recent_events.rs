@@ -5,12 +5,10 @@ use model::event::{ClusterEvent, ObjectKind};
 
 use output::objects::events;
 
-/// Maximum events in `describe`.
 const MAX_SHOWN: usize = 10;
 /// Latest events of the cluster that are searched.
 const MAX_SEARCHED: usize = 1000;
 
-/// Returns the latest events about one object, oldest first.
 pub(crate) async fn about(
     client: &Client,
     kind: ObjectKind,

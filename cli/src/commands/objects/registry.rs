@@ -30,7 +30,6 @@ pub(crate) struct RegistryArgs {
 }
 
 impl RegistryArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<RegistryCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, RegistryCommand::Ls)
     }

@@ -24,7 +24,6 @@ pub(crate) struct RouteArgs {
 }
 
 impl RouteArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<RouteCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, RouteCommand::Ls)
     }
@@ -85,7 +84,6 @@ async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// Target of a request or connection.
 #[derive(Debug, PartialEq, Eq)]
 enum RouteTarget {
     Http { host: String, path: String },
@@ -105,14 +103,12 @@ impl RouteTarget {
         Ok(Self::Http { host: host.to_owned(), path: path.to_owned() })
     }
 
-    /// Returns the host's certificate, if ordered.
     fn certificate(&self, routes: &[RouteView]) -> Option<CertificateView> {
         let Self::Http { host, .. } = self else { return None };
         let name = host_name(host);
         routes.iter().find(|route| route.rule.auto_host() == Some(&*name))?.certificate.clone()
     }
 
-    /// Returns the service, and the port of its pods.
     fn service(&self, routes: Vec<RouteView>) -> Option<(ServiceName, u16)> {
         let table = RouteTable::new(routes.into_iter().map(|route| (route.service, route.rule)).collect());
         match self {

@@ -111,7 +111,6 @@ fn literal(text: &str) -> Result<ValueBytes, std::convert::Infallible> {
 }
 
 impl SecretArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<SecretCommand, CommandError> {
         let list = |args| SecretCommand::Value(ValueCommand::Ls(args));
         context::subcommand_or_list(self.command, self.list, list)
@@ -119,7 +118,6 @@ impl SecretArgs {
 }
 
 impl ConfigArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<ValueCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, ValueCommand::Ls)
     }
@@ -216,7 +214,6 @@ async fn remove(
     Ok(batch.exit())
 }
 
-/// Returns the services with a container that uses this secret or config.
 pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) -> Vec<String> {
     let uses = |container: &ContainerSpec| {
         let files = if kind == ValueKind::Secret { &container.secrets } else { &container.configs };

@@ -24,7 +24,6 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<VolumeCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, VolumeCommand::Ls)
     }

@@ -240,7 +240,6 @@ async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<Generat
     context.client.history(name).await.map_err(too_old)
 }
 
-/// Returns the service with the pods of a generation.
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
     let GenerationView { on_disconnect, stop_grace_period, drain, containers, .. } = view.clone();
     ServiceView { on_disconnect, stop_grace_period, drain, containers, ..service.clone() }

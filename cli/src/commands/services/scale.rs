@@ -31,7 +31,6 @@ pub(crate) struct ScaleArgs {
     wait: bool,
 }
 
-/// A service and its new number of pods.
 type ScaleTarget = (String, u32);
 
 /// Scales the services. All arguments are checked before the first request.
@@ -86,7 +85,6 @@ fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<ScaleTarget>, 
     }
 }
 
-/// Parses names that all get the same number.
 fn with_number(names: &[String], replicas: u32) -> Result<Vec<ScaleTarget>, String> {
     if let Some(pair) = names.iter().find(|name| name.contains('=')) {
         return Err(format!("{pair:?} has a number already: leave out the other one"));

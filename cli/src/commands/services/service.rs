@@ -23,7 +23,6 @@ use crate::commands::wait::Goal;
 use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Maximum unhealthy pods in `describe`.
 const MAX_UNHEALTHY_SHOWN: usize = 10;
 /// Pods of each phase that are searched.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
@@ -38,7 +37,6 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<ServiceCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, ServiceCommand::Ls)
     }
@@ -243,7 +241,6 @@ pub(crate) async fn delete(
     Ok(batch.exit())
 }
 
-/// Notes the volumes that remain with their data after services are deleted.
 async fn note_volumes(deleted: &[Goal], client: &Client) {
     // Without an answer none are named: the services are deleted anyway.
     let volumes = client.volumes().await.unwrap_or_default();

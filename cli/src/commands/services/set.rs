@@ -99,7 +99,6 @@ fn variable_change(text: &str) -> Result<VariableChange, String> {
     }
 }
 
-/// Returns the merge patch that changes one container's variables.
 fn environment_patch(
     containers: &[ContainerSpec],
     name: Option<&str>,

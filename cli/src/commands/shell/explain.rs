@@ -10,13 +10,11 @@ use serde_json::Value;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// The only kind of object in files.
 const SERVICE: &str = "service";
 
 /// Compose files, whose fields have their own table.
 const COMPOSE: &str = "compose";
 
-/// Maximum line width of the reference in characters.
 const LINE_WIDTH: usize = 110;
 
 /// Arguments of `explain`.
@@ -30,7 +28,6 @@ pub(crate) struct ExplainArgs {
     markdown: bool,
 }
 
-/// Prints the description of a field.
 pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, CommandError> {
     let text = match args.path.as_str() {
         COMPOSE => compose::markdown(),
@@ -85,7 +82,6 @@ fn explain(path: &str) -> Result<String, CommandError> {
     Ok(text)
 }
 
-/// Returns the reference of all fields.
 fn markdown() -> String {
     let schema = Schema(schema::of_service());
     let introduction = "Written by `kubeleet explain service --markdown`. `kubeleet explain service.FIELD` shows one of \
@@ -108,7 +104,6 @@ fn markdown() -> String {
     text
 }
 
-/// Wraps a paragraph to the documentation's line width.
 fn lines(paragraph: &str) -> String {
     let (mut text, mut width) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -146,7 +141,6 @@ fn description(part: &Value) -> String {
     part["description"].as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Prefix of list types.
 const LIST: &str = "list of ";
 
 fn list_of(items: &str) -> String {
@@ -157,7 +151,6 @@ fn list_of(items: &str) -> String {
 struct Schema(Value);
 
 impl Schema {
-    /// Returns the reference text of a field.
     fn entry(&self, name: &str, field: &Value) -> String {
         let whole = self.whole(field);
         let example = whole.get("example").map(|example| format!(" Example: `{example}`."));
@@ -224,7 +217,6 @@ impl Schema {
         fields
     }
 
-    /// Describes the values that a field can have.
     fn type_of(&self, part: &Value) -> String {
         let mut words: Vec<String> = Vec::new();
         for choice in self.choices(part) {

@@ -8,7 +8,6 @@ fn list<T: serde::Serialize>(items: &[T]) -> String {
     ok_json(&serde_json::json!({ "items": items }))
 }
 
-/// Requests that delete two services with a label.
 const DELETED: [&str; 4] =
     ["GET /service?label=a%3Db", "DELETE /service/web", "DELETE /service/db", "GET /volume"];
 

@@ -11,27 +11,20 @@ use output::objects::jobs::job_line;
 use output::objects::pods::reason_suffix;
 use output::objects::services::{pod_counts, rollout_line};
 
-/// Assessment of a goal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Assessment {
-    /// State on one line.
     pub(super) line: String,
-    /// Verdict on the wait.
     pub(super) verdict: WaitVerdict,
-    /// True if some pods fit no node.
     pub(super) is_unschedulable: bool,
 }
 
-/// Result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitVerdict {
-    /// The goal is reached.
     Reached,
     /// The state is still changing.
     Waiting,
     /// Pods have failed and nothing is changing any more: the goal needs an intervention.
     Failed,
-    /// The object was deleted.
     Deleted,
     /// A later change has replaced the awaited one.
     Superseded,
@@ -41,7 +34,6 @@ pub(super) enum WaitVerdict {
 const STUCK_REASONS: [&str; 3] = ["CrashLoopBackOff", "ImagePullBackOff", "StartFailed"];
 
 impl Assessment {
-    /// Creates an assessment without unschedulable pods.
     pub(super) fn new(line: impl Into<String>, verdict: WaitVerdict) -> Self {
         Self { line: line.into(), verdict, is_unschedulable: false }
     }
@@ -120,7 +112,6 @@ pub(super) fn stuck_pod(pods: &[PodView], generation: u64) -> Option<&PodView> {
     pods.iter().find(is_stuck)
 }
 
-/// Describes a pod that does not start, with its last output.
 pub(super) fn stuck(service: &ServiceView, pod: &PodView) -> Assessment {
     let output = pod.runs.last().map(|run| run.last_output.as_str()).unwrap_or_default();
     let message = EndedRun::explain(pod.message.clone(), output);

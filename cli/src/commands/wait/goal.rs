@@ -43,7 +43,6 @@ impl Goal {
         }
     }
 
-    /// Returns the arguments of the command that shows details.
     pub(super) fn describe_command(&self) -> String {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
@@ -62,7 +61,6 @@ impl Goal {
         }
     }
 
-    /// Returns true if the event concerns the goal's object.
     pub(super) fn concerns(&self, event: &ClusterEvent) -> bool {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {

@@ -21,7 +21,6 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Subscribes to new events, if possible.
     pub(super) async fn open(client: &Client, goal: &Goal) -> Self {
         let opened = timeout(OPEN_TIMEOUT, client.watch(&EventsFrom::Tail(0))).await;
         Self { stream: opened.ok().and_then(Result::ok), goal: goal.clone() }

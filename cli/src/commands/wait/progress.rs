@@ -16,7 +16,6 @@ pub(super) struct GoalProgress {
 }
 
 impl GoalProgress {
-    /// Starts without a line.
     pub(super) fn start(subject: String) -> Self {
         let spinner = can_update_lines().then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template");
@@ -27,7 +26,6 @@ impl GoalProgress {
         Self { subject, spinner, last_line: String::new() }
     }
 
-    /// Shows the current state.
     pub(super) fn show(&mut self, line: &str) {
         let text = format!("{}: {line}", self.subject);
         match &self.spinner {
@@ -53,7 +51,6 @@ impl GoalProgress {
         note(&format!("{}: {line}{word}", self.subject));
     }
 
-    /// Prints the last line and returns the exit code.
     pub(super) fn finish(mut self, line: &str, word: &str, exit: Exit) -> Exit {
         self.end(line, word);
         exit

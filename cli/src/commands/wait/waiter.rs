@@ -15,7 +15,6 @@ use super::hints::Hints;
 use super::progress::GoalProgress;
 use crate::exit::{ErrorExit, Exit};
 
-/// Poll interval without events.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which pods must have failed, with nothing else going on, before waiting ends: a replacement may
 /// be on its way.
@@ -24,21 +23,17 @@ const FAILED_FOR: Duration = Duration::from_secs(5);
 const READY_FOR: Duration = Duration::from_secs(1);
 /// Minimum time limit of a poll near the deadline.
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum characters of an API error in a progress line.
 const MAX_ERROR_LENGTH: usize = 200;
 /// Maximum pods of a service that are checked for one that does not start.
 const MAX_PODS: usize = 500;
 
-/// Waits for goals with a common deadline.
 pub(crate) struct Waiter {
     client: Client,
     deadline: Instant,
 }
 
-/// State of a service that a wait remembers between polls.
 #[derive(Default)]
 struct SeenChange {
-    /// Containers of the awaited generation.
     containers: Option<Vec<ContainerSpec>>,
 }
 
@@ -61,12 +56,10 @@ struct Poll {
 }
 
 impl Waiter {
-    /// Creates a waiter whose deadline is `timeout` from now.
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
         Self { client, deadline: Instant::now() + timeout }
     }
 
-    /// Waits for one goal, and shows progress on standard error.
     pub(crate) async fn wait_for(self, goal: Goal) -> Exit {
         self.wait_for_all(vec![goal]).await
     }

@@ -52,7 +52,6 @@ fn with_completer(arg: Arg, words: &[String], object_type: Option<ObjectType>) -
     }
 }
 
-/// Completes the values of one argument.
 struct NameCompleter {
     kind: CompletionKind,
     words: Vec<String>,

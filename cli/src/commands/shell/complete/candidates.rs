@@ -4,7 +4,6 @@ use clap_complete::engine::CompletionCandidate;
 
 use crate::commands::objects::object_name::ObjectType;
 
-/// Types offered as candidates.
 const TYPES: [ObjectType; 13] = [
     ObjectType::Service,
     ObjectType::Job,
@@ -21,10 +20,8 @@ const TYPES: [ObjectType; 13] = [
     ObjectType::DeadLetter,
 ];
 
-/// Kind of an argument's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompletionKind {
-    /// Names of objects of this type.
     Names(ObjectType),
     /// A type, then names; or `TYPE/NAME`.
     TypeAndNames,
@@ -56,19 +53,15 @@ impl CompletionKind {
     }
 }
 
-/// A request to the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListRequest {
-    /// Names of all objects of a type.
     Names(ObjectType),
     /// Labels of services or of nodes.
     Labels { of_nodes: bool },
 }
 
-/// Candidates for a word.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The types.
     Types,
     /// Items listed by the API, each after this text.
     Listed { before: String, list: ListRequest },
@@ -103,7 +96,6 @@ pub(super) fn request(kind: CompletionKind, words: &[String], current: &str) -> 
     Request::Listed { before, list }
 }
 
-/// Returns the first type among the words.
 fn type_in(words: &[String]) -> Option<ObjectType> {
     words.iter().find_map(|word| ObjectType::parse(word))
 }

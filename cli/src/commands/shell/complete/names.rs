@@ -33,7 +33,6 @@ pub(super) fn ask(words: &[String], list: ListRequest) -> Vec<Name> {
     answer().unwrap_or_default()
 }
 
-/// Returns the global options of an unfinished command line.
 pub(super) fn globals(words: &[String]) -> Option<Globals> {
     let line = help::command_line().ignore_errors(true);
     Globals::from_arg_matches(&line.try_get_matches_from(words).ok()?).ok()

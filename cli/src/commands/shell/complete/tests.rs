@@ -15,7 +15,6 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Returns the request for the last word of a line.
 fn asked(kind: CompletionKind, line: &str) -> Request {
     let words = words(line);
     request(kind, &words, words.last().unwrap())
