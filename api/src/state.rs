@@ -34,17 +34,13 @@ pub(crate) struct AppState {
     pub(crate) config: Arc<Config>,
     pub(crate) store: Store,
     pub(crate) access: Arc<AccessControl>,
-    /// Events, read once for all clients.
     pub(crate) feed: EventFeed,
-    /// Pod counts, shared by concurrent requests.
     pub(crate) pod_counts: Arc<PodCounts>,
-    /// Readiness of Redis, asked once for all probes.
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) redis_watch: Arc<RedisWatch>,
     pub(crate) proxy_watch: Arc<ProxyWatch>,
     growth: Arc<GrowthGate>,
     capacity: Arc<CapacityGate>,
-    /// Usage of nodes and pods, shared by concurrent requests.
     pub(crate) usage: Arc<UsageCache>,
     pub(crate) streams: OpenStreams,
     pub(crate) forwards: Forwards,

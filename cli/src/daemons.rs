@@ -199,7 +199,6 @@ async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<Metri
     })
 }
 
-/// Returns the metrics address; `None` if metrics are off.
 fn metrics_address(config: &Config, default_port: u16) -> Option<SocketAddr> {
     match config.metrics_listen {
         MetricsListen::Off => None,

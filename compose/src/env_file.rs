@@ -201,7 +201,6 @@ impl<'a> EnvReader<'a> {
     }
 }
 
-/// Returns true if `c` separates words within a line.
 fn is_space(c: char) -> bool {
     c.is_whitespace() && c != '\n'
 }

@@ -30,7 +30,6 @@ pub(crate) fn advice_if_not_honoured(path: &str) -> Option<&'static str> {
     row(path).filter(|row| matches!(row.support, Support::NotHonoured)).map(|row| row.advice)
 }
 
-/// Returns true if the fields below this path have rows.
 pub(crate) fn has_parts(path: &str) -> bool {
     let prefix = format!("{path}.");
     path.is_empty() || TABLE.iter().any(|row| row.path.starts_with(&prefix))

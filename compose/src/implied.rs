@@ -5,7 +5,6 @@ use document::{DocumentNode, TextPosition};
 
 use crate::compose_document::names_of;
 
-/// Adds implied dependencies to `depends_on` unless they are present.
 pub(crate) fn add_dependencies(root: &mut DocumentNode) {
     for name in names_of(root, "services") {
         let Some(service) = root.get("services").and_then(|services| services.get(&name)) else { continue };

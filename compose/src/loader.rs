@@ -103,7 +103,6 @@ impl<'a> Loader<'a> {
         variables
     }
 
-    /// Replaces the variables of a document and completes its paths.
     pub(crate) fn prepare(&mut self, document: &mut DocumentNode, around: Surroundings<'_>) {
         let report = &mut *self.report;
         let mut kept = 0;

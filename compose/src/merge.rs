@@ -115,7 +115,6 @@ fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     item.scalar().map(|text| text.into_owned())
 }
 
-/// Returns the path of a volume, secret or config in the container.
 fn target(item: &DocumentNode) -> Option<String> {
     let target = target_as_written(item)?;
     let plain = target.strip_prefix("/run/secrets/").unwrap_or(&target);

@@ -13,7 +13,6 @@ use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::translate::files_beside::{self, FileBeside};
 
-/// Fields of a declaration that give the content's source.
 const ORIGINS: [&str; 3] = ["file", "environment", "content"];
 
 /// A secret or config that the app creates.
@@ -44,7 +43,6 @@ pub(crate) struct Declared<'a> {
 }
 
 pub(crate) struct MadeValues {
-    /// Used values that the app creates.
     pub(crate) values: Vec<AppValue>,
     pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
     /// Files whose content is sent to the cluster, with the object each becomes.
@@ -74,7 +72,6 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns the values that services use and the app creates.
     pub(crate) fn finish(self) -> MadeValues {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
             let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);

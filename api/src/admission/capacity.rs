@@ -175,7 +175,6 @@ impl Demand {
         Some(self.short_of(Lack::Permission, self.wanted.replicas, 0, nodes, reason))
     }
 
-    /// Finds a pod that does not fit even an empty node.
     fn too_large_for_any(&self, nodes: &[&Node]) -> Option<Shortage> {
         let lacks =
             |node: &Node, resource| self.wanted.request.get(resource) > node.facts.capacity.get(resource);

@@ -79,7 +79,6 @@ struct KnownUsage {
     next_reading: Option<Instant>,
 }
 
-/// Checks requests that add data, using a state about a second old.
 #[derive(Default)]
 pub(crate) struct GrowthGate {
     known: Mutex<KnownUsage>,

@@ -45,7 +45,6 @@ impl BrokenKeys {
         Ok(value)
     }
 
-    /// Describes the keys in a sentence; empty if there are none.
     pub(crate) fn sentence(&self) -> String {
         let Some(BrokenKey { key, problem }) = self.named.first() else { return String::new() };
         match self.total {

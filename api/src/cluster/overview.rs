@@ -32,7 +32,6 @@ pub(crate) struct Overview {
     pub(crate) nodes: Vec<Node>,
     /// Workers that leave containers alone, because this Redis does not know their cluster or pods.
     pub(crate) held: Vec<HeldNode>,
-    /// Queues of each node, in the order of `nodes`.
     pub(crate) node_queues: Vec<NodeQueues>,
     pub(crate) queues: QueueLengths,
     pub(crate) services: u64,
@@ -45,12 +44,10 @@ pub(crate) struct Overview {
     pub(crate) pods_not_ready: u64,
     /// Services without a record that still have pods, with the number of pods.
     pub(crate) without_record: Vec<(ServiceName, usize)>,
-    /// Unhealthy pods by reason.
     pub(crate) reasons: Reasons,
     pub(crate) schedulers: u64,
     /// Schedulers that recently fell silent without a proper end, with the length of their silence.
     pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
-    /// Known failure detection times.
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
     pub(crate) proxies: ProxySigns,
     /// Cluster-wide keys written by another program.
@@ -151,7 +148,6 @@ async fn read_proxies(app: &AppState) -> Result<ProxySigns, StoreError> {
     }
 }
 
-/// Returns the last known address of the Redis master, or the reason for the lost connection.
 pub(crate) fn redis_master(app: &AppState) -> Result<String, String> {
     match &*app.store.health().borrow() {
         LinkHealth::Connected { master, .. } => Ok(master.clone()),

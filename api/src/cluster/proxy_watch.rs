@@ -8,16 +8,17 @@ use model::ids::NodeName;
 use store::{ObservedCondition, ProxySign, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
-/// Interval of the background task. A proxy's registration lasts longer.
+/// Interval of the background task. A proxy's sign of life lasts longer.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Remembers proxies that have registered. Proxies of the previous version never register and are not missed.
+/// Remembers proxies that have shown a sign of life. Proxies of the previous version never do and are not
+/// missed.
 #[derive(Default)]
 pub(crate) struct ProxyWatch {
     seen: Mutex<BTreeSet<NodeName>>,
 }
 
-/// Registered proxies and formerly registered ones.
+/// Live proxies, and former ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProxySigns {
     pub(crate) alive: BTreeSet<NodeName>,
@@ -73,7 +74,7 @@ struct ToldProxies {
 
 impl ToldProxies {
     /// Records events for proxies that are gone or back. A proxy is gone if it is away at two consecutive
-    /// reads and Redis accepted writes at both: otherwise no proxy can register.
+    /// reads and Redis accepted writes at both: otherwise no proxy can show a sign of life.
     async fn tell(&mut self, store: &Store, signs: &ProxySigns) -> Result<(), StoreError> {
         let suspects = std::mem::take(&mut self.suspects);
         if signs.away.iter().any(|node| self.told.get(node) != Some(&true)) {

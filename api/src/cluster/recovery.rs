@@ -84,8 +84,8 @@ pub(crate) async fn restore(
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
 }
 
-/// Waits for the saved state's nodes to report their volumes, before pods that need volumes are recorded. A
-/// Redis that knows the cluster already knows its nodes: an operator may have removed one since.
+/// Records which nodes must report their volumes before pods that need volumes are recorded. A Redis that
+/// knows the cluster already knows its nodes: an operator may have removed one since.
 async fn expect_nodes(
     store: &Store,
     cluster: &ClusterId,

@@ -32,7 +32,6 @@ pub(crate) struct RedisWatch {
 #[derive(Default)]
 struct History {
     outage_since: Option<Instant>,
-    /// Formerly attached replicas, with the time when last seen.
     replicas: BTreeMap<String, Instant>,
     events: EventMemory,
 }

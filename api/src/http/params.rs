@@ -21,7 +21,6 @@ pub(crate) const MAX_PAGE_SIZE: usize = 10_000;
 
 /// Name of an object as the last variable part of a path, e.g. `web` in `/service/web/scale`.
 pub(crate) trait PathName: Sized + PartialSchema {
-    /// Name between braces in the path's template.
     const PARAMETER: &str;
 
     /// Parses the text in the path.
@@ -162,7 +161,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The header `If-Match`: a condition on the service that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMatch {
     None,

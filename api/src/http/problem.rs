@@ -116,7 +116,6 @@ kinds! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiProblem {
     pub(crate) kind: ProblemKind,
-    /// Cause, affected object and next step.
     pub(crate) detail: String,
     pub(crate) errors: Vec<FieldProblem>,
     shortage: Option<Box<ShortageMembers>>,
@@ -167,7 +166,6 @@ impl ApiProblem {
         )
     }
 
-    /// Returns the problem of an unexpected failure, whose cause is logged and never sent.
     pub(crate) fn internal() -> Self {
         Self::new(ProblemKind::Internal, "the log of the API has the cause under the request id")
     }

@@ -30,7 +30,6 @@ use crate::state::AppState;
 
 const LINES: &str = "application/x-ndjson";
 const PODS_PER_READ: usize = 500;
-/// Maximum bytes of a backup part in one restore request.
 const MAX_PART: usize = 8 * 1024 * 1024;
 
 /// Writes services, pods, assignments, secrets, configs and logins as lines of JSON, for `/cluster/restore`.

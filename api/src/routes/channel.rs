@@ -30,7 +30,6 @@ use crate::streams::open_streams::StreamGuard;
 
 /// Timeout of the first message, which contains the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for a worker to accept the request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of pings to the client,
 const PING_INTERVAL: Duration = Duration::from_secs(15);

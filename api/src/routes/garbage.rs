@@ -1,4 +1,4 @@
-//! `/node/{name}/gc`: lists and removes unused images and logs of a node.
+//! `/node/{name}/gc`: lists or removes unused data on a node's disk.
 
 use std::time::Duration;
 

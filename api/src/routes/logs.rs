@@ -173,7 +173,6 @@ impl LogStreamReader {
         None
     }
 
-    /// Returns why no more output can be expected, after some silence.
     async fn reason_to_stop(&mut self) -> Option<String> {
         let quiet = self.quiet_since.elapsed();
         if !self.request.follow {

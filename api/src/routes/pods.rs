@@ -22,7 +22,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-/// Attempts to stop a pod that is moving to another node.
 const MAX_ATTEMPTS: usize = 5;
 const CHUNK_SIZE: usize = 1000;
 
@@ -178,7 +177,6 @@ impl Cursor {
         }
     }
 
-    /// Returns true if the pod's record names this slot.
     fn is_of(&self, record: &PodRecord) -> bool {
         match self {
             Cursor::OfService(service, slot) => record.is_of(service, *slot),
@@ -251,7 +249,6 @@ impl<'a> PodPage<'a> {
         self.add(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
     }
 
-    /// Returns the services with the selected labels. Reads labels only if there is a selector.
     async fn selected(&self, names: Vec<ServiceName>) -> Result<Vec<ServiceName>, StoreError> {
         if self.labels.is_empty() {
             return Ok(names);

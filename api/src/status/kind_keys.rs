@@ -21,7 +21,6 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Returns the number of completed indices of a job; 0 if unreadable.
 pub(super) async fn completions(
     store: &Store,
     job: &ServiceName,
@@ -30,7 +29,6 @@ pub(super) async fn completions(
     broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
 }
 
-/// Returns the jobs of a cron; empty if their list is unreadable.
 pub(super) async fn runs(
     store: &Store,
     cron: &ServiceName,

@@ -21,17 +21,14 @@ use crate::cluster::broken::BrokenKeys;
 
 /// Records read at a time, so that a million pods are never in memory together.
 const CHUNK_SIZE: usize = 1000;
-/// Reason that the scheduler stores with a pod that fits no node.
 pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 
-/// Number of pods in each phase, including pushed pods.
 pub(crate) type PhaseCounts = BTreeMap<Phase, u64>;
 
 pub(crate) type Reasons = BTreeMap<String, (u64, PodExample)>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodExample {
-    /// Name in the CLI: `web-0`.
     pub(crate) name: String,
     pub(crate) message: String,
 }
@@ -42,7 +39,6 @@ const MAX_REASONS: usize = 20;
 #[derive(Debug)]
 pub(crate) struct PodCount {
     pub(crate) phases: PhaseCounts,
-    /// Pods in phase running that are not ready.
     pub(crate) not_ready: u64,
     /// Number of pods for each reason, with an example.
     pub(crate) reasons: Reasons,
@@ -214,20 +210,17 @@ pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<S
     Ok(status)
 }
 
-/// Returns the status of a service whose pods are still being created in the background.
 pub(crate) fn status_before_creation(service: &Service) -> ServiceStatus {
     let message = "its pods are being created and placed".to_owned();
     let summary = "starting".to_owned();
     ServiceStatus { desired: u64::from(service.replicas), message, summary, ..ServiceStatus::default() }
 }
 
-/// Returns the status of a service with many pods being stopped in the background.
 pub(crate) fn status_while_shrinking(service: &Service) -> ServiceStatus {
     let message = "its surplus pods are being stopped".to_owned();
     ServiceStatus { message, summary: "scaling".to_owned(), ..status_before_creation(service) }
 }
 
-/// Returns the status of a new service with `created` pods.
 pub(crate) fn status_after_creation(service: &Service, created: usize) -> ServiceStatus {
     let mut counter = StatusCounter::new(service);
     counter.status.pending = created as u64;

@@ -17,7 +17,6 @@ use model::spec::PodSpec;
 use model::time::rfc3339;
 use store::{DeadLetter, GenerationOutcome, NodeQueues, PeekedPayload, UnschedulablePod};
 
-/// Returns a generation of a service; `until` is the time of its replacement.
 pub(crate) fn generation(
     generation: u64,
     until: Option<RedisMillis>,

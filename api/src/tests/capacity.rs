@@ -9,7 +9,6 @@ use super::{Api, call};
 
 const GIB: u64 = 1 << 30;
 
-/// Registers a node with 10 GiB and 4 cores.
 async fn register(api: &Api, name: &str) {
     let capacity =
         Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, disk_bytes: 0, pods: 10 };

@@ -39,7 +39,6 @@ fn running_pod(api: &Api) {
     ]);
 }
 
-/// Waits for a log request like a worker.
 async fn next_request(store: &Store) -> LogRequest {
     let node = NodeName::new("worker1").unwrap();
     let found = std::cell::RefCell::new(None);

@@ -38,7 +38,6 @@ use tower::ServiceExt;
 use crate::router::router;
 use crate::state::AppState;
 
-/// Timeout that only a broken API exceeds.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Api {

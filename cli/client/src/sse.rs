@@ -39,7 +39,6 @@ where
     })
 }
 
-/// Number of bytes since the last blank line, which ends an event.
 #[derive(Default)]
 struct EventSize {
     event: usize,

@@ -23,7 +23,6 @@ impl Context<'_> {
         Ok(of_app.unwrap_or_else(|| typed.to_owned()))
     }
 
-    /// Returns a waiter whose deadline is `--timeout` from now.
     pub(super) fn waiter(&self) -> Waiter {
         Waiter::new(self.client.clone(), self.globals.timeout)
     }

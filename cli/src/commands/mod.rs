@@ -153,7 +153,6 @@ pub(crate) enum UserCommand {
     Man(completions_and_man::ManArgs),
 }
 
-/// Runs a command and reports its error. Man pages describe `command_line`.
 pub(crate) async fn run(command: UserCommand, globals: &Globals, command_line: clap::Command) -> ExitCode {
     let folder = FolderApp::of_this_directory();
     match dispatch(command, globals, folder, command_line, Output::stdout(globals.output)).await {

@@ -80,7 +80,6 @@ impl Home {
         }
     }
 
-    /// Returns the previous workers; empty if no `dev` has started in this directory before.
     pub(super) fn known_workers(&self) -> &[NodeName] {
         let saved = self.kept().and_then(|kept| kept.saved.as_ref());
         saved.map(|saved| saved.workers.as_slice()).unwrap_or_default()

@@ -18,7 +18,6 @@ use crate::dev_token::replace_private;
 /// Redis is ready within milliseconds; a swapping machine may need longer.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// File with the server's process id, in its directory.
 const PID_FILE: &str = "pid";
 
 /// Redis writes its data within moments; a slow disk may need longer.
@@ -228,7 +227,6 @@ mod tests {
 
     use super::*;
 
-    /// Sends one command without a login, and returns the first line of the reply.
     async fn reply_without_login(port: u16, command: &str) -> String {
         use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();

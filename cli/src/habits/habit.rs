@@ -6,7 +6,6 @@ pub(crate) const NO_NAMESPACES: &str = "there are no namespaces: leave that out.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// The line with the words of this program.
     Line(Vec<String>),
     /// Advice on what to type instead.
     Advice(String),

@@ -34,7 +34,6 @@ pub(crate) enum LineRefusal {
 }
 
 impl LineRefusal {
-    /// Prints the refusal and ends the process.
     pub(crate) fn exit(self) -> ! {
         match self {
             Self::Usage(error) => error.exit(),

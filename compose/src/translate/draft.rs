@@ -69,6 +69,7 @@ impl ServiceDraft<'_, '_> {
         self.report.note(kind, place, self.service, detail);
     }
 
+    /// Sets `restart: on-failure` unless the file sets a policy.
     pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
         if !self.document.has_field("restart") {
             self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));

@@ -61,7 +61,6 @@ pub(crate) struct FileBeside {
     pub(crate) name: String,
 }
 
-/// Returns the mounts of a service that are relative to the Compose file.
 pub(crate) fn mounts(app: &str, service: &str, volumes: &DocumentNode) -> Vec<FileBeside> {
     let text = |item: &DocumentNode, name: &str| {
         item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned())

@@ -11,7 +11,6 @@ use crate::report::{NoteKind, Report};
 
 /// Network of a service that names none.
 const DEFAULT: &str = "default";
-/// Honoured fields of a network.
 const HONOURED: [&str; 2] = ["external", "name"];
 
 /// Sets the `allow_from` of services. `names` maps names in the file to full names.
@@ -52,7 +51,6 @@ pub(crate) fn allow_networks(
     }
 }
 
-/// Returns the reason for refusing the requested isolation.
 pub(super) fn not_isolated(service: &str, asked: &str) -> String {
     format!(
         "{service}: {asked}, and kubeleet cannot keep containers from what is outside: take it out, or add `--allow {}` to \

@@ -66,7 +66,6 @@ enum Range<'a> {
     Several(u16, u16),
 }
 
-/// Converts the long form to the short one.
 fn long(item: &DocumentNode) -> Option<String> {
     let part = |name: &str| {
         let text = item.get(name).and_then(DocumentNode::scalar).unwrap_or_default();

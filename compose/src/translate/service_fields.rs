@@ -267,7 +267,7 @@ fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// A positive score only lowers priority, so it is noted and not refused.
+/// A positive score only takes priority away, so it is noted and not refused.
 pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar().as_deref() {
         None | Some("0") => {}
@@ -426,7 +426,6 @@ fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
     draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
 }
 
-/// Sets the fields common to updates and rollbacks.
 fn set_pace(policy: &mut DocumentNode, part: Field<'_>) {
     match part.name {
         "parallelism" => policy.set(part.name, part.place, part.value.unquoted()),
@@ -505,7 +504,7 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
-        // SELinux labels and profiles exist only on some machines.
+        // SELinux labels only confine a container further, and exist only on some machines.
         if text.starts_with("label:") || text.starts_with("label=") {
             let detail =
                 format!("security_opt {text:?} is not honoured: kubeleet leaves labels to the engine");

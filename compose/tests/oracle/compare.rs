@@ -211,7 +211,6 @@ impl Comparison<'_> {
         sorted(&self.theirs["volumes"].as_array().into_iter().flatten().filter_map(kind).collect())
     }
 
-    /// Returns each value of the service with its target, content and mode.
     fn their_values(&self, group: &str) -> Value {
         let one = |reference: &Value| {
             let source = reference["source"].as_str().unwrap_or_default();

@@ -11,9 +11,7 @@ use crate::http::problem::{ApiProblem, ProblemKind, ShortageMembers};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     Amount(Resource),
-    /// Nodes with free host ports.
     Ports,
-    /// Nodes that allow the pods' host settings.
     Permission,
     /// Pod slots: each node has a maximum number of pods.
     Slots,

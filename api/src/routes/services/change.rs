@@ -30,7 +30,6 @@ pub(super) enum ServiceChange {
 }
 
 impl ServiceChange {
-    /// Returns the desired state and, for an undo, the restored generation.
     async fn desired(
         &self,
         app: &AppState,

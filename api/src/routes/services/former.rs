@@ -47,7 +47,7 @@ fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'
     // A version without histories may have restored one.
     let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());
     if marks.rolled_back.is_some() {
-        // This generation is the good one.
+        // The current generation is the good one.
         return None;
     }
     if let Some(undone) = marks.undone {

@@ -21,7 +21,6 @@ use crate::status::pod_counts;
 
 const MAX_COUNTED_INLINE: u64 = 4 * PODS_CREATED_INLINE as u64;
 
-/// Responds to a write; `created_pods` were created together with the service.
 pub(super) async fn respond(
     app: &AppState,
     name: &ServiceName,
@@ -50,7 +49,6 @@ pub(super) async fn respond(
     }
 }
 
-/// Responds to a dry run that would store `desired` in place of `existing`.
 pub(super) fn respond_to_dry_run(
     desired: &DesiredService,
     existing: Option<&Service>,
@@ -113,7 +111,6 @@ async fn respond_created(
     write_response(StatusCode::CREATED, kind_status::new_view(service.clone(), status), durability)
 }
 
-/// Creates the missing pods of a stored service and shows it.
 pub(super) async fn respond_stored(
     app: &AppState,
     name: &ServiceName,

@@ -116,7 +116,6 @@ fn is_held(error: &ClientError) -> bool {
     error.status() == Some(409)
 }
 
-/// Returns this user's name for others, such as `ann@laptop`.
 fn holder() -> String {
     let user =
         std::env::var("USER").unwrap_or_else(|_| format!("user {}", rustix::process::getuid().as_raw()));

@@ -38,7 +38,6 @@ pub(crate) fn title(kind: ValueKind, name: &str) -> String {
     format!("{kind}/{name}")
 }
 
-/// Returns the change that `apply` would make to a secret or config of the app.
 pub(crate) async fn compare(
     client: &Client,
     app: &AppName,
@@ -93,7 +92,6 @@ async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<ValueCh
     Ok(change)
 }
 
-/// Names the unchanged services that get new versions.
 pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     let mut users: Vec<String> =
         changed.iter().flat_map(|value| users_of(value.kind, value.name.as_str(), unchanged)).collect();

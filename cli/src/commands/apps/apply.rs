@@ -189,7 +189,6 @@ async fn check_alone(
     )))
 }
 
-/// Returns the services with a generation other than the written one.
 fn overwritten(written: &[(String, u64)], now: &[ServiceView]) -> Vec<String> {
     let is_other = |(name, generation): &&(String, u64)| {
         let stored = now.iter().find(|service| service.name.as_str() == name);

@@ -31,7 +31,6 @@ pub(crate) struct ComposeSources {
 }
 
 impl ComposeSources {
-    /// Creates the sources of a project; `texts` are files already read.
     pub(crate) fn new(project: &Project, allows_outside: bool, texts: BTreeMap<String, String>) -> Self {
         let folder = folder_of_project(project.directory.as_deref(), &project.files);
         let named = project.files.iter().chain(&project.env_files).cloned().collect();

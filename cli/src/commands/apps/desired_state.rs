@@ -58,7 +58,6 @@ impl Desired {
         input
     }
 
-    /// Prints parts of the files that have no effect or another one.
     pub(crate) fn print_notes(&self) {
         for note in &self.notes {
             stderr::note(&format!("note: {}", note.finding));
@@ -71,7 +70,6 @@ impl Desired {
     }
 }
 
-/// Reads and checks the services of the files, or of this folder's Compose file.
 pub(crate) async fn read(args: &FileArgs, client: &Client) -> Result<Desired, CommandError> {
     if !args.files.is_empty() {
         return read_files(&args.files, &args.compose, Some(client)).await;

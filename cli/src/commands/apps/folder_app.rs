@@ -12,7 +12,6 @@ use crate::commands::error::CommandError;
 pub(crate) struct FolderApp {
     /// `None` in a folder without a Compose file.
     name: Option<AppName>,
-    /// Full and short names of its services.
     services: OnceCell<Vec<(String, String)>>,
 }
 

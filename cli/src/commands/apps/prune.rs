@@ -41,7 +41,6 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Prints what [`run`] would delete.
 pub(crate) async fn dry_run(
     app: &DesiredApp,
     prune: bool,

@@ -5,7 +5,6 @@ use api_types::ServiceView;
 use document::{self, DocumentNode, Mistake};
 use model::spec::ServiceInput;
 
-/// Field of a list in the output of `get -o yaml`.
 const LIST_FIELD: &str = "items";
 
 /// Parses and checks the services of one file. JSON is valid YAML.

@@ -30,7 +30,6 @@ impl EventArgs {
     }
 }
 
-/// Prints recent events, and with `--watch` new ones until the process is stopped.
 pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if args.watch {
         return watch(args.tail.unwrap_or(10), context).await;

@@ -35,7 +35,6 @@ impl LeaveArgs {
     }
 }
 
-/// Cordons the node and moves its pods to other nodes, if any could take them.
 pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (name, nodes) = (args.node(), context.client.nodes().await?);
     let Some(node) = nodes.iter().find(|node| node.name.as_str() == name) else {

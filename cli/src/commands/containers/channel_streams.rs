@@ -123,7 +123,6 @@ async fn read_input(input: mpsc::Sender<Frame>, mut stdin: File) {
     }
 }
 
-/// Handles signals until one ends this command.
 async fn handle_signals(control: &Control, streams: &ChannelStreams) -> Result<Exit, CommandError> {
     let listen = |kind: SignalKind| signal(kind).map_err(CommandError::Output);
     let mut interrupt = listen(SignalKind::interrupt())?;

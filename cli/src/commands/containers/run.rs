@@ -108,7 +108,6 @@ pub(crate) struct RunArgs {
     command: Vec<String>,
 }
 
-/// Creates the service and, with `--wait`, waits until it is ready.
 pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     args.check().map_err(|detail| CommandError::Usage(detail.to_owned()))?;
     let client = context.client.allowing_partial(args.allow_partial);

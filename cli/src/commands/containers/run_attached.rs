@@ -110,7 +110,6 @@ async fn print_lines(service: &str, context: &mut Context<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// Waits until the pods of a service satisfy a condition, and shows what delays them.
 async fn pods_when(
     service: &str,
     context: &Context<'_>,

@@ -14,7 +14,6 @@ use crate::commands::editor;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Opens a dead letter's payload in an editor, and queues the saved text.
 pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let all = context.client.all_dead_letters().await?;
     let dead_letter = all.into_iter().find(|dead_letter| dead_letter.id == id).ok_or_else(|| {

@@ -49,7 +49,6 @@ pub(crate) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectTyp
     }
 }
 
-/// Returns true if a pod has this uuid, or a service's pod has this full name.
 async fn is_pod(name: &str, context: &Context<'_>) -> Result<bool, CommandError> {
     let filter = PodFilter { prefix: Some(name.to_owned()), ..PodFilter::default() };
     let (pods, _) = context.client.some_pods(&filter, 1).await?;

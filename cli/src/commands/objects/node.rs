@@ -170,7 +170,6 @@ async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> Result<Exit, Comm
     remove(&names, false, context).await
 }
 
-/// Returns the dead nodes whose last heartbeat is at least `dead_for` old.
 fn long_dead(nodes: &[NodeView], now: Timestamp, dead_for: Duration) -> Vec<String> {
     let is_long_dead = |node: &&NodeView| {
         let beat = node.last_heartbeat.parse::<Timestamp>();

@@ -120,7 +120,6 @@ pub(crate) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<O
     Ok((Some(first), named.collect::<Result<_, _>>()?))
 }
 
-/// Parses the name of an object of a known type, with or without the type.
 fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     match split(text) {
         ObjectName { object_type: Some(other), name } if other.is_service() && expected.is_service() => {
@@ -151,7 +150,6 @@ pub(crate) fn services(words: &[String]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Parses a service's name: `web` or `service/web`.
 pub(crate) fn service(text: &str) -> Result<String, String> {
     without_unknown_type(name_of(ObjectType::Service, text)?)
 }

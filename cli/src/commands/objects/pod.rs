@@ -135,7 +135,6 @@ pub(crate) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
     }
 }
 
-/// `ps`: lists pods, optionally of named services and apps.
 pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let PsArgs { names, mut list } = args;
     if names.is_empty() {

@@ -205,7 +205,6 @@ async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Co
     delete(&services, are_listed, args.volumes, args.wait, context).await
 }
 
-/// Deletes services from a list or named by the user.
 pub(crate) async fn delete(
     services: &[String],
     are_listed: bool,

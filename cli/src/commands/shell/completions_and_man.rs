@@ -36,7 +36,6 @@ pub(crate) fn completions(args: &CompletionArgs, mut output: Output) -> Result<E
     Ok(Exit::Ok)
 }
 
-/// Prints the main page, or writes a page for each command into a directory.
 pub(crate) fn manual(
     args: &ManArgs,
     command_line: clap::Command,

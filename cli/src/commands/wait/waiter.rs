@@ -142,7 +142,6 @@ impl Waiter {
         }
     }
 
-    /// Returns why a service will not be ready, if waiting is useless.
     async fn stuck(&self, service: &ServiceView, generation: u64) -> Result<Option<Assessment>, ClientError> {
         if let Some(line) = assess::held_for_good(service) {
             return Ok(Some(Assessment::new(line, WaitVerdict::Failed)));

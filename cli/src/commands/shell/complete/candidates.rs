@@ -67,7 +67,6 @@ pub(super) enum Request {
     Listed { before: String, list: ListRequest },
 }
 
-/// A name or label, with a distinguishing description.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) text: String,
