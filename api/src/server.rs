@@ -98,7 +98,6 @@ impl Server {
     }
 }
 
-/// Forwards `shutdown` to this server until the returned handle is dropped.
 fn forward_shutdown(app: &AppState, shutdown: &CancellationToken) -> tokio_util::task::AbortOnDropHandle<()> {
     let (own, shutdown) = (app.shutdown.clone(), shutdown.clone());
     tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {

@@ -28,7 +28,6 @@ use crate::streams::event_feed::EventFeed;
 use crate::streams::forwards::Forwards;
 use crate::streams::open_streams::OpenStreams;
 
-/// State of every handler. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub(crate) config: Arc<Config>,
@@ -107,7 +106,6 @@ impl AppState {
         Ok(key)
     }
 
-    /// Remembers the durability of a write for `/status`, and returns its view.
     pub(crate) fn note_write(&self, service: &ServiceName, written: WriteReceipt) -> DurabilityView {
         let view = durability_view(written.durability);
         let latest = LatestWrite { service: service.clone(), id: written.id, view: view.clone() };

@@ -10,7 +10,6 @@ use model::value::secret::Secret;
 
 use client::ApiUrl;
 
-/// A saved token. Dropping it removes the file.
 pub(crate) struct SavedToken(PathBuf);
 
 impl SavedToken {

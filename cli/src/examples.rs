@@ -159,7 +159,6 @@ mod tests {
     use super::*;
     use crate::help::command_line;
 
-    /// Returns the visible commands without subcommands, as they are typed.
     fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             let path = format!("{path} {}", sub.get_name()).trim_start().to_owned();

@@ -7,16 +7,13 @@ use client::ClientError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok,
-    /// An error without its own code.
     Error,
     Usage,
-    /// The named object does not exist.
     NotFound,
     /// The object already exists, is being deleted, or was changed concurrently.
     Conflict,
     /// The service does not fit the cluster, or the wait timed out and some pods fit no node.
     Unschedulable,
-    /// The wait timed out for another reason.
     TimedOut,
     /// The API requires a token, or rejected it.
     Unauthorized,
@@ -48,7 +45,6 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with an exit code.
 pub(crate) trait ErrorExit {
     fn exit(&self) -> Exit;
 }

@@ -163,7 +163,6 @@ async fn set_once(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the addresses to close by this host's settings alone.
 async fn of_settings(config: &Config) -> ToClose {
     to_close(&config.redis, &config.closed_to_pods, []).await
 }

@@ -72,12 +72,10 @@ impl SettingFlags {
         self
     }
 
-    /// Returns true if the flag or the environment sets the API's address.
     pub(crate) fn has_listen(&self) -> bool {
         self.listen.is_some() || std::env::var_os("KUBELEET_LISTEN").is_some()
     }
 
-    /// Returns true if the flag or the environment sets the runtime.
     pub(crate) fn has_runtime(&self) -> bool {
         self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
     }

@@ -115,7 +115,6 @@ fn whole(own: &DocumentNode, group: &str) -> DocumentNode {
     merge(DocumentNode::null(own.place()), own, &format!("{group}.*"))
 }
 
-/// Returns a single text or a list of texts.
 fn texts(node: &DocumentNode) -> Vec<String> {
     let text = |node: &DocumentNode| node.scalar().map(|text| text.into_owned());
     match node.items() {

@@ -163,7 +163,6 @@ impl<'a> EnvReader<'a> {
         Ok(())
     }
 
-    /// Returns the value up to the end of the line, without a comment.
     fn unquoted(&mut self) -> &'a str {
         let end = self.end_of_line();
         let value = &self.rest[..end];

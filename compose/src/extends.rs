@@ -10,7 +10,6 @@ use crate::source::{folder_of, join};
 /// Maximum length of a chain of `extends`: each step uses stack.
 const MAX_CHAIN: usize = 64;
 
-/// Services of a file before the merge with other files.
 struct ServicesFile {
     path: String,
     services: DocumentNode,

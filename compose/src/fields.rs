@@ -35,7 +35,6 @@ pub(crate) fn has_parts(path: &str) -> bool {
     path.is_empty() || TABLE.iter().any(|row| row.path.starts_with(&prefix))
 }
 
-/// Returns the rows of translated service fields, with their names within the service.
 pub(crate) fn translated() -> impl Iterator<Item = (&'static str, Translate)> {
     TABLE.iter().filter_map(|row| match row.support {
         Support::Honoured(How::Translated(translate)) => {

@@ -41,7 +41,6 @@ fn needed(service: &DocumentNode) -> Vec<(String, Option<TextPosition>)> {
     links.chain(volumes).chain(network).collect()
 }
 
-/// Returns the aliases from `links`, each with its service and place.
 pub(crate) fn link_names(root: &DocumentNode) -> Vec<(String, String, Option<TextPosition>)> {
     let services = root.get("services").into_iter().flat_map(DocumentNode::fields);
     let links = services.filter_map(|service| service.value.get("links")?.items()).flatten();

@@ -144,7 +144,6 @@ pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName>
     named.map(|named| named.name)
 }
 
-/// Returns the app; findings go to `report`.
 fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Option<App> {
     let folder = folder(project);
     let mut loader = Loader::new(sources, report);

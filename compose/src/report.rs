@@ -79,7 +79,6 @@ impl Report {
         }
     }
 
-    /// Adds a mistake about a whole file.
     pub(crate) fn mistake_of_file(&mut self, file: &str, detail: impl Into<String>) {
         self.mistakes.push(ComposeFinding { file: display_name(file), place: None, detail: detail.into() });
     }

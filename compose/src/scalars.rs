@@ -25,7 +25,6 @@ const OF_SERVICES: [&str; 12] = [
 ];
 const OF_RESOURCES: [&str; 4] = ["external", "internal", "attachable", "enable_ipv6"];
 
-/// Writes the booleans of the file as `true` and `false`.
 pub(crate) fn write_booleans(root: &mut DocumentNode) {
     for name in names_of(root, "services") {
         if let Some(service) = root.get_mut("services").and_then(|services| services.get_mut(&name)) {
@@ -110,7 +109,6 @@ fn number(text: &str) -> Option<String> {
     Some(float_text(if is_negative { -float } else { float }))
 }
 
-/// Parses an unsigned 64-bit integer in any notation of YAML.
 fn whole_number(digits: &str) -> Option<u64> {
     let base = |prefix: &[&str], base| {
         let rest = prefix.iter().find_map(|prefix| digits.strip_prefix(prefix))?;

@@ -9,7 +9,6 @@ pub(crate) fn service_of(yaml: &str) -> DocumentNode {
     documents.remove(0)
 }
 
-/// Formats a document as YAML on one line without quotation marks.
 pub(crate) fn shown(node: &DocumentNode) -> String {
     if let Some(items) = node.items() {
         return format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "));

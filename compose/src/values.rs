@@ -26,7 +26,6 @@ pub struct AppValue {
     pub content: ValueBytes,
 }
 
-/// Declared secrets and configs; collects those that services use.
 pub(crate) struct Declared<'a> {
     pub(crate) root: &'a DocumentNode,
     pub(crate) app: &'a AppName,
@@ -45,7 +44,6 @@ pub(crate) struct Declared<'a> {
 pub(crate) struct MadeValues {
     pub(crate) values: Vec<AppValue>,
     pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
-    /// Files whose content is sent to the cluster, with the object each becomes.
     pub(crate) sent_files: BTreeSet<(String, String)>,
 }
 

@@ -200,7 +200,6 @@ impl Demand {
         Some(self.short_of(Lack::Amount(resource), required, allocatable, nodes, reason))
     }
 
-    /// Finds that `count` additional pods do not fit the free resources.
     fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
         let fits = |node: &Node, lack: Lack| match lack {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),

@@ -34,7 +34,6 @@ const MAX_ADMITTED: usize = 64;
 #[derive(Default)]
 pub(crate) struct CapacityGate {
     view: Mutex<Option<NodesView>>,
-    /// Held by the request that reads the nodes.
     reading: tokio::sync::Mutex<()>,
     /// Admissions within the last [`MAX_AGE`], which the view may not show yet.
     admitted: Mutex<VecDeque<(Instant, Demand)>>,

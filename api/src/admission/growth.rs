@@ -24,7 +24,6 @@ const BYTES_PER_VALUE: u64 = 512;
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// or this multiple of the time that the last one took.
 const PAUSE_FACTOR: u32 = 20;
-/// Timeout of a reading: requests wait for it.
 const READING_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,7 +81,6 @@ struct KnownUsage {
 #[derive(Default)]
 pub(crate) struct GrowthGate {
     known: Mutex<KnownUsage>,
-    /// Held by the request that reads the state.
     reading: tokio::sync::Mutex<()>,
 }
 

@@ -98,7 +98,6 @@ impl WorkerKeys {
         }
     }
 
-    /// Returns warnings about restored secrets; `restored` has the ids of their keys.
     pub(crate) fn unreadable(&self, restored: &[String]) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -18,7 +18,6 @@ const TOLD_FOR: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 pub(crate) struct EventMemory {
     last: Option<String>,
-    /// Changes of services, oldest first.
     changes: VecDeque<ServiceChangeEvent>,
     loss: Option<(Instant, String)>,
 }

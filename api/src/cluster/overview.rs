@@ -50,7 +50,6 @@ pub(crate) struct Overview {
     pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
     pub(crate) proxies: ProxySigns,
-    /// Cluster-wide keys written by another program.
     pub(crate) foreign_keys: Vec<ForeignKey>,
     pub(crate) master_changed_at: Option<RedisMillis>,
     pub(crate) memory: RedisMemory,

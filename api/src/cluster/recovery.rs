@@ -275,7 +275,6 @@ fn choose_cluster(
     }
 }
 
-/// Refuses to mix two clusters.
 async fn check_free(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
     let Some(other) = seen.filter(|seen| *seen != cluster) else { return Ok(()) };
     let services = store.service_names().await?.len();

@@ -46,7 +46,6 @@ impl AccessControl {
         self.token.is_none() && self.read_token.is_none()
     }
 
-    /// Checks a request for the route `template`, or for no route.
     fn check(
         &self,
         method: &Method,

@@ -48,7 +48,6 @@ pub(crate) fn most(wanted: usize, files: u64) -> usize {
     wanted.min(possible)
 }
 
-/// Serves `router` until `shutdown`, then waits for the requests in progress.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,

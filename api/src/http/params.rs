@@ -145,7 +145,6 @@ pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiProblem
     })
 }
 
-/// Extracts the query. `T` refuses unknown parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {

@@ -78,7 +78,6 @@ pub(crate) async fn get_backup(
     Ok(([(CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
 }
 
-/// A backup being written, with one service in memory at a time.
 struct Backup {
     store: Store,
     /// Volumes come first, so that a restore knows where data is before it creates pods.
@@ -89,7 +88,6 @@ struct Backup {
     logins: VecDeque<RegistryHost>,
     lines: usize,
     header: Option<SavedHeader>,
-    /// True once the first section has its last line.
     has_state: bool,
     is_ended: bool,
 }

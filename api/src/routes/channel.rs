@@ -147,7 +147,6 @@ impl ClientSession {
         })
     }
 
-    /// Serves a request. Returns the reason if it could not begin.
     async fn serve(&self, socket: &mut WebSocket, request: &ChannelRequest) -> Result<(), String> {
         let store = &self.app.store;
         let what = request.purpose.describe();

@@ -89,7 +89,6 @@ pub(crate) async fn get_pod_log(
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(output)).into_response())
 }
 
-/// Reads a worker's output. Dropping it tells the worker to stop.
 struct LogStreamReader {
     store: Store,
     node: NodeName,

@@ -77,7 +77,6 @@ pub(super) async fn rotate(
     Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
 }
 
-/// Lists secrets or configs. Skips unreadable records.
 pub(super) async fn list(
     app: &AppState,
     kind: ValueKind,

@@ -40,7 +40,6 @@ const MAX_REASONS: usize = 20;
 pub(crate) struct PodCount {
     pub(crate) phases: PhaseCounts,
     pub(crate) not_ready: u64,
-    /// Number of pods for each reason, with an example.
     pub(crate) reasons: Reasons,
     pub(crate) services: u64,
     /// Services without a record that still have pods, with the number of pods.
@@ -152,7 +151,6 @@ fn is_ill(record: &PodRecord) -> bool {
     !record.reason.is_empty() && !is_ending
 }
 
-/// Returns the pods in a service's slots. Adds unreadable keys to `broken`.
 async fn slots_of(
     store: &Store,
     service: &ServiceName,
@@ -231,7 +229,6 @@ struct StatusCounter {
     generation: u64,
     spec: SpecId,
     status: ServiceStatus,
-    /// Number of pods for each reason, with the message of one.
     reasons: BTreeMap<String, (u64, String)>,
     /// Pinned image contents for all pods of the generation.
     pinned: Vec<ImageContent>,

@@ -25,7 +25,6 @@ const MAX_POLL: Duration = Duration::from_millis(400);
 pub(crate) struct LogSelection {
     pub(crate) services: Vec<ServiceName>,
     pub(crate) pods: Vec<PodId>,
-    /// Nodes to ask even without selected pods.
     pub(crate) nodes: Vec<NodeName>,
 }
 
@@ -254,7 +253,6 @@ impl MergedLogs {
         }
     }
 
-    /// Asks nodes again that ended their answer or got pods.
     async fn keep_asking(&mut self) {
         let now = Instant::now();
         if !self.request.follow || now < self.places_at {

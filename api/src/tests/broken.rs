@@ -8,7 +8,6 @@ use testkit::fixtures;
 
 use super::Api;
 
-/// Objects that a broken key may affect besides its own.
 #[derive(Clone, Copy, PartialEq)]
 enum Scope {
     Own,
@@ -17,7 +16,6 @@ enum Scope {
     Nodes,
 }
 
-/// Value written to a key.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     Type,

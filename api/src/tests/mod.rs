@@ -117,7 +117,6 @@ impl Api {
         Some(Self { redis, app, router })
     }
 
-    /// Returns another API process on the same Redis.
     fn twin(&self) -> (AppState, Router) {
         let app = app(&self.redis.url(), &[]);
         let router = router(app.clone());

@@ -16,7 +16,6 @@ pub(crate) enum CommandError {
     NotFound(String),
     #[error("{0}")]
     TimedOut(String),
-    /// Another client has changed the same object.
     #[error("{0}")]
     Conflict(String),
     #[error("{0}")]

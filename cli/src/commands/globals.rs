@@ -130,7 +130,6 @@ mod tests {
     use super::*;
     use crate::help;
 
-    /// Parses a line; `variable` is the value of KUBELEET_TOKEN.
     fn globals(line: &str, variable: Option<&'static str>) -> Result<Globals, clap::Error> {
         let command = help::command_line().mut_arg("token", |arg| match variable {
             Some(token) => arg.env(Resettable::Reset).default_value(token),

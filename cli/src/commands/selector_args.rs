@@ -17,7 +17,6 @@ impl SelectorArgs {
         self.label.is_empty()
     }
 
-    /// Returns the requirements as one text, if any.
     pub(super) fn text(&self) -> Option<String> {
         (!self.label.is_empty()).then(|| self.label.join(","))
     }

@@ -570,7 +570,6 @@ async fn a_name_without_a_type_is_found_and_deletes_nothing_but_a_service() {
     assert!(requests.iter().any(|line| line == "DELETE /service/lone"), "{requests:?}");
 }
 
-/// An API with an ended pod of a new service.
 fn one_off(request: &str) -> String {
     let pod = api_types::PodView {
         exit_code: Some(4),

@@ -13,7 +13,6 @@ use crate::dev_token::{SavedToken, replace_private};
 
 #[derive(Default)]
 pub(super) struct DevCredentials {
-    /// Password of Redis and the Sentinels, with its file.
     redis: Option<(Secret, PathBuf)>,
     /// Token of the API, with the file of the header that sends it.
     api: Option<(Secret, PathBuf)>,
@@ -47,7 +46,6 @@ impl DevCredentials {
         self.redis.as_ref().map(|(password, _)| password.clone())
     }
 
-    /// Saves the token for the user commands until the result is dropped.
     pub(super) fn save_token(&self, port: u16) -> anyhow::Result<Option<SavedToken>> {
         let Some((token, _)) = &self.api else { return Ok(None) };
         SavedToken::save(port, token).map(Some).context("cannot save the API's token for the user commands")

@@ -24,7 +24,6 @@ pub(super) enum Home {
     Kept(KeptHome),
 }
 
-/// A directory that outlives `dev`.
 pub(super) struct KeptHome {
     path: PathBuf,
     /// The previous state; `None` the first time.

@@ -266,7 +266,6 @@ impl Daemons {
         Ok(Self { api, store, tasks })
     }
 
-    /// Waits for Ctrl-C. Returns an error if a daemon ends before.
     async fn run_until(&mut self, shutdown: &CancellationToken) -> anyhow::Result<()> {
         tokio::select! {
             () = shutdown.cancelled() => Ok(()),

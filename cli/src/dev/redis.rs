@@ -23,7 +23,6 @@ const PID_FILE: &str = "pid";
 /// Redis writes its data within moments; a slow disk may need longer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Redis processes, killed when this value is dropped.
 pub(super) struct PrivateRedis {
     port: u16,
     sentinels: Vec<u16>,
@@ -68,7 +67,6 @@ impl PrivateRedis {
         format!("redis+sentinel://{login}{}/mymaster{option}", hosts.join(","))
     }
 
-    /// Returns the port of the first master.
     pub(super) fn port(&self) -> u16 {
         self.port
     }

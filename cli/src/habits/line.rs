@@ -39,7 +39,6 @@ impl TypedLine {
         self.rest.first().map(String::as_str).filter(|word| !word.starts_with('-'))
     }
 
-    /// Returns the named command, as far as it exists.
     pub(super) fn command<'a>(&self, root: &'a Command) -> &'a Command {
         let Some(command) = root.find_subcommand(&self.word) else { return root };
         self.second().and_then(|second| command.find_subcommand(second)).unwrap_or(command)

@@ -28,7 +28,6 @@ const MAX_ROUNDS: usize = 12;
 
 #[derive(Debug)]
 pub(crate) enum LineRefusal {
-    /// Error of the parser; or the requested help or version.
     Usage(Box<clap::Error>),
     Advice(String),
 }
@@ -73,7 +72,6 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<ArgMatches, LineRefusal>
     help::command_line().try_get_matches_from(&arguments).map_err(|error| LineRefusal::Usage(Box::new(error)))
 }
 
-/// Looks up a line that cannot be parsed.
 fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
     let root = help::command_line();
     let line = TypedLine::read(arguments, &root)?;

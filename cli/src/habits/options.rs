@@ -6,9 +6,7 @@ use crate::help;
 
 #[derive(Debug, Clone, Copy)]
 enum OptionHabit {
-    /// It requests the default behaviour.
     Drop,
-    /// Another option means the same.
     Is(&'static str),
     Say(&'static str),
 }
@@ -129,7 +127,6 @@ const TABLE: &[OptionRow] = &[
     ),
 ];
 
-/// Looks up the unknown option of a line, and values of other programs.
 pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
     let path = line.path(&help::command_line());
     if let Some(position) = line.rest.iter().position(|word| word.starts_with("--dry-run=")) {
@@ -159,7 +156,6 @@ pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
     }
 }
 
-/// Returns the line with an option replaced, including the value written behind it.
 fn replaced(line: &TypedLine, position: usize, option: Option<&str>) -> Habit {
     let mut words = vec![line.word.clone()];
     for (index, word) in line.rest.iter().enumerate() {

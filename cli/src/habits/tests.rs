@@ -8,7 +8,6 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
-/// Returns the line that is parsed instead.
 fn becomes(typed: &str) -> String {
     let mut line: Vec<String> = format!("kubeleet {typed}").split_whitespace().map(str::to_owned).collect();
     for _ in 0..MAX_ROUNDS {

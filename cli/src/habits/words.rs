@@ -11,9 +11,7 @@ type Reader = fn(&[String]) -> Result<Vec<String>, String>;
 
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// These words, with the remaining ones.
     Is(&'static str),
-    /// Depends on the remaining words.
     Read(Reader),
     Say(&'static str),
 }
@@ -304,7 +302,6 @@ fn kubectl_run(line: &TypedLine) -> Option<(WordRow, Vec<String>)> {
     has_image.then(|| (WordRow(Meaning::Read(deployment)), line.rest.clone()))
 }
 
-/// Compose's options with a value.
 const COMPOSE_VALUES: [&str; 8] =
     ["-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--timeout", "--project-directory"];
 
@@ -466,7 +463,6 @@ fn one_or_all(one: &str, all: &str, rest: &[String]) -> Vec<String> {
     words(if is_named { one } else { all }, rest.iter().cloned())
 }
 
-/// Returns a command with names; without names, `without` as advice.
 fn of_names(command: &str, rest: &[String], without: &str) -> Result<Vec<String>, String> {
     match rest.iter().any(|word| !word.starts_with('-')) {
         true => Ok(words(command, rest.iter().cloned())),

@@ -3,7 +3,6 @@
 use super::cluster::Cluster;
 use super::{BINARY, kubeleet, kubeleet_with, parts};
 
-/// Files, their apps and the number of their services, secrets and configs.
 const EXAMPLES: [(&str, &str, usize); 5] = [
     ("shop/docker-compose.yml", "shop", 5),
     ("wordpress/docker-compose.yml", "wordpress", 2),

@@ -10,7 +10,6 @@ use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::values::Declared;
 
-/// Translates a field of a Compose service.
 pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 
 pub(crate) struct ServiceDraft<'a, 'f> {
@@ -34,7 +33,6 @@ impl ServiceDraft<'_, '_> {
         self.document.set(name, field.place, value);
     }
 
-    /// Sets a field that two fields of Compose can set.
     pub(super) fn set_once(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
         let before = self.document.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
         let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));

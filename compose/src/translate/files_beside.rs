@@ -15,7 +15,6 @@ const MARK: &str = "./";
 const SECRET_WORDS: [&str; 6] = ["secret", "password", "passwd", "token", "credential", "id_rsa"];
 const OTHERS_READ: u32 = 0o044;
 
-/// Returns true if a mount's path is relative to the Compose file.
 pub(crate) fn is_beside(path: &str) -> bool {
     path.starts_with('.')
 }
@@ -29,7 +28,6 @@ pub(crate) fn is_local(path: &str) -> bool {
     is_beside(path) || is_in_home(path)
 }
 
-/// Completes the relative paths of mounts in a file in `folder`.
 pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
     let completed = |path: &str| format!("{MARK}{}", join(folder, path));
     for item in volumes.items_mut().into_iter().flatten() {

@@ -9,7 +9,6 @@ use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
 
-/// Network of a service that names none.
 const DEFAULT: &str = "default";
 const HONOURED: [&str; 2] = ["external", "name"];
 
@@ -68,7 +67,6 @@ fn is_external(root: &DocumentNode, network: &str) -> bool {
     external.is_some_and(|external| external.is_map() || external.scalar().as_deref() == Some("true"))
 }
 
-/// Notes fields of networks without effect, and finds undeclared networks.
 fn note_uses(
     root: &DocumentNode,
     service: &str,

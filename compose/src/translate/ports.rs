@@ -44,7 +44,6 @@ pub(crate) fn one_by_one(item: &DocumentNode) -> Vec<DocumentNode> {
     }
 }
 
-/// Returns the identity of a port in either form.
 pub(crate) fn key(item: &DocumentNode) -> Option<String> {
     let text = if item.is_map() { long(item)? } else { item.scalar()?.into_owned() };
     let port = parse(&text).ok()?;

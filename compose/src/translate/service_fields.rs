@@ -103,7 +103,6 @@ pub(crate) fn configs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     values(ValueKind::Config, field, draft);
 }
 
-/// Adds secrets or configs to those made of mounted files.
 fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let values = references(kind, field, draft.service, draft.declared, draft.report);
     match values.items() {
@@ -168,7 +167,6 @@ fn is_none(test: &[DocumentNode]) -> bool {
     test.first().and_then(DocumentNode::scalar).is_some_and(|kind| kind == "NONE")
 }
 
-/// Returns true if a number or a duration is 0.
 fn is_zero(text: &str) -> bool {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     !digits.is_empty() && digits.chars().all(|c| c == '0')
@@ -352,7 +350,6 @@ pub(crate) fn ulimits(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ulimits", field, if field.value.is_map() { limits } else { field.value.clone() });
 }
 
-/// Notes a retry limit after `on-failure:`.
 pub(crate) fn restart(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let text = field.value.scalar().map(|text| text.into_owned());
     let policy = match text.as_deref() {

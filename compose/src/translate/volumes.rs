@@ -24,7 +24,6 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("volumes", field, DocumentNode::list(volumes, field.value.place()));
 }
 
-/// Returns the short form with effective options only.
 fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let parts: Vec<&str> = text.split(':').collect();
     let options: Vec<&str> = parts.get(2).map_or(Vec::new(), |options| options.split(',').collect());
@@ -77,7 +76,6 @@ fn check_declared(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_
     draft.mistake(item.place(), &format!("volume {source:?} is not declared; {advice}"));
 }
 
-/// Returns the long form without options that have no effect.
 fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     if !item.is_map() {
         return Some(item.clone());

@@ -306,7 +306,6 @@ fn plain_target(target: &Value, source: &str) -> String {
     target.strip_prefix("/run/secrets/").unwrap_or(target).trim_start_matches('/').to_owned()
 }
 
-/// Parses a duration in the notation of Go or kubeleet.
 fn milliseconds(text: &str) -> u64 {
     let (mut total, mut number, mut unit) = (0.0, String::new(), String::new());
     for c in text.chars().chain(['0']) {

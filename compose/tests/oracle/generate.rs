@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 
 use crate::run::Case;
 
-/// A seeded random number generator.
 struct Draw(u64);
 
 impl Draw {
@@ -31,7 +30,6 @@ impl Draw {
     }
 }
 
-/// Fields of a service with their forms.
 const FIELDS: [(&str, &[&str]); 39] = [
     ("user", &["'1000'", "app", "\"${WHO:-app}\"", "a:b"]),
     ("working_dir", &["/srv", "\"${DIR-/opt}\""]),

@@ -25,7 +25,6 @@ pub(crate) fn program() -> Option<PathBuf> {
     None
 }
 
-/// A project: its files and options.
 #[derive(Debug, Default)]
 pub(crate) struct Case {
     pub(crate) title: String,
@@ -35,7 +34,6 @@ pub(crate) struct Case {
     pub(crate) environment: BTreeMap<String, String>,
     /// Expected refusal by kubeleet of a project that Compose accepts.
     pub(crate) refused: Option<String>,
-    /// True if Compose refuses the project.
     pub(crate) is_wrong: bool,
 }
 
@@ -81,18 +79,14 @@ impl Case {
     }
 }
 
-/// Outcome of both programs.
 pub(crate) enum Outcome {
     /// Both accept it; the differences.
     Read(Vec<String>),
-    /// Only kubeleet refuses it.
     RefusedByKubeleet(Vec<String>),
-    /// Compose refuses it.
     RefusedByCompose(String),
 }
 
 impl Outcome {
-    /// Returns deviations from the case's expectation.
     pub(crate) fn differences(self, case: &Case) -> Vec<String> {
         match (self, &case.refused, case.is_wrong) {
             (Self::Read(_), _, true) => vec!["Compose takes it".to_owned()],
@@ -110,7 +104,6 @@ impl Outcome {
     }
 }
 
-/// Reads a project with both programs.
 pub(crate) fn run(program: &Path, case: &Case) -> Outcome {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().canonicalize().unwrap().join("app");

@@ -34,7 +34,6 @@ pub(super) async fn check_new(
     }
 }
 
-/// Refuses rules whose certificates could not be stored.
 pub(super) fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let has_auto = desired.fields.ingress.iter().any(|rule| rule.auto_host().is_some());
     if has_auto && app.config.secret_key.is_none() { Err(ApiProblem::no_secret_key()) } else { Ok(()) }

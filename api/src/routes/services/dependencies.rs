@@ -12,7 +12,6 @@ use crate::state::AppState;
 /// Maximum services read to find a cycle: a request must not read a whole large cluster.
 const MAX_LOOKED_AT: usize = 1000;
 
-/// Refuses a service whose pods would wait forever.
 pub(super) async fn check_dependencies(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     check_circle(app, desired).await?;
     check_completed(app, desired).await

@@ -14,7 +14,6 @@ use output::humanize;
 /// Maximum bytes of a file, against endless ones.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Returns the absolute base folder of the project's paths.
 pub(crate) fn folder_of_project(directory: Option<&str>, files: &[String]) -> PathBuf {
     let first = Path::new(files.first().map_or("", String::as_str));
     let folder = directory.map(Path::new).or_else(|| first.parent());

@@ -84,7 +84,6 @@ impl Comparison {
         Ok(client.check_service(&self.after).await?)
     }
 
-    /// Returns the effect on an existing service's pods; `None` if nothing would change.
     pub(crate) fn effect(&self) -> Option<String> {
         let before = self.before.as_ref().filter(|before| **before != self.after)?;
         Some(effect_on_pods::of_change(before, &self.after, self.scaled.as_deref()))

@@ -30,7 +30,6 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<Str
     Err(mistakes.iter().map(|mistake| line(file, mistake)).collect())
 }
 
-/// Returns the services of a document, without fields that the API sets.
 fn services_of(mut document: DocumentNode) -> Vec<DocumentNode> {
     match document.take_list(LIST_FIELD) {
         Some(items) => items.into_iter().flat_map(services_of).collect(),

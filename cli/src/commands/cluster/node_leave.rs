@@ -64,7 +64,6 @@ pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result
     Ok(Exit::TimedOut)
 }
 
-/// Uncordons the node, if [`leave`] has cordoned it.
 pub(crate) async fn come_back(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if !args.marker.exists() {
         return Ok(Exit::Ok);

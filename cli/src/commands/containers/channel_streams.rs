@@ -52,7 +52,6 @@ pub(crate) async fn run(
     result
 }
 
-/// Returns a standard stream for asynchronous use.
 fn stream_of(stream: impl AsFd) -> io::Result<File> {
     Ok(File::from_std(stream.as_fd().try_clone_to_owned()?.into()))
 }

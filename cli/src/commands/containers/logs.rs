@@ -75,12 +75,10 @@ struct Selected {
     services: Vec<String>,
     apps: Vec<String>,
     pods: Vec<PodView>,
-    /// Uuids of pods without a record.
     former: Vec<String>,
 }
 
 impl LogArgs {
-    /// Returns true if one pod's output is printed as written.
     fn is_plain(&self) -> bool {
         let has_filter = self.since.is_some() || self.until.is_some() || self.grep.is_some();
         !has_filter && !self.timestamps && !self.json && !self.previous

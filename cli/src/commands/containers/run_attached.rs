@@ -94,7 +94,6 @@ async fn print_output(pod: &PodView, context: &mut Context<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Prints the output of all pods, each line after its pod's name.
 async fn print_lines(service: &str, context: &mut Context<'_>) -> Result<(), CommandError> {
     let query =
         PodLogQuery { services: vec![service.to_owned()], tail: Some(ALL_LINES), ..PodLogQuery::default() };

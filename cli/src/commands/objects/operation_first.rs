@@ -391,14 +391,12 @@ pub(crate) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-/// `restart`: replaces the pods of services step by step.
 pub(crate) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let services = services_to_restart(&args.objects, context).await?;
     let args = ServiceRestartArgs { services, wait: args.wait };
     service::run(ServiceCommand::Restart(args), context).await
 }
 
-/// Returns the services' names; for an app all of its services except jobs.
 async fn services_to_restart(words: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
     let (first, objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
     let is_app = |object: &&ObjectName| object.object_type == Some(ObjectType::App);

@@ -123,7 +123,6 @@ impl ConfigArgs {
     }
 }
 
-/// Prints a new key. Needs no cluster.
 pub(crate) fn print_key(mut output: Output) -> Result<Exit, CommandError> {
     let key = SecretKey::generate().map_err(CommandError::Other)?;
     output.print_bytes(format!("{key}\n").as_bytes())?;

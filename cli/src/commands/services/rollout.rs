@@ -86,7 +86,6 @@ pub(crate) struct UndoArgs {
 }
 
 impl RolloutCommand {
-    /// Returns the service's name, if the command is about one.
     fn service(&mut self) -> Option<&mut String> {
         match self {
             Self::History(HistoryArgs { service }) | Self::Undo(UndoArgs { service, .. }) => Some(service),

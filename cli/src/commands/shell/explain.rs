@@ -126,7 +126,6 @@ fn lines(paragraph: &str) -> String {
     text
 }
 
-/// Returns the fields of a service in declaration order, without aliases.
 fn in_order(fields: &[(String, Value)]) -> Vec<(String, Value)> {
     let names = ServiceInput::field_groups().into_iter().flat_map(|(_, names)| names);
     names.filter_map(|name| fields.iter().find(|(known, _)| known == name).cloned()).collect()
@@ -147,7 +146,6 @@ fn list_of(items: &str) -> String {
     if items.contains(" or ") { format!("{LIST}({items})") } else { format!("{LIST}{items}") }
 }
 
-/// The whole schema; its parts refer to its definitions.
 struct Schema(Value);
 
 impl Schema {
@@ -190,7 +188,6 @@ impl Schema {
         whole
     }
 
-    /// Returns the forms that a value can have, without `null`.
     fn choices(&self, part: &Value) -> Vec<Value> {
         let part = &self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| part[key].as_array());

@@ -4,7 +4,6 @@ use api_types::{GenerationOutcomeView, GenerationView, List, ServiceView};
 
 use super::*;
 
-/// An API with the fixtures' service `web` that accepts every write.
 fn api_with_web(request: &str) -> String {
     match request.split(" HTTP").next().unwrap() {
         "GET /service/web" => ok_json(&fixtures::service("web")),
@@ -366,7 +365,6 @@ async fn an_api_without_restarts_is_said_to_be_too_old() {
     assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Error, ""));
 }
 
-/// A service that had another image before.
 fn api_with_history(request: &str) -> String {
     let service = fixtures::service("web");
     let generation = |generation: u64, until: Option<&str>, image: &str| {

@@ -21,12 +21,10 @@ pub(super) struct Assessment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitVerdict {
     Reached,
-    /// The state is still changing.
     Waiting,
     /// Pods have failed and nothing is changing any more: the goal needs an intervention.
     Failed,
     Deleted,
-    /// A later change has replaced the awaited one.
     Superseded,
 }
 
@@ -88,7 +86,6 @@ pub(super) fn may_be_stuck(service: &ServiceView) -> bool {
     service.held.is_some() || STUCK_REASONS.iter().any(|reason| service.status.message.contains(reason))
 }
 
-/// Returns why the update of a service cannot continue, if waiting is useless.
 pub(super) fn held_for_good(service: &ServiceView) -> Option<String> {
     let message = &service.status.message;
     let waits_in_vain = |text: &&String| text.contains("waits for service") && text.contains(" failed: see");
@@ -141,7 +138,6 @@ pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
 
-/// Reached when the service no longer exists.
 pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
     match service {
         None => Assessment::new("no pods left", WaitVerdict::Reached),
@@ -153,7 +149,6 @@ pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
     }
 }
 
-/// Reached when the pod is stopped or no longer exists.
 pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
     match pod {
         None => Assessment::new("forgotten", WaitVerdict::Reached),

@@ -33,7 +33,6 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// Returns the name at the beginning of each progress line.
     pub(super) fn subject(&self) -> String {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {

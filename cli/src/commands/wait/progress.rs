@@ -38,7 +38,6 @@ impl GoalProgress {
         }
     }
 
-    /// Prints the last line, which ends in `word`.
     pub(super) fn end(&mut self, line: &str, word: &str) {
         if let Some(bar) = &self.spinner {
             bar.finish_and_clear();

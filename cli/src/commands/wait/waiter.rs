@@ -70,7 +70,6 @@ impl Waiter {
         exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
     }
 
-    /// Waits for the goals in turn. Returns the exit code of each.
     pub(crate) async fn wait_for_each(self, goals: Vec<Goal>) -> Vec<Exit> {
         let mut exits = Vec::new();
         for goal in goals {
@@ -205,7 +204,6 @@ impl Poll {
     }
 }
 
-/// Turns status 404 into `None`.
 fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -24,12 +24,10 @@ pub(crate) fn answer() -> bool {
     answered.try_complete(std::env::args_os(), directory.as_deref()).unwrap_or(true)
 }
 
-/// Returns the command line with completers; `words` are the typed words.
 pub(super) fn command_line(words: Vec<String>) -> Command {
     with_completers(help::command_line(), &words, None)
 }
 
-/// Adds a completer to each argument with a known value name.
 fn with_completers(command: Command, words: &[String], parent: Option<ObjectType>) -> Command {
     let object_type = ObjectType::parse(command.get_name()).or(parent);
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();

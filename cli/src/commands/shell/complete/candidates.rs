@@ -56,14 +56,12 @@ impl CompletionKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListRequest {
     Names(ObjectType),
-    /// Labels of services or of nodes.
     Labels { of_nodes: bool },
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Types,
-    /// Items listed by the API, each after this text.
     Listed { before: String, list: ListRequest },
 }
 
@@ -73,7 +71,6 @@ pub(super) struct Name {
     pub(super) help: String,
 }
 
-/// Returns the candidates to request for `current`, the last of the words.
 pub(super) fn request(kind: CompletionKind, words: &[String], current: &str) -> Request {
     let before = words.split_last().map_or(words, |(_, before)| before);
     let typed = current.split_once('/').and_then(|(word, _)| Some((word, ObjectType::parse(word)?)));

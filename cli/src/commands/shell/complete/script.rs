@@ -6,7 +6,6 @@ use clap_complete::env::{Elvish, Fish, Powershell, Shells, Zsh};
 
 use super::bash::Bash;
 
-/// Variable with the shell's name that requests completions.
 pub(super) const VARIABLE: &str = "KUBELEET_COMPLETE";
 pub(super) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
