@@ -1,8 +1,8 @@
-//! The HTTP API: stores what users want to run, and shows what runs.
+//! The HTTP API: stores the desired services and shows their state.
 //!
-//! The process is stateless: any number of them over one Redis behave as one. `routes/` has one file per
-//! resource, `http/problem.rs` is the only mapping from errors to HTTP, `openapi` completes the document that
-//! the handlers' annotations begin.
+//! The process is stateless: any number of them on one Redis behave as one. `routes/` has one file per
+//! resource, `http/problem.rs` is the only mapping from errors to HTTP, and `openapi` completes the document
+//! from the handlers' annotations.
 //!
 //! Tests: tests
 

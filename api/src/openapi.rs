@@ -1,5 +1,5 @@
-//! The OpenAPI document. The handlers' annotations describe what each operation does and answers on its own;
-//! here it gets what all operations have in common.
+//! Completes the OpenAPI document: handlers' annotations describe single operations, and common parts are
+//! added here.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, 
     Every response has the header `x-request-id`, which finds the request in the log; a client may choose \
     the id by sending that header.";
 
-/// The tag of operations that do without Redis.
+/// Tag of operations that do not need Redis.
 const PROCESS_TAG: &str = "process";
 const TAGS: &[(&str, &str)] = &[
     ("service", "What users want to run"),
@@ -34,7 +34,6 @@ const TAGS: &[(&str, &str)] = &[
     (PROCESS_TAG, "This API process, and its documentation"),
 ];
 
-/// Completes the document that the annotations of the handlers make.
 pub(crate) fn complete(document: OpenApi) -> Value {
     let mut document = serde_json::to_value(document).expect("an OpenAPI document is JSON");
     let tags: Vec<Value> =
@@ -70,8 +69,8 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     document
 }
 
-/// The schema of a merge patch of `ServiceInput`: every field is optional, and `null` removes any but the
-/// name.
+/// Returns the schema of a merge patch of `ServiceInput`: every field is optional, and `null` removes any but
+/// the name.
 fn patch_schema(schemas: &Value) -> Value {
     let mut patch = schemas["ServiceInput"].clone();
     patch["description"] = schemas["ServicePatch"]["description"].clone();
@@ -130,8 +129,7 @@ fn header(name: &str, description: &str) -> Value {
     json!({name: {"description": description, "schema": {"type": "string"}}})
 }
 
-/// Lists refer to their items by name, so that a generated client has one type for an object and for it in a
-/// list.
+/// Makes lists refer to their items by name, so that generated clients have one type per object.
 fn name_list_items(schemas: &mut Value) {
     for (name, schema) in schemas.as_object_mut().into_iter().flatten() {
         if let Some(item) = name.strip_prefix("List_") {
@@ -140,7 +138,7 @@ fn name_list_items(schemas: &mut Value) {
     }
 }
 
-/// Moves the inline object `tmpfs` to a named schema: client generators fail on an inline object inside
+/// Moves the inline object `tmpfs` to a named schema: client generators fail on inline objects inside
 /// `anyOf`.
 fn name_options_in_memory(schemas: &mut Value) {
     let forms = schemas["VolumeMount"]["anyOf"].as_array_mut();
@@ -150,12 +148,11 @@ fn name_options_in_memory(schemas: &mut Value) {
     schemas["TmpfsOptions"] = named;
 }
 
-/// The list of routes that `GET /` answers: method, path, and the first line of the description.
+/// Routes listed by `GET /`: method, path, and first line of the description.
 #[derive(Clone)]
 pub(crate) struct RouteIndex(Arc<str>);
 
 impl RouteIndex {
-    /// Lists the operations of a document.
     pub(crate) fn new(document: &OpenApi) -> Self {
         let mut text = "kubeleet: the API. As a web page: /docs; for programs: /openapi.json\n\n".to_owned();
         for (path, item) in &document.paths.paths {
@@ -168,13 +165,11 @@ impl RouteIndex {
         Self(text.into())
     }
 
-    /// The list as plain text.
     pub(crate) fn text(&self) -> String {
         self.0.to_string()
     }
 }
 
-/// Returns method and description of each operation of a path.
 pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (&'static str, &Operation)> {
     let all = [
         ("GET", &item.get),

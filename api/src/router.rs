@@ -1,4 +1,4 @@
-//! The complete API: routes, access control, and what applies to every request.
+//! Assembles the API: routes, access control, and common layers.
 
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -13,7 +13,6 @@ use crate::openapi::{self, RouteIndex};
 use crate::routes::routes;
 use crate::state::AppState;
 
-/// Builds the complete API.
 pub(crate) fn router(app: AppState) -> Router {
     let (routes, document) = routes().split_for_parts();
     let index = RouteIndex::new(&document);

@@ -1,4 +1,4 @@
-//! The server: a socket, the router behind it, and graceful shutdown.
+//! The server: socket, router, and graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::metrics;
 use crate::router::router;
 use crate::state::AppState;
 
-/// The time that requests, and then background work, get to end after shutdown began.
+/// Time for requests, and then for background work, to end after shutdown began.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API cannot serve.
+/// Failure of the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The address cannot be bound.
@@ -27,14 +27,14 @@ pub enum ApiError {
          KUBELEET_LISTEN"
     )]
     Bind {
-        /// The address.
+        /// Address.
         address: SocketAddr,
-        /// The error of the system.
+        /// Error of the system.
         error: std::io::Error,
     },
 }
 
-/// An API that is bound to its address and does not answer yet.
+/// An API that is bound to its address but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -53,13 +53,13 @@ impl Server {
         Ok(Self { listener, address, app: AppState::new(config, store) })
     }
 
-    /// Returns the address that is bound.
+    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown`. Then it accepts no new connections, ends streams, and gives requests and
-    /// background work some seconds to end. The reconcile loop finishes what is abandoned.
+    /// Serves until `shutdown`. Then accepts no new connections, ends streams, and gives requests and
+    /// background work some seconds to end. The reconcile loop finishes abandoned work.
     ///
     /// # Errors
     /// None today.
@@ -98,7 +98,6 @@ impl Server {
     }
 }
 
-/// Forwards `shutdown` to this server until the returned handle is dropped.
 fn forward_shutdown(app: &AppState, shutdown: &CancellationToken) -> tokio_util::task::AbortOnDropHandle<()> {
     let (own, shutdown) = (app.shutdown.clone(), shutdown.clone());
     tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {

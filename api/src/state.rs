@@ -1,5 +1,4 @@
-//! The state that all requests of one API process share. It is lost with the process, and nothing depends on
-//! it.
+//! Shared state of all requests in one API process. It is lost with the process, and nothing depends on it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,45 +28,29 @@ use crate::streams::event_feed::EventFeed;
 use crate::streams::forwards::Forwards;
 use crate::streams::open_streams::OpenStreams;
 
-/// The state of every handler. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AppState {
-    /// The configuration.
     pub(crate) config: Arc<Config>,
-    /// The only access to Redis.
     pub(crate) store: Store,
-    /// Decides which requests are allowed.
     pub(crate) access: Arc<AccessControl>,
-    /// Events, read once for all clients.
     pub(crate) feed: EventFeed,
-    /// The count of all pods, shared by concurrent requests.
     pub(crate) pod_counts: Arc<PodCounts>,
-    /// Whether Redis answers, asked once for all probes.
     pub(crate) readiness: Arc<Readiness>,
-    /// Whether Redis takes writes, and what would survive its next fault.
     pub(crate) redis_watch: Arc<RedisWatch>,
-    /// The proxies that have gone.
     pub(crate) proxy_watch: Arc<ProxyWatch>,
-    /// Refuses requests that add too much.
     growth: Arc<GrowthGate>,
-    /// Knows what the nodes have free.
     capacity: Arc<CapacityGate>,
-    /// What nodes and pods use, shared by concurrent requests.
     pub(crate) usage: Arc<UsageCache>,
-    /// The streams that are open.
     pub(crate) streams: OpenStreams,
-    /// The ports of pods that are being forwarded.
     pub(crate) forwards: Forwards,
     /// Work that continues after its request was answered.
     pub(crate) tasks: TaskTracker,
-    /// Ends streams and background work.
     pub(crate) shutdown: CancellationToken,
-    /// Renders the metrics of this process.
     pub(crate) metrics: PrometheusHandle,
     latest_write: Arc<Mutex<Option<LatestWrite>>>,
 }
 
-/// The latest write of a service through this process, and its durability as last known.
+/// Latest write of a service through this process, with its last known durability.
 #[derive(Clone)]
 struct LatestWrite {
     service: ServiceName,
@@ -76,7 +59,6 @@ struct LatestWrite {
 }
 
 impl AppState {
-    /// Creates the state of a process that uses `store`.
     pub(crate) fn new(config: Arc<Config>, store: Store) -> Self {
         let shutdown = CancellationToken::new();
         Self {
@@ -100,32 +82,30 @@ impl AppState {
         }
     }
 
-    /// Admits a request that adds `growth`, or says why not.
     pub(crate) async fn admit(&self, growth: Growth) -> Result<(), ApiProblem> {
         self.growth.admit(&self.store, &self.config.growth, growth).await
     }
 
-    /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known.
+    /// Returns the cluster's shortage; `None` if the demand fits or the nodes are unknown.
     pub(crate) async fn shortage(&self, demand: &Demand) -> Option<Shortage> {
         self.capacity.shortage(&self.store, demand).await
     }
 
-    /// Returns all nodes as they are now; none if they cannot be read.
+    /// Returns all current nodes; empty if they cannot be read.
     pub(crate) async fn nodes(&self) -> Arc<[Node]> {
         self.capacity.nodes_now(&self.store).await
     }
 
-    /// Returns the key to encrypt with, which is the workers' as well.
+    /// Returns the encryption key, which the workers have too.
     ///
     /// # Errors
-    /// `SecretKeyMissing`, or `OtherSecretKey`: no pod could have what is encrypted.
+    /// `SecretKeyMissing`, or `OtherSecretKey`: no pod could decrypt the value.
     pub(crate) async fn encryption_key(&self) -> Result<&SecretKey, ApiProblem> {
         let key = self.config.secret_key.as_ref().ok_or_else(ApiProblem::no_secret_key)?;
         WorkerKeys::of(&self.nodes().await, Some(key)).check(key)?;
         Ok(key)
     }
 
-    /// Remembers the durability of a write for `/status`, and returns it as the API shows it.
     pub(crate) fn note_write(&self, service: &ServiceName, written: WriteReceipt) -> DurabilityView {
         let view = durability_view(written.durability);
         let latest = LatestWrite { service: service.clone(), id: written.id, view: view.clone() };
@@ -133,13 +113,12 @@ impl AppState {
         view
     }
 
-    /// Returns the durability of the latest write as last known.
     pub(crate) fn durability(&self) -> Option<DurabilityView> {
         self.latest_write().as_ref().map(|latest| latest.view.clone())
     }
 
-    /// Returns the durability of the latest write as of now. A write that was unconfirmed may be confirmed
-    /// since; of a write that was replaced, or lost in a failover, nothing is known any more.
+    /// Returns the current durability of the latest write. An unconfirmed write may be confirmed since;
+    /// nothing is known of a write that was replaced or lost in a failover.
     pub(crate) async fn durability_now(&self) -> Result<Option<DurabilityView>, StoreError> {
         let latest = self.latest_write().clone();
         let Some(latest) = latest.filter(|latest| latest.view.state == DurabilityState::Unconfirmed) else {
@@ -164,7 +143,7 @@ impl AppState {
     }
 }
 
-/// The durability of a write that was unconfirmed, and that all replicas have confirmed since.
+/// Returns the durability of a formerly unconfirmed write that all replicas have confirmed since.
 fn confirmed_since(before: &DurabilityView) -> DurabilityView {
     DurabilityView {
         state: DurabilityState::Confirmed,
@@ -182,7 +161,6 @@ pub(crate) fn status_of(durability: &DurabilityView, confirmed: StatusCode) -> S
     }
 }
 
-/// Returns the durability of a write as the API shows it.
 pub(crate) fn durability_view(durability: Durability) -> DurabilityView {
     match durability {
         Durability::Confirmed { replicas } => DurabilityView {

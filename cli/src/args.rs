@@ -1,4 +1,4 @@
-//! The command line as a whole: assembles the arguments that the commands define.
+//! The command line as a whole, assembled from the commands' arguments.
 
 use clap::{Parser, Subcommand};
 

@@ -9,7 +9,7 @@ use crate::settings::BadSettings;
 
 /// Returns the exit code for an error that ended a daemon.
 ///
-/// The supervisor restarts a worker that ended with [`Exit::Error`], and no other.
+/// The supervisor restarts a worker only after [`Exit::Error`].
 pub(crate) fn exit_for(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<WorkerError>() {
         return match error {

@@ -1,4 +1,4 @@
-//! Arguments of the daemons that have more than settings.
+//! Arguments of daemons with more than settings.
 
 use clap::Args;
 

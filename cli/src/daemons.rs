@@ -21,21 +21,16 @@ use crate::settings::SettingFlags;
 use crate::signal::cancel_on_signal;
 use crate::take_over;
 
-/// How long to ask Redis about itself. A daemon starts without Redis as well.
+/// Timeout of checking the Redis server. A daemon also starts without Redis.
 const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where the scheduler serves its metrics unless the operator says otherwise.
 const SCHEDULER_METRICS_PORT: u16 = 7071;
-/// Where the worker serves its metrics unless the operator says otherwise.
 const WORKER_METRICS_PORT: u16 = 7072;
-/// Where the proxy serves its metrics unless the operator says otherwise.
 const PROXY_METRICS_PORT: u16 = 7073;
-/// Between two tries to bind the address for metrics.
 const METRICS_RETRY: Duration = Duration::from_secs(5);
-/// The same for a proxy that takes the place of another, which will end soon.
+/// Retry interval of a proxy whose predecessor will end soon.
 const FORMER_METRICS_RETRY: Duration = Duration::from_millis(100);
 
-/// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
     let config = Arc::new(flags.load(Serves::Api)?);
     let shutdown = CancellationToken::new();
@@ -44,7 +39,6 @@ pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
     Ok(::api::run(config, shutdown).await?)
 }
 
-/// Runs `kubeleet scheduler`.
 pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     let config = Arc::new(flags.load(Serves::Metrics)?);
     let shutdown = CancellationToken::new();
@@ -54,7 +48,7 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     Ok(::scheduler::run(config, shutdown).await?)
 }
 
-/// Runs `kubeleet proxy`. It starts without Redis as well: pods are served as they were known last.
+/// Runs `kubeleet proxy`. It also starts without Redis, and serves pods from its last known state.
 pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let config = Arc::new(options.settings.load(Serves::Metrics)?);
     let shutdown = CancellationToken::new();
@@ -67,7 +61,7 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
         Start::Alone => serve_metrics(&config, PROXY_METRICS_PORT, &listening.stopped(), |_| ()).await,
         Start::TakeOver => {
             ::api::metrics::keep_measurements();
-            // The process before this one serves its own for a moment.
+            // The previous process still serves its own metrics for a moment.
             let retry = retry_metrics(Arc::clone(&config), PROXY_METRICS_PORT, FORMER_METRICS_RETRY, |_| ());
             tokio::spawn(serve_later(retry, listening.stopped()));
         }
@@ -75,14 +69,14 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     Ok(::proxy::run(config, start, listening, take_over::tell_systemd).await?)
 }
 
-/// Runs `kubeleet worker`: the supervisor, or with `--guarded` or without a supervisor the worker itself.
+/// Runs `kubeleet worker`: the supervisor, or, with `--guarded` or without a supervisor, the worker itself.
 /// Returns the exit code.
 ///
 /// Builds its own async runtime, because a supervisor must be small: one thread.
 pub(crate) fn worker(options: &WorkerOptions) -> anyhow::Result<u8> {
     let serves = if options.fence_only { Serves::Nothing } else { Serves::Metrics };
     let config = Arc::new(options.settings.load(serves)?);
-    // Simulated pods end with the process that simulates them, so a supervisor has nothing to stop.
+    // Simulated pods end with their process, so a supervisor has nothing to stop.
     let unguarded = options.no_guard || !config.guard || config.runtime == RuntimeKind::Sim;
     if options.guarded || (unguarded && !options.fence_only) {
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
@@ -110,7 +104,7 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
     };
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    // Beside the worker: it must guard its pods whatever Redis it finds.
+    // Concurrently: the worker must guard its pods whatever Redis it finds.
     let checked = Arc::clone(&config);
     tokio::spawn(async move {
         if let Err(error) = check_redis(&checked).await {
@@ -124,8 +118,7 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
     Ok(::worker::run_supervised(config, pipe, problems, shutdown).await?)
 }
 
-/// Logs what an operator should change about the Redis server. Without an answer, nothing is known and
-/// nothing is wrong.
+/// Logs recommended changes to the Redis server. Without an answer, nothing is reported.
 ///
 /// # Errors
 /// If kubeleet cannot work with this Redis.
@@ -144,9 +137,9 @@ async fn check_redis(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves the metrics of a daemon in a task of its own. The address is bound before the daemon starts, so
-/// that no measurement is lost. If it is in use the daemon runs without metrics: pods do not move for that.
-/// `note` is told so, and it is tried again.
+/// Serves a daemon's metrics in its own task. The address is bound before the daemon starts, so that no
+/// measurement is lost. If it is in use, the daemon runs without metrics, because pods must not move for
+/// that; `note` gets the error, and binding is retried.
 async fn serve_metrics(
     config: &Arc<Config>,
     default_port: u16,
@@ -166,7 +159,6 @@ async fn serve_metrics(
     }
 }
 
-/// Tries again and again to bind the address for metrics.
 async fn retry_metrics(
     config: Arc<Config>,
     default_port: u16,
@@ -192,10 +184,10 @@ async fn serve_later(server: impl Future<Output = Option<MetricsServer>>, shutdo
     }
 }
 
-/// Binds the address for metrics. Returns `None` if there are to be none.
+/// Binds the metrics address. Returns `None` if metrics are off.
 ///
 /// # Errors
-/// If the address cannot be bound, in a sentence.
+/// If the address cannot be bound, as a sentence.
 async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, String> {
     let Some(address) = metrics_address(config, default_port) else { return Ok(None) };
     let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;
@@ -207,7 +199,6 @@ async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<Metri
     })
 }
 
-/// Returns where metrics are served; `None` if they are not.
 fn metrics_address(config: &Config, default_port: u16) -> Option<SocketAddr> {
     match config.metrics_listen {
         MetricsListen::Off => None,

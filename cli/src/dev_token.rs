@@ -1,5 +1,5 @@
-//! The token of the API of a `dev` cluster without a container engine, as a file that the commands of the
-//! same user find by themselves.
+//! Saves the API token of a `dev` cluster without a container engine in a file that the same user's commands
+//! find.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -10,7 +10,6 @@ use model::value::secret::Secret;
 
 use client::ApiUrl;
 
-/// A saved token. The file is removed when this value is dropped.
 pub(crate) struct SavedToken(PathBuf);
 
 impl SavedToken {
@@ -29,7 +28,7 @@ impl SavedToken {
             return Err(io::Error::new(ErrorKind::PermissionDenied, problem));
         }
         let path = file(folder, port);
-        // One that an earlier `dev` left when it was killed.
+        // It may exist from a killed `dev`.
         replace_private(&path, token.expose())?;
         Ok(Self(path))
     }
@@ -43,7 +42,7 @@ impl Drop for SavedToken {
     }
 }
 
-/// Returns the token that a `dev` of this user has saved for the API at this address, if there is one.
+/// Returns the token that this user's `dev` has saved for the API at this address, if any.
 pub(crate) fn saved_for(api: &ApiUrl) -> Option<Secret> {
     if !api.is_loopback() {
         return None;
@@ -52,12 +51,12 @@ pub(crate) fn saved_for(api: &ApiUrl) -> Option<Secret> {
 }
 
 fn read_in(folder: &Path, port: u16) -> Option<Secret> {
-    // Another user could have written what is in another user's folder.
+    // Another user could have written files in that user's own folder.
     let text = is_private(folder).then(|| fs::read_to_string(file(folder, port)).ok()).flatten()?;
     Some(Secret::new(text.trim())).filter(|token| !token.expose().is_empty())
 }
 
-/// Writes a file that only this user can read, in place of an earlier one.
+/// Replaces a file by one that only this user can read.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -75,7 +74,6 @@ fn file(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!("api-{port}.token"))
 }
 
-/// The folder of this user's `dev` clusters.
 fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
         Some(runtime) => runtime.join("kubeleet"),
@@ -83,7 +81,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Returns whether this is a folder, and no link, that only this user can enter.
+/// Returns true if this is a folder, not a link, that only this user can enter.
 fn is_private(folder: &Path) -> bool {
     let owner = rustix::process::geteuid().as_raw();
     let is_own = |found: fs::Metadata| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0;

@@ -1,6 +1,6 @@
-//! The examples that the help of each command ends with.
+//! Examples at the end of each command's help.
 
-/// What a command is typed as, and its examples. A comment stands behind two blanks and a `#`.
+/// Commands as typed, with their examples. A comment follows two blanks and a `#`.
 pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("dev", &["kubeleet dev", "kubeleet dev --workers 3 --ha", "kubeleet dev --data ~/cluster"]),
     ("api", &["kubeleet api --redis-url redis://10.0.0.1:6379 --listen 127.0.0.1:7070"]),
@@ -159,7 +159,6 @@ mod tests {
     use super::*;
     use crate::help::command_line;
 
-    /// Returns the visible commands that have no commands themselves, as they are typed.
     fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             let path = format!("{path} {}", sub.get_name()).trim_start().to_owned();

@@ -4,33 +4,25 @@ use std::process::ExitCode;
 
 use client::ClientError;
 
-/// How a command or daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Success.
     Ok,
-    /// An error that has no code of its own.
     Error,
-    /// Invalid arguments or invalid configuration.
     Usage,
-    /// The named object does not exist.
     NotFound,
-    /// The object exists already, is being deleted, or was changed concurrently.
+    /// The object already exists, is being deleted, or was changed concurrently.
     Conflict,
     /// The service does not fit the cluster, or the wait timed out and some pods fit no node.
     Unschedulable,
-    /// The wait timed out for another reason.
     TimedOut,
-    /// The API requires a token, or rejected the one that was sent.
+    /// The API requires a token, or rejected it.
     Unauthorized,
-    /// The API, or Redis behind it, does not answer.
     Unreachable,
     /// `run --wait` of a job: the exit code of its container.
     Container(u8),
 }
 
 impl Exit {
-    /// Returns the number.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -53,9 +45,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that has an exit code.
 pub(crate) trait ErrorExit {
-    /// Returns the exit code of a command that failed with this error.
     fn exit(&self) -> Exit;
 }
 

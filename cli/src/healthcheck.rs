@@ -11,7 +11,6 @@ use store::{LinkOptions, Store};
 
 use crate::settings::SettingFlags;
 
-/// Time limit of each check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A daemon that can be checked.
@@ -80,7 +79,6 @@ async fn check_api(config: &Config) -> Result<(), String> {
     }
 }
 
-/// Returns why the proxy of this host does not answer on its socket, if it does not.
 pub(crate) async fn check_proxy(config: &Config) -> Result<(), String> {
     let Some(socket) = &config.proxy_socket else { return Err("KUBELEET_PROXY_SOCKET is off".to_owned()) };
     match tokio::time::timeout(CHECK_TIMEOUT, proxy::ping(socket)).await {

@@ -1,19 +1,17 @@
-//! The command line as users see it: the help of each command shows the options that it uses, and examples.
+//! The command line as users see it: each command's help shows only the options that it uses, and examples.
 //!
 //! clap offers global options to every command, so that they can stand anywhere. A command that defines an
-//! option of the same id keeps its own: that is how the help leaves one out.
+//! option with the same id keeps its own, which allows the help to hide it.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use crate::args::Cli;
 use crate::examples;
 
-/// Global options that only commands with a table, a description or data use.
+/// Global options only for commands with a table, a description or data.
 const OUTPUT: &str = "output";
-/// The time limit of `--wait`.
 const TIMEOUT: &str = "timeout";
 
-/// Returns the definition of the command line.
 pub(crate) fn command_line() -> Command {
     let root = Cli::command();
     let globals: Vec<Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
@@ -23,7 +21,7 @@ pub(crate) fn command_line() -> Command {
         .fold(root, |root, name| root.mut_subcommand(&name, |sub| hide_unused(sub, &name, &globals)))
 }
 
-/// Hides the unused options of a command; of a group, those of its commands. `path` is the command as it is
+/// Hides the unused options of a command; for a group, those of its commands. `path` is the command as it is
 /// typed.
 fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
     if command.has_subcommands() {
@@ -44,7 +42,6 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
     with_examples(command.args(hidden), path)
 }
 
-/// Adds the examples of a command to the end of its help.
 fn with_examples(command: Command, path: &str) -> Command {
     let Some(examples) = examples::text(path) else { return command };
     let after = match command.get_after_help() {
@@ -54,8 +51,8 @@ fn with_examples(command: Command, path: &str) -> Command {
     command.after_help(after)
 }
 
-/// Returns the settings of the daemons that one of them accepts, because the daemons of a machine may share a
-/// configuration, and does not use.
+/// Returns the daemon settings that a command accepts but does not use: daemons of a machine may share a
+/// configuration.
 fn unused_settings(path: &str) -> &'static [&'static str] {
     match path {
         "api" => &["metrics_listen", "node", "labels", "runtime"],
@@ -77,7 +74,6 @@ fn unused_settings(path: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the global options that a command does not use, besides the time limit.
 fn unused(path: &str) -> &'static [&'static str] {
     match path {
         "dev" | "api" | "healthcheck" => &["api", OUTPUT],

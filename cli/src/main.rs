@@ -1,5 +1,4 @@
-//! The `kubeleet` binary: parses the command line, starts what it asks for, and ends with a documented exit
-//! code.
+//! The `kubeleet` binary: parses the command line, runs the command, and ends with a documented exit code.
 //!
 //! Tests: commands::tests, user_commands
 
@@ -34,9 +33,9 @@ use output::stderr;
 use args::{Cli, CliCommand};
 use exit::Exit;
 
-/// A worker allocates and frees thousands of small objects for each batch of pods. With mimalloc that takes a
-/// third less time than with the system's allocator, and far less than with musl's. Huge pages are off: they
-/// would make an idle daemon ten MiB larger.
+/// A worker allocates and frees thousands of small objects for each batch of pods. mimalloc takes a third
+/// less time than the system's allocator, and far less than musl's. Huge pages are off: they would make an
+/// idle daemon ten MiB larger.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -71,10 +70,10 @@ fn main() -> ExitCode {
     result.map_or_else(report, |()| Exit::Ok.into())
 }
 
-/// The stack of each thread: `dev` polls all daemons on one, and debug builds keep each future's steps there.
+/// Stack size of each thread: `dev` polls all daemons on one, and debug builds keep each future's steps
+/// there.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs a future to completion on a multi-threaded runtime.
 fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -87,7 +86,6 @@ fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     Ok(result)
 }
 
-/// Prints the error and returns its exit code.
 fn report(error: anyhow::Error) -> ExitCode {
     stderr::error(&format!("{error:#}"));
     daemon_exit::exit_for(&error).into()

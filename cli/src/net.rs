@@ -1,4 +1,4 @@
-//! `kubeleet net`: what this host needs so that pods reach services by name.
+//! `kubeleet net`: this host's setup for pods that reach services by name.
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -18,10 +18,9 @@ use crate::healthcheck::check_proxy;
 use crate::settings::SettingFlags;
 use crate::signal::cancel_on_signal;
 
-/// Between two looks with `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a pod may take to answer: longer than a connection waits for one that is ready.
+/// Timeout of a pod's answer: longer than a connection waits for a ready pod.
 const ANSWER_WITHIN: Duration = Duration::from_secs(12);
 
 /// Arguments of `net`.
@@ -62,7 +61,6 @@ struct RulesOptions {
     settings: SettingFlags,
 }
 
-/// Runs `kubeleet net`.
 pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
     match &options.command {
         NetCommand::Rules(options) if options.remove => Ok(rules::remove().await?),
@@ -74,7 +72,7 @@ pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
     }
 }
 
-/// Tries one thing after the other, each of which needs those before it.
+/// Runs the checks in order; each needs the ones before it.
 async fn check(config: &Config, target: Option<&str>) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     let mut report = |what: &str, result: Result<String, String>| -> io::Result<()> {
@@ -106,7 +104,7 @@ async fn check_rules() -> Result<String, String> {
         Ok(missing) => {
             Err(format!("missing in iptables: {}; run `kubeleet net rules` as root", missing.join(" | ")))
         }
-        // Whether they lead to the resolver is found out without looking at them.
+        // The next check tests whether the rules lead to the resolver.
         Err(RulesError::NotAllowed) => Ok(" (not looked at, which takes the right of root)".to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -142,8 +140,8 @@ async fn check_target(target: &str) -> Result<String, String> {
     }
 }
 
-/// Asks as HTTP does. Every answer is one, also the end of the connection by a program that speaks something
-/// else. The proxy accepts before it has found a pod, and resets the connection if it finds none for 10 s.
+/// Sends an HTTP request. Any answer counts, even a close by a program with another protocol. The proxy
+/// accepts before it has found a pod, and resets the connection if it finds none for 10 s.
 async fn ask_pod(address: Ipv4Addr, port: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect((address, port)).await?;
     stream.write_all(b"HEAD / HTTP/1.0\r\n\r\n").await?;
@@ -165,12 +163,10 @@ async fn set_once(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns what follows from the settings of this host alone.
 async fn of_settings(config: &Config) -> ToClose {
     to_close(&config.redis, &config.closed_to_pods, []).await
 }
 
-/// Keeps the rules set until SIGTERM.
 async fn watch(config: &Config) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;

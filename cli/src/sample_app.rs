@@ -10,11 +10,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The port on which it answers requests.
 pub(crate) const PORT: u16 = 8000;
 
-/// Prints one line and answers requests until SIGTERM or SIGINT. It handles both itself because, as PID 1 of
-/// a container, it has no default signal handlers.
+/// Prints one line and answers requests until SIGTERM or SIGINT. Handles both itself because, as PID 1 of a
+/// container, it has no default signal handlers.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -34,7 +33,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
 }
 
 /// Answers each request with `greeting`. Only in a container, which has its own ports: plain processes of one
-/// machine would take this port from each other.
+/// machine would compete for this port.
 async fn serve(greeting: String, stop: CancellationToken) -> anyhow::Result<()> {
     if std::process::id() != 1 {
         return Ok(());

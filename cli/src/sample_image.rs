@@ -18,7 +18,6 @@ pub(crate) struct SampleImageOptions {
     settings: SettingFlags,
 }
 
-/// Creates the image on the configured engine unless it exists there.
 pub(crate) async fn run(options: &SampleImageOptions) -> anyhow::Result<()> {
     let config = options.settings.load(Serves::Nothing)?;
     let docker =

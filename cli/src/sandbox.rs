@@ -4,7 +4,7 @@
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Sleeps until SIGTERM or SIGINT. It handles both itself because, as PID 1 of a container, it has no default
+/// Sleeps until SIGTERM or SIGINT. Handles both itself because, as PID 1 of a container, it has no default
 /// signal handlers.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;

@@ -1,4 +1,4 @@
-//! The daemons' settings as flags, and how flags, environment and configuration file become one [`Config`].
+//! Daemon settings as flags; combines flags, environment and configuration file into one [`Config`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use clap::Args;
 use daemon::config::{Config, ConfigError, Serves, Sources, parse_file};
 use model::value::secret::Secret;
 
-/// Read when no `--config` is given, if it exists.
+/// Default configuration file, read if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
 
 /// Settings as flags. Each can also be set in the environment (`KUBELEET_…`) or in the configuration file; a
@@ -60,25 +60,22 @@ pub(crate) struct SettingFlags {
     token_file: Option<String>,
 }
 
-/// The configuration is invalid. Ends the process with the usage code.
+/// Invalid configuration. Ends the process with the usage code.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid configuration:{}", .0.iter().map(|e| format!("\n  {e}")).collect::<String>())]
 pub(crate) struct BadSettings(Vec<ConfigError>);
 
 impl SettingFlags {
-    /// Returns these settings with the global options `--token` and `--token-file`.
     pub(crate) fn with_token(mut self, (token, file): (Option<&Secret>, Option<&Path>)) -> Self {
         self.token = token.cloned();
         self.token_file = file.map(|path| path.display().to_string());
         self
     }
 
-    /// Returns true if the flag or the environment sets the API's address.
     pub(crate) fn has_listen(&self) -> bool {
         self.listen.is_some() || std::env::var_os("KUBELEET_LISTEN").is_some()
     }
 
-    /// Returns true if the flag or the environment sets the runtime.
     pub(crate) fn has_runtime(&self) -> bool {
         self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
     }
@@ -86,15 +83,14 @@ impl SettingFlags {
     /// Reads and validates all settings of a process that serves `serves`, then starts logging.
     ///
     /// # Errors
-    /// [`BadSettings`] lists every invalid setting. An unreadable configuration file is another
-    /// error.
+    /// [`BadSettings`] lists every invalid setting. An unreadable configuration file is another error.
     pub(crate) fn load(&self, serves: Serves) -> anyhow::Result<Config> {
         let config = self.read(serves)?;
         daemon::telemetry::init(&config.log, config.log_json);
         Ok(config)
     }
 
-    /// Reads and validates all settings as [`Self::load`] does, and starts no logging.
+    /// Reads and validates all settings as [`Self::load`] does, without starting logging.
     ///
     /// # Errors
     /// As for [`Self::load`].
@@ -102,7 +98,7 @@ impl SettingFlags {
         let file = self.read_config_file()?;
         let sources = Sources {
             flags: self.flags(),
-            // The token of the environment does not count beside a file that a flag names.
+            // A token file from a flag overrides the environment's token.
             environment: &|name| match (name, &self.token, &self.token_file) {
                 ("KUBELEET_TOKEN", None, Some(_)) => None,
                 _ => std::env::var(name).ok(),
@@ -146,7 +142,6 @@ impl SettingFlags {
     }
 }
 
-/// Returns the name of this machine, which is the name of its node unless another one is set.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! The end of this process by a signal.
+//! Ends this process on signals.
 
 use std::time::{Duration, Instant};
 

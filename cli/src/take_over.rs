@@ -1,4 +1,4 @@
-//! How a proxy process starts the next one, and what systemd is told of it.
+//! Starts the next proxy process, and notifies systemd.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,10 +9,8 @@ use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The option that makes a process take the place of the one that runs.
 const TAKE_OVER: &str = "--take-over";
 
-/// Starts the next process at SIGHUP.
 pub(crate) struct NextProcess {
     hang_up: Signal,
     program: PathBuf,
@@ -20,11 +18,11 @@ pub(crate) struct NextProcess {
 }
 
 impl NextProcess {
-    /// Finds the program now: a later version is put in its place, and then this process no longer has its
-    /// path. That may be a link to the version of the day, so it is taken as it was called.
+    /// Finds the program's path now, because an upgrade replaces the file. The path may be a link to the
+    /// current version, so it is kept as it was called.
     ///
     /// # Errors
-    /// If the program has no path, or the signal cannot be listened for.
+    /// If the program has no path, or the signal handler cannot be installed.
     pub(crate) fn of_this_process() -> anyhow::Result<Self> {
         let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
         let program = match called {
@@ -56,7 +54,7 @@ impl NextProcess {
                     continue;
                 }
             };
-            // Once it has the sockets it runs for longer than this process.
+            // Once it has the sockets it outlives this process.
             if let Some(ended) = taken.run_until_cancelled(next.wait()).await {
                 let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 tracing::error!("the next process has ended ({ended}): this one serves on; see what it said");
@@ -65,7 +63,7 @@ impl NextProcess {
     }
 }
 
-/// Tells systemd, if it has started this process or the one before, that this one serves.
+/// Tells systemd that this process serves now, if systemd started it or its predecessor.
 pub(crate) fn tell_systemd() {
     let states = [NotifyState::MainPid(std::process::id()), NotifyState::Ready];
     if let Err(error) = sd_notify::notify(&states) {

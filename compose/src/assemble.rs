@@ -1,4 +1,4 @@
-//! Puts the files together: follows `extends` and `include`, and merges them.
+//! Assembles the files: follows `extends` and `include`, and merges them.
 
 use document::DocumentNode;
 
@@ -8,15 +8,14 @@ use crate::loader::Loader;
 use crate::merge::{is_same, merge};
 use crate::source::{folder_of, join};
 
-/// The groups that an included application adds to.
 const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "configs", "models"];
 
-/// The most files that are included, each as often as it is: a few lines can ask for billions.
+/// Maximum number of includes, counting repeats: a few lines can ask for billions.
 const MAX_INCLUDES: usize = 500;
 
 impl Loader<'_> {
-    /// Merges the documents of one application, and adds the ones that they include. `including` are the
-    /// files on the way here.
+    /// Merges the documents of one application and adds their includes. `including` is the stack of files
+    /// being included.
     pub(crate) fn assemble(
         &mut self,
         documents: Vec<ComposeDocument>,
@@ -34,7 +33,7 @@ impl Loader<'_> {
             self.prepare(&mut document, around);
             extends::resolve(self, &mut document, &file, around);
             including.push(file);
-            // What a file includes belongs to it: a later file overrides that, too.
+            // Included content belongs to the including file, so a later file overrides it too.
             let document = self.add_included(document, around, &including);
             root = merge(root, &document, "");
         }
@@ -85,8 +84,7 @@ impl Loader<'_> {
         root
     }
 
-    /// Adds what an included application defines. The same may be defined twice, as by two files that include
-    /// a third one.
+    /// Adds an included application. Identical definitions may repeat, as when two files include a third one.
     fn add(&mut self, root: &mut DocumentNode, included: &DocumentNode, file: &str) {
         for group in GROUPS {
             let Some(theirs) = included.get(group) else { continue };
@@ -112,12 +110,11 @@ impl Loader<'_> {
     }
 }
 
-/// Returns what a file defines as a file says it that overrides no other one.
+/// Returns a file's own definitions, merged as if the file overrides no other one.
 fn whole(own: &DocumentNode, group: &str) -> DocumentNode {
     merge(DocumentNode::null(own.place()), own, &format!("{group}.*"))
 }
 
-/// Returns one text, or those of a list.
 fn texts(node: &DocumentNode) -> Vec<String> {
     let text = |node: &DocumentNode| node.scalar().map(|text| text.into_owned());
     match node.items() {

@@ -1,35 +1,31 @@
-//! Files of variables: `.env`, and the `env_file` of services.
+//! Reads files of variables: `.env`, and the `env_file` of services.
 
 use crate::interpolate::{VariableLookup, interpolate};
 
-/// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvFileFormat {
-    /// With quotation marks, comments behind values, and variables.
+    /// Supports quotation marks, comments after values, and variables.
     Compose,
     /// Everything after `=` is the value.
     Raw,
 }
 
-/// A variable without a value takes that of the environment.
+/// A variable without a value takes its value from the environment.
 pub(crate) type Variable = (String, Option<String>);
 
-/// What a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnvFile {
-    /// The variables, in the order of the file.
     pub(crate) variables: Vec<Variable>,
-    /// The variables that values use and that are not set, each with the number of the line.
+    /// Unset variables that values use, each with its line number.
     pub(crate) unset: Vec<(u64, String)>,
 }
 
-/// The number of a line, and what is wrong there.
 type LineProblem = (u64, String);
 
-/// Reads the variables of a file. A value may use those above it.
+/// Parses a file of variables. A value may use variables defined above it.
 ///
 /// # Errors
-/// The number of the line, and what is wrong there.
+/// Returns the line number and the problem.
 pub(crate) fn parse(
     text: &str,
     format: EnvFileFormat,
@@ -73,17 +69,14 @@ fn no_name(name: &str, line: u64) -> LineProblem {
     (line, format!("{name:?} is not the name of a variable: write KEY=value"))
 }
 
-/// A name with what follows it, and the number of its line.
 type NumberedName<'a> = ((&'a str, Separator), u64);
 
-/// What follows a name.
 enum Separator {
     Value,
     None,
 }
 
-/// Reads a file from its beginning to its end. After a value in quotation marks the next variable may stand
-/// in the same line.
+/// Reads a file sequentially. After a quoted value, another variable may follow on the same line.
 struct EnvReader<'a> {
     rest: &'a str,
     line: u64,
@@ -101,7 +94,7 @@ impl<'a> EnvReader<'a> {
         self.rest = self.rest.trim_start_matches(is_space);
     }
 
-    /// Returns the next name with what follows it, and the number of its line; none at the end.
+    /// Returns the next name with its separator and line number, or `None` at the end.
     fn next_name(&mut self) -> Result<Option<NumberedName<'a>>, LineProblem> {
         loop {
             self.skip(self.rest.len() - self.rest.trim_start().len());
@@ -133,7 +126,6 @@ impl<'a> EnvReader<'a> {
         self.rest.find('\n').unwrap_or(self.rest.len())
     }
 
-    /// Adds a variable with the value that follows.
     fn add(
         &mut self,
         (name, separator): (&str, Separator),
@@ -171,7 +163,6 @@ impl<'a> EnvReader<'a> {
         Ok(())
     }
 
-    /// Returns the value up to the end of the line, without a comment.
     fn unquoted(&mut self) -> &'a str {
         let end = self.end_of_line();
         let value = &self.rest[..end];
@@ -181,8 +172,8 @@ impl<'a> EnvReader<'a> {
         value[..comment.map_or(value.len(), |(at, _)| at)].trim_end()
     }
 
-    /// Returns what is between the quotation marks, in which only an escaped mark is replaced; none if the
-    /// second one is missing.
+    /// Returns the text between quotation marks, unescaping only the mark; `None` if the closing mark is
+    /// missing.
     fn quoted(&mut self, quote: char) -> Option<String> {
         let (mut value, mut is_escaped) = (String::new(), false);
         for (at, c) in self.rest.char_indices().skip(1) {
@@ -209,13 +200,11 @@ impl<'a> EnvReader<'a> {
     }
 }
 
-/// Returns whether a character separates words within a line.
 fn is_space(c: char) -> bool {
     c.is_whitespace() && c != '\n'
 }
 
-/// Replaces the escapes of a text in double quotation marks. An escaped dollar sign becomes two, which mean
-/// one.
+/// Replaces the escapes of a double-quoted text. An escaped dollar sign becomes `$$`, which means one.
 fn unescaped(text: &str) -> String {
     let (mut out, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {

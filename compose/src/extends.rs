@@ -1,4 +1,4 @@
-//! `extends`: a service that begins with another one, of the same file or of another one.
+//! `extends`: a service based on another one, from the same file or another one.
 
 use document::DocumentNode;
 
@@ -7,17 +7,15 @@ use crate::loader::Loader;
 use crate::merge::{first, merge};
 use crate::source::{folder_of, join};
 
-/// The most services that extend each other in a row: each takes a part of the thread's stack.
+/// Maximum length of a chain of `extends`: each step uses stack.
 const MAX_CHAIN: usize = 64;
 
-/// The services of a file, before they are merged with those of other files.
 struct ServicesFile {
     path: String,
     services: DocumentNode,
     folder: String,
 }
 
-/// Replaces the services of a document that extend others by what they mean.
 pub(crate) fn resolve(
     loader: &mut Loader<'_>,
     document: &mut DocumentNode,
@@ -39,7 +37,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns a service with what it extends. `way` has the services on the way here.
+/// Returns a service merged with its base. `way` is the chain of services visited so far.
 fn extended(
     loader: &mut Loader<'_>,
     mut service: DocumentNode,

@@ -1,6 +1,5 @@
-//! The fields of the Compose specification, each with what becomes of it: the only list of them. Reading,
-//! translating and docs/reference/compose.md follow from it, and a test holds it complete against the
-//! published schema.
+//! All fields of the Compose specification with their support. Reading, translation and
+//! docs/reference/compose.md follow from this one list, and a test compares it with the published schema.
 //!
 //! To honour a field, change its row to `honoured("…", function, "…")` and write the function in
 //! [`crate::translate`].
@@ -14,7 +13,6 @@ pub(crate) use table::TABLE;
 
 use crate::translate::Translate;
 
-/// Returns the path of a field of what has the path `parent`.
 pub(crate) fn path_of(parent: &str, name: &str) -> String {
     if parent.is_empty() {
         return name.to_owned();
@@ -24,23 +22,19 @@ pub(crate) fn path_of(parent: &str, name: &str) -> String {
     if has_names { any } else { format!("{parent}.{name}") }
 }
 
-/// Returns the row of a field.
 pub(crate) fn row(path: &str) -> Option<&'static FieldRow> {
     TABLE.iter().find(|row| row.path == path)
 }
 
-/// Returns the advice of a field that is not honoured.
 pub(crate) fn advice_if_not_honoured(path: &str) -> Option<&'static str> {
     row(path).filter(|row| matches!(row.support, Support::NotHonoured)).map(|row| row.advice)
 }
 
-/// Returns whether there are rows for what is in the field with this path.
 pub(crate) fn has_parts(path: &str) -> bool {
     let prefix = format!("{path}.");
     path.is_empty() || TABLE.iter().any(|row| row.path.starts_with(&prefix))
 }
 
-/// Returns the rows of a service's fields that are translated, with their names within the service.
 pub(crate) fn translated() -> impl Iterator<Item = (&'static str, Translate)> {
     TABLE.iter().filter_map(|row| match row.support {
         Support::Honoured(How::Translated(translate)) => {
@@ -50,7 +44,6 @@ pub(crate) fn translated() -> impl Iterator<Item = (&'static str, Translate)> {
     })
 }
 
-/// Returns what to say about a field that does not exist.
 pub(crate) fn unknown(parent: &str, name: &str) -> String {
     let prefix = if parent.is_empty() { String::new() } else { format!("{parent}.") };
     let names = TABLE.iter().filter_map(|row| row.path.strip_prefix(&prefix)?.split('.').next());

@@ -1,11 +1,11 @@
-//! The short forms of Compose, rewritten as the long ones: what is a map in one file and a list in another
-//! can then be merged, and translated from one form.
+//! Rewrites the short forms of Compose to the long ones. A map in one file and a list in another can then be
+//! merged and translated from one form.
 
 use document::DocumentNode;
 
 use crate::translate::ports;
 
-/// Fields that are a map, or a list of `KEY=value`. The paths are those of the table of fields.
+/// Fields that are a map or a list of `KEY=value`, by their paths in the table of fields.
 const MAPS_OR_LISTS: [&str; 6] = [
     "services.*.environment",
     "services.*.labels",
@@ -15,14 +15,13 @@ const MAPS_OR_LISTS: [&str; 6] = [
     "services.*.build.args",
 ];
 
-/// A field that is a map, or a list of its keys.
+/// A map or a list of its keys.
 const NETWORKS: &str = "services.*.networks";
-/// A field that is a map, or a list of names. A name in the list says more than in a map.
+/// A map or a list of names. A name in a list implies a condition.
 const DEPENDS_ON: &str = "services.*.depends_on";
-/// A list in which an item may stand for several.
+/// A list in which one item may stand for several ports.
 pub(crate) const PORTS: &str = "services.*.ports";
 
-/// Fields that are a list, or one text.
 const LISTS_OR_TEXTS: [&str; 5] = [
     "services.*.env_file",
     "services.*.tmpfs",
@@ -31,7 +30,7 @@ const LISTS_OR_TEXTS: [&str; 5] = [
     "services.*.label_file",
 ];
 
-/// Rewrites the value of the field with this path, and leaves out its tag.
+/// Rewrites the value of the field at `path` to its long form, without its tag.
 pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     let is_list = node.items().is_some();
     let node = if node.tag().is_some() { node.untagged() } else { node };
@@ -55,8 +54,8 @@ pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     }
 }
 
-/// Returns a map of services with the condition that a name in a list means, also if another file has said
-/// something else.
+/// Returns a map of services with the condition that list items imply, even if another file set a different
+/// one.
 fn started(services: &DocumentNode) -> DocumentNode {
     if !services.is_map() {
         return services.clone();
@@ -72,7 +71,7 @@ fn started(services: &DocumentNode) -> DocumentNode {
     map
 }
 
-/// Returns a list as a map; as it is if an item is no text.
+/// Converts a list to a map; returns it unchanged if an item is not text.
 fn map_of(list: &DocumentNode, split: impl Fn(&str) -> (&str, Option<&str>)) -> DocumentNode {
     let mut map = DocumentNode::empty_map(list.place());
     for item in list.items().unwrap_or_default() {

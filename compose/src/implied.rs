@@ -1,11 +1,10 @@
-//! What a service needs without `depends_on`: as with Compose, the services of `links`, `volumes_from` and
-//! `network_mode: service:…` start before it.
+//! Implied dependencies: as with Compose, the services of `links`, `volumes_from` and `network_mode:
+//! service:…` start before their user.
 
 use document::{DocumentNode, TextPosition};
 
 use crate::compose_document::names_of;
 
-/// Adds the services that are needed to `depends_on`, unless they are there.
 pub(crate) fn add_dependencies(root: &mut DocumentNode) {
     for name in names_of(root, "services") {
         let Some(service) = root.get("services").and_then(|services| services.get(&name)) else { continue };
@@ -42,7 +41,6 @@ fn needed(service: &DocumentNode) -> Vec<(String, Option<TextPosition>)> {
     links.chain(volumes).chain(network).collect()
 }
 
-/// Returns the further names that `links` give to other services: each with the service and its place.
 pub(crate) fn link_names(root: &DocumentNode) -> Vec<(String, String, Option<TextPosition>)> {
     let services = root.get("services").into_iter().flat_map(DocumentNode::fields);
     let links = services.filter_map(|service| service.value.get("links")?.items()).flatten();

@@ -1,28 +1,25 @@
-//! Variables in texts: `$V`, `${V}`, `${V:-default}`, `${V:?message}`, `${V:+other}` and, for an unset
-//! variable only, the same without the colon. They may be nested. `$$` is a dollar sign.
+//! Interpolates variables: `$V`, `${V}`, `${V:-default}`, `${V:?message}`, `${V:+other}` and, for unset
+//! variables only, the same without the colon. They may be nested. `$$` is a dollar sign.
 
-/// A text whose variables were replaced.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interpolated {
-    /// The text.
     pub(crate) text: String,
-    /// The variables without a value and without a default. They were replaced by nothing.
+    /// Variables without a value or default, which were replaced by nothing.
     pub(crate) unset: Vec<String>,
 }
 
-/// The most variables inside each other: each takes a part of the thread's stack.
+/// Maximum nesting of variables: each level uses stack.
 const MAX_DEPTH: usize = 32;
 
-/// The most bytes of a text: variables that are made of others can double it again and again.
+/// Maximum size of a text in bytes: variables made of other variables can double it repeatedly.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Returns the value of a variable.
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces the variables of a text.
 ///
 /// # Errors
-/// If a variable is required and has no value, or the text is malformed.
+/// If a required variable has no value, or the text is malformed.
 pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {
     interpolate_part(text, lookup, 0)
 }
@@ -71,7 +68,6 @@ fn malformed(text: &str) -> String {
     format!("{text:?} has a variable that is not closed or has no name; write $$ for a dollar sign")
 }
 
-/// Returns where the brace is that closes a variable.
 fn end_of_braces(text: &str) -> Option<usize> {
     let (mut depth, mut previous) = (0_usize, ' ');
     for (at, c) in text.char_indices() {
@@ -98,7 +94,6 @@ fn plain(name: &str, lookup: VariableLookup<'_>) -> Interpolated {
     }
 }
 
-/// Replaces what is between the braces.
 fn expand(inner: &str, lookup: VariableLookup<'_>, depth: usize) -> Result<Interpolated, String> {
     let name = name_at_start(inner);
     if name.is_empty() {

@@ -1,12 +1,11 @@
-//! Compose files as services of kubeleet.
+//! Translates Compose files to kubeleet services.
 //!
-//! [`load`] reads files as the Compose specification describes them, and returns the services that they mean.
-//! It touches nothing but what [`FileSources`] reads for it. Every value keeps its place in the user's file,
-//! and services are checked as those of any other file are, so that all mistakes are found at once, each at
-//! its line.
+//! [`load`] reads files by the Compose specification and returns their services. It accesses only the files
+//! that [`FileSources`] provides. Every value keeps its place in the user's file, and services are checked
+//! like those of other files, so all mistakes are found at once, each with its line.
 //!
-//! What of the specification is honoured is in one table, `fields::TABLE`; what is not is a [`Note`], never
-//! silence.
+//! One table, `fields::TABLE`, lists the support for each field; a field that is not honoured produces a
+//! [`Note`], never silence.
 //!
 //! Tests: tests, oracle
 
@@ -55,45 +54,45 @@ pub use source::{FileSources, PathKind, SourceError};
 pub use values::AppValue;
 use values::{Declared, MadeValues};
 
-/// The names under which a Compose file is looked for in a folder, the preferred one first.
+/// File names looked for in a folder, in order of preference.
 pub const DEFAULT_FILES: [&str; 4] =
     ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
 
-/// What the files mean.
+/// Result of loading the files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
-    /// Its name.
+    /// Name of the app.
     pub name: AppName,
-    /// The services with an active profile or none, each after those that it depends on.
+    /// Services without a profile or with an active one, each after its dependencies.
     pub services: Vec<ServiceInput>,
-    /// Those of them whose files do not say what is reached from outside.
+    /// Services whose files do not define an ingress.
     pub without_ingress: BTreeSet<ServiceName>,
-    /// The names of all services of the files, also of those that are not active.
+    /// Names of all services, including inactive ones.
     pub all_names: BTreeSet<String>,
-    /// The secrets and configs that the services use and the app makes.
+    /// Secrets and configs that the services use and the app creates.
     pub values: Vec<AppValue>,
-    /// The names of all secrets and configs that the files would make, also of those that are not used.
+    /// Names of all secrets and configs that the files declare, including unused ones.
     pub all_values: BTreeSet<(ValueKind, ValueName)>,
-    /// Whether several services have the same named volume.
+    /// True if several services use the same named volume.
     pub has_common_volumes: bool,
-    /// The files whose content goes to the cluster, and as what.
+    /// Files whose content is sent to the cluster, with the object each becomes.
     pub sent_files: BTreeSet<(String, String)>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// Returns whether a document is that of a Compose file, and not that of a service.
+/// Returns true if a document is a Compose file and not a service.
 pub fn is_compose(document: &DocumentNode) -> bool {
     document.has_field("services") || document.has_field("include")
 }
 
-/// Returns whether a document is a Compose file of version 1: services without `services` around them.
+/// Returns true for a Compose file of version 1: services without a `services` field around them.
 pub fn is_version_1(document: &DocumentNode) -> bool {
     let is_service = |field: Field<'_>| field.value.has_field("image") || field.value.has_field("build");
     !is_compose(document) && document.fields().count() > 0 && document.fields().all(is_service)
 }
 
-/// The names of the file that overrides one of [`DEFAULT_FILES`], the preferred one first.
+/// Names of the files that override one of [`DEFAULT_FILES`], in order of preference.
 pub const OVERRIDE_FILES: [&str; 4] = [
     "compose.override.yml",
     "compose.override.yaml",
@@ -101,10 +100,10 @@ pub const OVERRIDE_FILES: [&str; 4] = [
     "docker-compose.override.yaml",
 ];
 
-/// Returns the variables of files of variables, as [`load`] would read them.
+/// Returns the variables of env files as [`load`] would read them.
 ///
 /// # Errors
-/// All mistakes.
+/// Returns all mistakes.
 pub fn variables(
     project: &Project,
     sources: &dyn FileSources,
@@ -124,7 +123,7 @@ fn folder(project: &Project) -> String {
 /// Reads the files of an app.
 ///
 /// # Errors
-/// All mistakes, in the order of the files.
+/// Returns all mistakes in file order.
 pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<ComposeFinding>> {
     let mut report = Report::default();
     match read(project, sources, &mut report) {
@@ -133,7 +132,7 @@ pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<Com
     }
 }
 
-/// Returns the name of the app, whatever else is wrong with its files.
+/// Returns the name of the app even if its files have other mistakes.
 pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName> {
     let folder = folder(project);
     let mut report = Report::default();
@@ -145,7 +144,6 @@ pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName>
     named.map(|named| named.name)
 }
 
-/// Returns the app without what there is to say about it.
 fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Option<App> {
     let folder = folder(project);
     let mut loader = Loader::new(sources, report);

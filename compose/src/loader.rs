@@ -1,4 +1,4 @@
-//! Reads the files, and replaces the variables in them.
+//! Reads the files and replaces their variables.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,15 @@ use crate::report::{NoteKind, Report, note_unset, unset};
 use crate::source::{FileSources, SourceError, join};
 use crate::translate::files_beside;
 
-/// The file of variables beside the first file.
 const ENV_FILE: &str = ".env";
-/// The most bytes of all files, each as often as it is included or extended: a few lines can ask for
-/// billions.
+/// Maximum bytes of all files, counting each include and extend: a few lines can ask for billions.
 const MAX_BYTES: usize = 128 << 20;
 
-/// Reads files and collects what there is to say about them.
 pub(crate) struct Loader<'a> {
     sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
-    /// The documents of the files that were read, with the number of bytes.
+    /// Parsed documents by file, with the number of bytes.
     parsed: BTreeMap<String, (Vec<DocumentNode>, usize)>,
-    /// The number of files that were included.
     pub(crate) includes: usize,
     bytes: usize,
 }
@@ -33,12 +29,11 @@ impl<'a> Loader<'a> {
         Self { sources, report, parsed: BTreeMap::new(), includes: 0, bytes: 0 }
     }
 
-    /// Returns the documents of the files, in their order.
     pub(crate) fn parse(&mut self, files: &[String]) -> Vec<ComposeDocument> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
     }
 
-    /// Returns the documents of one file. `place` is where it is named, if that is in another file.
+    /// Returns the documents of one file. `place` is the reference to it in another file, if any.
     pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
         if !self.parsed.contains_key(file) {
             let read = self.read_documents(file, place);
@@ -77,8 +72,8 @@ impl<'a> Loader<'a> {
         (documents, text.len())
     }
 
-    /// Returns the variables of files: a later one wins, and the environment before all. A file that is not
-    /// named need not be there.
+    /// Returns the variables of files: a later file wins, and the environment before all. Only a file named
+    /// explicitly must exist.
     pub(crate) fn variables(&mut self, named: &[String], folder: &str, environment: &Variables) -> Variables {
         let mut variables = Variables::new();
         let default = [join(folder, ENV_FILE)];
@@ -108,7 +103,6 @@ impl<'a> Loader<'a> {
         variables
     }
 
-    /// Replaces the variables of a document, and completes the paths in it.
     pub(crate) fn prepare(&mut self, document: &mut DocumentNode, around: Surroundings<'_>) {
         let report = &mut *self.report;
         let mut kept = 0;

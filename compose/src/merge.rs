@@ -1,4 +1,4 @@
-//! How a Compose file overrides another one, and a service the one that it extends.
+//! Merges Compose files, and services with those that they extend.
 
 use document::{DocumentNode, Field};
 
@@ -6,28 +6,28 @@ use crate::fields;
 use crate::forms::{PORTS, long_form};
 use crate::translate::ports;
 
-/// Fields that are replaced as a whole.
+/// Fields replaced as a whole.
 const REPLACED: [&str; 3] = ["services.*.command", "services.*.entrypoint", "services.*.healthcheck.test"];
 
-/// Lists in which an item replaces the earlier one with the same target.
+/// Lists in which an item replaces an earlier one with the same target.
 const BY_TARGET: [&str; 3] = ["services.*.volumes", "services.*.secrets", "services.*.configs"];
 
-/// The list of paths, of which each is read once.
+/// A list of paths, each read once.
 const ENV_FILES: &str = "services.*.env_file";
 
-/// Maps in which `null` is a value, and replaces one.
+/// Maps in which `null` is a value and overrides.
 const WITH_NULLS: [&str; 4] =
     ["services.*.environment", "services.*.labels", "services.*.annotations", "services.*.deploy.labels"];
 
-/// What is replaced as a whole if its driver is another one.
+/// Replaced as a whole if the driver differs.
 const LOGGING: &str = "services.*.logging";
 
-/// Takes what a map has without `!reset`, in long form: the beginning of a merge.
+/// Returns the long form of a map without `!reset`, as the start of a merge.
 pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
     merge(DocumentNode::empty_map(node.place()), node, path)
 }
 
-/// Returns `base` with what `over` says. `path` is that of both in the table of fields.
+/// Merges `over` into `base`. `path` is the path of both in the table of fields.
 pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
     let none = || DocumentNode::null(over.place());
     let base = match over.tag() {
@@ -82,7 +82,7 @@ fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> Docume
     base
 }
 
-/// Returns whether each item of a list has a key, also within one file.
+/// Returns true if list items have a key, also within one file.
 fn has_keys(path: &str) -> bool {
     BY_TARGET.contains(&path) || path == PORTS || path == ENV_FILES
 }
@@ -101,7 +101,7 @@ fn merge_lists(before: &[DocumentNode], after: &[DocumentNode], path: &str) -> V
     items
 }
 
-/// Returns what identifies an item of a list; items without it are never the same.
+/// Returns the key of a list item; items without one are always distinct.
 fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     if BY_TARGET.contains(&path) {
         return target(item);
@@ -115,7 +115,6 @@ fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     item.scalar().map(|text| text.into_owned())
 }
 
-/// Returns where a volume, secret or config appears in the container.
 fn target(item: &DocumentNode) -> Option<String> {
     let target = target_as_written(item)?;
     let plain = target.strip_prefix("/run/secrets/").unwrap_or(&target);
@@ -136,7 +135,7 @@ fn target_as_written(item: &DocumentNode) -> Option<String> {
     })
 }
 
-/// Returns whether two nodes say the same, wherever they stand.
+/// Returns true if two nodes are equal, wherever they stand.
 pub(crate) fn is_same(one: &DocumentNode, other: &DocumentNode) -> bool {
     let fields = |node: &DocumentNode| node.fields().count();
     if one.is_map() && other.is_map() {
@@ -216,7 +215,7 @@ mod tests {
             ("ports: ['80']", "ports: !override ['81']", "{ports: [81]}"),
             ("environment: {A: 1, B: 2}", "environment: {A: !reset null}", "{environment: {B: 2}}"),
             ("environment: {A: 1}", "environment: !override {B: 2}", "{environment: {B: 2}}"),
-            // docker/compose#13356: what is rewritten to the long form keeps its tag.
+            // docker/compose#13356: a value rewritten to the long form keeps its tag.
             ("environment: [A=1]", "environment: !override ['C=3']", "{environment: {C: 3}}"),
             ("labels: {a: 1}", "labels: !override [x=3]", "{labels: {x: 3}}"),
             ("networks: [n]", "networks: !override [m]", "{networks: {m: null}}"),

@@ -1,4 +1,4 @@
-//! The name of the app, and of its services: labels as in DNS.
+//! Names of the app and its services: DNS labels.
 
 use document::DocumentNode;
 use model::ids::AppName;
@@ -7,18 +7,17 @@ use crate::compose_document::{ComposeDocument, Variables};
 use crate::interpolate::interpolate;
 use crate::report::Report;
 
-/// The variable that names the app, and that files may use.
+/// Variable that names the app; files may use it.
 pub(crate) const NAME_VARIABLE: &str = "COMPOSE_PROJECT_NAME";
 
-/// The name of an app.
 pub(crate) struct NamedApp {
     pub(crate) name: AppName,
-    /// The name as it is written, which may have a `_`.
+    /// The name as written, which may contain `_`.
     pub(crate) written: String,
 }
 
-/// Returns the name of the app: that of the command line, of the environment, of the last file that has one,
-/// or of the folder.
+/// Returns the app's name from the command line, the environment, the last file that has one, or the folder,
+/// in this order.
 pub(crate) fn of_app(
     flag: Option<&str>,
     folder: &str,
@@ -72,7 +71,7 @@ fn checked(name: &str) -> Result<NamedApp, String> {
     Ok(NamedApp { name: app, written: name.to_owned() })
 }
 
-/// Returns a name with what a label of DNS allows: `My_App.1` becomes `my-app-1`.
+/// Converts a name to a DNS label: `My_App.1` becomes `my-app-1`.
 pub(crate) fn label(name: &str) -> String {
     let mut label = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
@@ -85,7 +84,6 @@ pub(crate) fn label(name: &str) -> String {
     label.trim_matches('-').to_owned()
 }
 
-/// Returns the node that holds a text at a place.
 pub(crate) fn text_at(text: &str, place: Option<document::TextPosition>) -> DocumentNode {
     DocumentNode::null(place).with_text(text)
 }

@@ -1,4 +1,4 @@
-//! Which services are active, and in which order they are applied: what a service depends on comes first.
+//! Selects the active services and sorts them so that dependencies are applied first.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,11 @@ use document::{DocumentNode, nearest};
 
 use crate::report::Report;
 
-/// The most services that depend on each other in a row: each takes a part of the thread's stack.
+/// Maximum length of a chain of dependencies: each step uses stack.
 const MAX_CHAIN: usize = 500;
 
-/// The profile that activates all services.
 const ALL: &str = "*";
 
-/// Returns the names of the services without a profile, and of those with an active one.
 pub(crate) fn active(services: &DocumentNode, profiles: &BTreeSet<String>) -> BTreeSet<String> {
     let is_active = |service: &DocumentNode| match service.get("profiles").and_then(DocumentNode::items) {
         None | Some([]) => true,
@@ -27,8 +25,7 @@ pub(crate) fn active(services: &DocumentNode, profiles: &BTreeSet<String>) -> BT
     active.map(|service| service.name.to_owned()).collect()
 }
 
-/// Returns the active services in the order in which they are to be applied: that of the file, but each after
-/// those that it depends on.
+/// Returns the active services in file order, but each after its dependencies.
 pub(crate) fn sorted(services: &DocumentNode, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
     let mut sorting = Sorting { services, active, report, done: Vec::new(), way: Vec::new() };
     for service in services.fields().filter(|service| active.contains(service.name)) {
@@ -42,7 +39,7 @@ struct Sorting<'a> {
     active: &'a BTreeSet<String>,
     report: &'a mut Report,
     done: Vec<String>,
-    /// The services that wait for the one that is visited.
+    /// Services that wait for the visited one.
     way: Vec<String>,
 }
 

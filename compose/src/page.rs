@@ -1,4 +1,4 @@
-//! docs/reference/compose.md, from the table of fields.
+//! Generates docs/reference/compose.md from the table of fields.
 
 use crate::fields::{Support, TABLE};
 

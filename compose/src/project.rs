@@ -1,24 +1,24 @@
-//! What is to be read, and what is allowed in it.
+//! Input of [`crate::load`]: files, options and allowances.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What begins with this is for the author only, wherever it stands.
+/// Prefix of extension fields, which are ignored everywhere.
 pub(crate) const EXTENSION: &str = "x-";
 
-/// What is refused unless the user allows it, because it would silently be less than with Compose.
+/// Features refused by default because kubeleet would silently do less than Compose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Allowance {
-    /// Directories beside the file, or in the user's home, that have files and that containers write to: they
-    /// are not mounted, and what is written there is lost with the container.
+    /// Non-empty local directories that containers write to: they are not mounted, and writes are lost with
+    /// the container.
     LostDirectories,
-    /// `network_mode: none` and internal networks: such services reach all that others reach.
+    /// `network_mode: none` and internal networks: such services still reach all that others reach.
     NoIsolation,
-    /// `deploy.mode: global`: the service has the number of pods in `replicas`.
+    /// `deploy.mode: global`: the service has `replicas` pods.
     OneForAll,
 }
 
 impl Allowance {
-    /// Returns the word of the command line.
+    /// Returns the value of the command-line option.
     pub fn word(self) -> &'static str {
         match self {
             Self::LostDirectories => "lost-directories",
@@ -28,29 +28,29 @@ impl Allowance {
     }
 }
 
-/// What is to be read.
+/// Files and options to load.
 #[derive(Debug, Clone, Default)]
 pub struct Project {
-    /// The files, in the order in which a later one overrides an earlier one.
+    /// Files; later ones override earlier ones.
     pub files: Vec<String>,
-    /// The name of the folder that the first file is in: without a better name, that of the app.
+    /// Name of the first file's folder, the default name of the app.
     pub folder_name: String,
-    /// The name of the app, whatever the files say.
+    /// Name of the app, overriding the files.
     pub name: Option<String>,
-    /// The files of variables; without any, `.env` beside the first file.
+    /// Env files; if empty, `.env` beside the first file.
     pub env_files: Vec<String>,
-    /// The profiles that are active besides those of `COMPOSE_PROFILES`.
+    /// Active profiles in addition to `COMPOSE_PROFILES`.
     pub profiles: Vec<String>,
-    /// The variables of the environment.
+    /// Environment variables.
     pub environment: BTreeMap<String, String>,
-    /// Whether the cluster has nodes that share a directory: a named volume of several services is in it
-    /// then.
+    /// True if the cluster has nodes with a shared directory: named volumes of several services are then
+    /// shared.
     pub shares_volumes: bool,
-    /// The folder in which relative paths begin; without it, that of the first file.
+    /// Base of relative paths; by default the first file's folder.
     pub directory: Option<String>,
-    /// What is not refused.
+    /// Allowances given by the user.
     pub allowed: BTreeSet<Allowance>,
-    /// Of the named volumes of several services, those that a service in the cluster has, and whether shared:
-    /// they stay what they are.
+    /// Named volumes of several services that already exist in the cluster; true if shared. They keep their
+    /// kind.
     pub kept_volumes: BTreeMap<String, bool>,
 }

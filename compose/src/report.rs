@@ -1,17 +1,17 @@
-//! What there is to say about the files: mistakes, and what is done in another way than Compose does it.
+//! Findings about the files: mistakes, and differences from Compose.
 
 use std::fmt;
 
 use document::TextPosition;
 
-/// Something to say about a place in one of the files.
+/// A finding about a place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComposeFinding {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The place in it, if it is about one.
+    /// Position in the file, if any.
     pub place: Option<TextPosition>,
-    /// What there is to say.
+    /// Message for the user.
     pub detail: String,
 }
 
@@ -24,29 +24,28 @@ impl fmt::Display for ComposeFinding {
     }
 }
 
-/// What a note is about.
+/// Kind of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoteKind {
-    /// Something of the file has no effect.
+    /// A part of the file has no effect.
     NotHonoured,
-    /// Something of the file has another effect than with Compose.
+    /// A part of the file behaves differently than with Compose.
     Different,
     /// A variable is not set.
     Unset,
-    /// Something is as with Compose, but perhaps not as its author means it.
+    /// Behaves as with Compose, but perhaps not as intended.
     Hint,
 }
 
-/// What a user should know although the files can be applied.
+/// A note on files that can still be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// What it is about.
+    /// Kind of the note.
     pub kind: NoteKind,
-    /// The file, the first place, and what there is to say.
+    /// File, first place and message.
     pub finding: ComposeFinding,
 }
 
-/// The mistakes and notes so far, and the files that they are about.
 #[derive(Default)]
 pub(crate) struct Report {
     files: Vec<String>,
@@ -54,7 +53,6 @@ pub(crate) struct Report {
     notes: Vec<NoteDraft>,
 }
 
-/// A note, which may be about several services.
 struct NoteDraft {
     kind: NoteKind,
     place: Option<TextPosition>,
@@ -63,7 +61,7 @@ struct NoteDraft {
 }
 
 impl Report {
-    /// Returns the number of a file, which the places in it have.
+    /// Returns the number that positions in this file carry.
     pub(crate) fn add_file(&mut self, name: &str) -> usize {
         match self.files.iter().position(|known| known == name) {
             Some(number) => number,
@@ -74,7 +72,6 @@ impl Report {
         }
     }
 
-    /// Adds a mistake at a place of a file.
     pub(crate) fn mistake(&mut self, place: Option<TextPosition>, detail: impl Into<String>) {
         let finding = self.finding(place, detail.into());
         if !self.mistakes.contains(&finding) {
@@ -82,12 +79,11 @@ impl Report {
         }
     }
 
-    /// Adds a mistake about a whole file.
     pub(crate) fn mistake_of_file(&mut self, file: &str, detail: impl Into<String>) {
         self.mistakes.push(ComposeFinding { file: display_name(file), place: None, detail: detail.into() });
     }
 
-    /// Adds a note about a service, or to the note that says the same about another one.
+    /// Adds a note about a service, or adds the service to an equal note.
     pub(crate) fn note(
         &mut self,
         kind: NoteKind,
@@ -103,13 +99,11 @@ impl Report {
         }
     }
 
-    /// Returns whether there are mistakes.
     pub(crate) fn has_mistakes(&self) -> bool {
         !self.mistakes.is_empty()
     }
 
-    /// Returns the mistakes in the order of the files, with the variables that are not set: these are often
-    /// the reason.
+    /// Returns the mistakes in file order, with the unset variables, which are often the cause.
     pub(crate) fn into_mistakes(mut self) -> Vec<ComposeFinding> {
         for note in std::mem::take(&mut self.notes) {
             if note.kind == NoteKind::Unset {
@@ -120,7 +114,6 @@ impl Report {
         self.mistakes
     }
 
-    /// Returns the notes in the order of the files.
     pub(crate) fn into_notes(mut self) -> Vec<Note> {
         let mut drafts = std::mem::take(&mut self.notes);
         drafts.sort_by_key(|draft| draft.place);
@@ -145,7 +138,6 @@ fn display_name(file: &str) -> String {
     if file == crate::source::STDIN { "standard input".to_owned() } else { file.to_owned() }
 }
 
-/// Notes the variables of a file that are not set.
 pub(crate) fn note_unset(path: &str, names: Vec<(u64, String)>, report: &mut Report) {
     for (line, name) in names {
         let file = report.add_file(path);
@@ -153,7 +145,6 @@ pub(crate) fn note_unset(path: &str, names: Vec<(u64, String)>, report: &mut Rep
     }
 }
 
-/// Returns what there is to say about a variable that is not set.
 pub(crate) fn unset(name: &str) -> String {
     format!("variable {name} is not set; nothing stands in its place")
 }

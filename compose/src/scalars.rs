@@ -1,15 +1,14 @@
-//! Numbers and booleans as Compose reads them: by the rules of YAML 1.2 with some of 1.1.
+//! Numbers and booleans as Compose reads them: by YAML 1.2 with parts of 1.1.
 
 use document::DocumentNode;
 
 use crate::compose_document::names_of;
 use crate::fields;
 
-/// The booleans of fields, besides `true` and `false` in all spellings.
+/// Booleans besides `true` and `false` in all spellings.
 const TRUE: [&str; 3] = ["y", "yes", "on"];
 const FALSE: [&str; 3] = ["n", "no", "off"];
 
-/// Fields of a service that are booleans.
 const OF_SERVICES: [&str; 12] = [
     "services.*.init",
     "services.*.read_only",
@@ -24,10 +23,8 @@ const OF_SERVICES: [&str; 12] = [
     "services.*.depends_on.*.required",
     "services.*.depends_on.*.restart",
 ];
-/// Those of what services use.
 const OF_RESOURCES: [&str; 4] = ["external", "internal", "attachable", "enable_ipv6"];
 
-/// Writes the booleans of the file as `true` and `false`.
 pub(crate) fn write_booleans(root: &mut DocumentNode) {
     for name in names_of(root, "services") {
         if let Some(service) = root.get_mut("services").and_then(|services| services.get_mut(&name)) {
@@ -44,7 +41,7 @@ pub(crate) fn write_booleans(root: &mut DocumentNode) {
     }
 }
 
-/// Follows those fields that lead to booleans.
+/// Descends only into fields that lead to booleans.
 fn write_below(node: &mut DocumentNode, path: &str) {
     if let Some(items) = node.items_mut() {
         return items.iter_mut().for_each(|item| write_below(item, path));
@@ -77,8 +74,7 @@ fn write(node: &mut DocumentNode) {
     *node = node.with_text(written).unquoted();
 }
 
-/// Returns the text that a value of a map of texts has with Compose: `0644` without quotation marks is the
-/// number 420.
+/// Returns a value of a map of texts as Compose writes it: an unquoted `0644` is the number 420.
 pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     let text = node.scalar()?;
     if !node.is_plain() {
@@ -91,7 +87,7 @@ pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     })
 }
 
-/// Returns a number as Compose writes it; none if the text is no number.
+/// Returns a number as Compose writes it, or `None` if the text is not a number.
 fn number(text: &str) -> Option<String> {
     let (is_negative, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) => (text.starts_with('-'), digits),
@@ -113,7 +109,6 @@ fn number(text: &str) -> Option<String> {
     Some(float_text(if is_negative { -float } else { float }))
 }
 
-/// Returns a whole number of up to 64 bits, in one of the notations of YAML.
 fn whole_number(digits: &str) -> Option<u64> {
     let base = |prefix: &[&str], base| {
         let rest = prefix.iter().find_map(|prefix| digits.strip_prefix(prefix))?;
@@ -126,15 +121,14 @@ fn whole_number(digits: &str) -> Option<u64> {
     if !digits.chars().all(|c| c.is_ascii_digit()) {
         return None;
     }
-    // Of YAML 1.1: a zero in front makes it octal, if it can be.
+    // YAML 1.1: a leading zero makes it octal, if possible.
     if digits.len() > 1 && digits.starts_with('0') {
         return u64::from_str_radix(digits, 8).ok();
     }
     digits.parse().ok()
 }
 
-/// Returns a number as Go writes it: with an exponent of two digits or more for what is small, and from a
-/// million on.
+/// Formats a number like Go: with an exponent of at least two digits if it is small or at least a million.
 fn float_text(float: f64) -> String {
     let scientific = format!("{float:e}");
     let parts =

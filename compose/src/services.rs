@@ -1,4 +1,4 @@
-//! The services of the merged files, translated and checked.
+//! Translates and checks the services of the merged files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,25 +13,19 @@ use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_use
 use crate::values::Declared;
 use crate::{check, fields, order};
 
-/// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
+/// Placeholder image of a service that only has `build`, so that its other mistakes are found too.
 const UNBUILT: &str = "unbuilt";
 
-/// The most characters of a service's name.
 const MAX_NAME: usize = 63;
 
-/// The services of the files.
 pub(crate) struct All {
-    /// The active ones, in the order in which they are to be applied.
     pub(crate) services: Vec<ServiceInput>,
-    /// The names of all.
     pub(crate) all_names: BTreeSet<String>,
-    /// The whole names of the active ones whose files do not say what is reached from outside.
+    /// Full names of active services whose files do not define an ingress.
     pub(crate) without_ingress: BTreeSet<ServiceName>,
-    /// Whether several of them have the same named volume.
     pub(crate) has_common_volumes: bool,
 }
 
-/// Translates and checks the services.
 pub(crate) fn all(
     root: &DocumentNode,
     profiles: &BTreeSet<String>,
@@ -88,7 +82,7 @@ pub(crate) fn all(
     }
 }
 
-/// Returns the whole names of the services, by their names in the file. A change of an active one is noted.
+/// Returns the full names of the services by their names in the file. Notes changed names of active services.
 fn names(
     services: &DocumentNode,
     active: &BTreeSet<String>,
@@ -112,13 +106,11 @@ fn names(
     names
 }
 
-/// The document of a service, and which of its fields are called otherwise in the file.
 struct Translated {
     document: DocumentNode,
     renamed: Vec<(String, String)>,
 }
 
-/// Translates a service.
 fn translated(
     service: Field<'_>,
     name: &str,
@@ -155,7 +147,6 @@ fn translated(
     Translated { document: draft.document, renamed: draft.renamed }
 }
 
-/// Returns the field with this path of names.
 fn find<'a>(node: &'a DocumentNode, path: &str) -> Option<Field<'a>> {
     match path.split_once('.') {
         Some((name, rest)) => find(node.get(name)?, rest),
@@ -177,7 +168,7 @@ fn checked(service: &str, translated: &Translated, report: &mut Report) -> Optio
     value
 }
 
-/// Returns a message with the name that the field at its beginning has in the file.
+/// Replaces the field name at the start of a message by the one in the user's file.
 fn as_written(detail: String, renamed: &[(String, String)]) -> String {
     let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let found = renamed.iter().rev().find_map(|(name, written)| {

@@ -1,8 +1,7 @@
-//! Where the texts come from: the files of a user, or a map in a test. Paths are handled as texts.
+//! Sources of files: the user's disk, or a map in tests. Paths are handled as texts.
 
 use std::collections::BTreeMap;
 
-/// The path that stands for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// Reads the files that a Compose file names.
@@ -10,11 +9,10 @@ pub trait FileSources {
     /// Returns the content of a file.
     ///
     /// # Errors
-    /// If there is no such file, or it cannot be read.
+    /// If the file does not exist or cannot be read.
     fn read(&self, path: &str) -> Result<String, SourceError>;
 
-    /// Returns the content of a file that need not be text. Of one that is too large for a secret or config
-    /// it may return the beginning.
+    /// Returns the content of a possibly binary file. May truncate a file too large for a secret or config.
     ///
     /// # Errors
     /// As for [`FileSources::read`].
@@ -22,7 +20,7 @@ pub trait FileSources {
         self.read(path).map(String::into_bytes)
     }
 
-    /// Returns what is at a path.
+    /// Returns the kind of object at a path.
     fn kind(&self, path: &str) -> PathKind {
         match self.read(path) {
             Ok(_) => PathKind::File { mode: 0o644 },
@@ -32,33 +30,33 @@ pub trait FileSources {
     }
 }
 
-/// What is at a path.
+/// Kind of object at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// A file with these bits of its mode.
+    /// A file.
     File {
-        /// Such as `0o644`.
+        /// Permission bits, such as `0o644`.
         mode: u32,
     },
     /// A directory.
     Directory {
-        /// Whether nothing is in it.
+        /// True if the directory is empty.
         is_empty: bool,
     },
     /// Nothing.
     Missing,
-    /// Something that is no file, or cannot be looked at.
+    /// Not a file or directory, or inaccessible.
     Other,
 }
 
-/// A file cannot be read.
+/// Reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
-    /// There is none at this path.
+    /// No file exists at this path.
     NotFound,
-    /// It is there; why it cannot be read, in words for the user.
+    /// The file exists but is unreadable, with the reason for the user.
     Unreadable(String),
-    /// It is not in the folder of the project, whose name this is.
+    /// The file is outside of the project's folder, which is named.
     Outside(String),
 }
 
@@ -76,7 +74,7 @@ impl std::fmt::Display for SourceError {
     }
 }
 
-/// Files by their paths. A path that others begin with is a directory.
+/// Files by path. A prefix of other paths is a directory.
 impl FileSources for BTreeMap<String, String> {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         self.get(path).cloned().ok_or(SourceError::NotFound)
@@ -94,7 +92,7 @@ impl FileSources for BTreeMap<String, String> {
     }
 }
 
-/// Returns the folder that a file is in; `""` for the current one.
+/// Returns the folder of a file; `""` for the current one.
 pub(crate) fn folder_of(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some(("", _)) => "/",
@@ -103,8 +101,7 @@ pub(crate) fn folder_of(path: &str) -> &str {
     }
 }
 
-/// Returns a path that is written relative to a folder, without `.` and, where the text tells it, without
-/// `..`.
+/// Joins a relative path to a folder, without `.` and, as far as the text allows, without `..`.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     if path == STDIN {
         return path.to_owned();

@@ -1,16 +1,14 @@
-//! What the tests of several files use.
+//! Test helpers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use document::DocumentNode;
 
-/// Returns a document.
 pub(crate) fn service_of(yaml: &str) -> DocumentNode {
     let (mut documents, mistakes) = document::yaml(yaml);
     assert_eq!(mistakes, [], "{yaml}");
     documents.remove(0)
 }
 
-/// Returns a document as YAML on one line, without quotation marks.
 pub(crate) fn shown(node: &DocumentNode) -> String {
     if let Some(items) = node.items() {
         return format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "));

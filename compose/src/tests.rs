@@ -1,4 +1,4 @@
-//! Whole files, from the text to the services and to what is said about them.
+//! Loads whole files and checks services and findings.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod equal;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::{App, Project, load};
 
-/// Files by path; `compose.yaml` is the one that is loaded.
+/// Files by path; `compose.yaml` is loaded.
 fn files(files: &[(&str, &str)]) -> BTreeMap<String, String> {
     files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
@@ -29,19 +29,16 @@ fn app_of(paths: &[&str], texts: &[(&str, &str)]) -> App {
     load(&project(paths), &files(texts)).unwrap_or_else(|found| panic!("{found:#?}"))
 }
 
-/// Loads one file.
 fn app(text: &str) -> App {
     app_of(&["compose.yaml"], &[("compose.yaml", text)])
 }
 
-/// Returns the mistakes of one file, as a user reads them.
 fn mistakes(text: &str) -> Vec<String> {
     let found =
         load(&project(&["compose.yaml"]), &files(&[("compose.yaml", text)])).err().unwrap_or_default();
     found.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the document of a service.
 fn service(app: &App, name: &str) -> serde_json::Value {
     let service = app.services.iter().find(|service| service.name().as_str() == name);
     serde_json::to_value(service.unwrap()).unwrap()

@@ -1,7 +1,7 @@
-//! What becomes of the fields of a Compose service: the fields of a kubeleet service, as a document whose
-//! values keep the places of the user's file. Values are checked where all services are checked, not here.
+//! Translates the fields of a Compose service to a kubeleet service: a document whose values keep the places
+//! of the user's file. Values are not checked here, but with all services.
 //!
-//! Each function translates one field; the table of fields names it. They run in the order of the table.
+//! The table of fields names one function per field, and they run in the order of the table.
 
 pub(crate) mod aliases;
 mod draft;

@@ -1,5 +1,4 @@
-//! Secrets and configs: what the files declare, and what services get of them. Contents are read, and never
-//! shown.
+//! Secrets and configs: declarations in files and references in services. Contents are read but never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,45 +13,37 @@ use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::translate::files_beside::{self, FileBeside};
 
-/// The fields of a declaration that say where the content is.
 const ORIGINS: [&str; 3] = ["file", "environment", "content"];
 
-/// A secret or config that goes with an app.
+/// A secret or config that the app creates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppValue {
-    /// Whether it is a secret or a config.
+    /// Secret or config.
     pub kind: ValueKind,
-    /// Its name in the cluster.
+    /// Name in the cluster.
     pub name: ValueName,
-    /// Its content.
+    /// Content.
     pub content: ValueBytes,
 }
 
-/// The secrets and configs that the files declare. Those that services use are collected.
 pub(crate) struct Declared<'a> {
     pub(crate) root: &'a DocumentNode,
     pub(crate) app: &'a AppName,
     pub(crate) variables: &'a Variables,
     pub(crate) sources: &'a dyn FileSources,
-    /// What is not refused.
     pub(crate) allowed: &'a BTreeSet<Allowance>,
-    /// Returns the advice of a field that is not honoured.
     not_honoured: fn(&str) -> Option<&'static str>,
-    /// What services use: none stands for one that the app does not make.
+    /// Used values; `None` for one that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     made: Vec<AppValue>,
     sent_files: BTreeSet<(String, String)>,
-    /// The directories that have become volumes, with the service.
+    /// Directories that became volumes, with their service.
     directories: BTreeMap<String, String>,
 }
 
-/// The secrets and configs of an app.
 pub(crate) struct MadeValues {
-    /// Those that services use and the app makes.
     pub(crate) values: Vec<AppValue>,
-    /// The names of all that the files would make.
     pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
-    /// The files whose content goes to the cluster, and as what.
     pub(crate) sent_files: BTreeSet<(String, String)>,
 }
 
@@ -79,7 +70,6 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns what the services use and the app makes.
     pub(crate) fn finish(self) -> MadeValues {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
             let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);
@@ -100,14 +90,12 @@ impl<'a> Declared<'a> {
         MadeValues { values: self.made, all_values, sent_files: self.sent_files }
     }
 
-    /// Returns the files beside the Compose file that a service mounts.
     fn mounted_files(&self, service: &str) -> Vec<FileBeside> {
         let declared = self.root.get("services").and_then(|services| services.get(service));
         let volumes = declared.and_then(|service| service.get("volumes"));
         volumes.map_or(Vec::new(), |volumes| files_beside::mounts(self.app.as_str(), service, volumes))
     }
 
-    /// Records that the content of a file goes to the cluster.
     pub(crate) fn send(&mut self, path: &str, becomes: String) {
         self.sent_files.insert((path.to_owned(), becomes));
     }
@@ -124,11 +112,10 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Adds a file beside the Compose file to what the app makes. Returns whether it is a secret or a config,
-    /// and its name in the cluster.
+    /// Adds a local file to the app's values. Returns its kind and name in the cluster.
     ///
     /// # Errors
-    /// Why it cannot be one.
+    /// The reason why it cannot become a value.
     pub(crate) fn file_beside(
         &mut self,
         service: &str,
@@ -149,8 +136,7 @@ impl<'a> Declared<'a> {
         Ok((kind, name))
     }
 
-    /// Returns the name in the cluster of what the files call `source`, and adds its content to what the app
-    /// makes. Without a name there is a mistake.
+    /// Returns the cluster name of `source` and adds its content to the app's values. `None` after a mistake.
     fn used(
         &mut self,
         kind: ValueKind,
@@ -218,7 +204,6 @@ impl<'a> Declared<'a> {
         Some(name)
     }
 
-    /// Notes what of a declaration has no effect.
     fn note_parts(&self, kind: ValueKind, field: Field<'_>, report: &mut Report) {
         let group = group(kind);
         for part in field.value.fields().filter(|part| !part.value.is_blank()) {
@@ -229,7 +214,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns the name that is declared; by default that of the app and that in the file.
+    /// Returns the declared name; by default the app's name and the one in the file.
     fn name_of(&self, field: Field<'_>) -> String {
         let text = |node: &DocumentNode| {
             node.get("name").and_then(DocumentNode::scalar).map(|name| name.into_owned())
@@ -242,13 +227,13 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns the content; the problem has no part of it.
+    /// Returns the content. Errors never contain parts of it.
     fn content(&self, origin: Field<'_>) -> Result<ValueBytes, String> {
         let Some(text) = origin.value.scalar() else {
             return Err(format!("{} must be a text, not {}", origin.name, origin.value.kind()));
         };
         let bytes = match origin.name {
-            // The path is complete already.
+            // The path is already complete.
             "file" => self.sources.read_bytes(&text).map_err(|error| format!("file {text}: {error}"))?,
             "environment" => match self.variables.get(&*text) {
                 Some(value) => value.clone().into_bytes(),
@@ -273,8 +258,7 @@ fn content_of(bytes: Vec<u8>) -> Result<ValueBytes, String> {
     }
 }
 
-/// Returns what a service gets, with the names in the cluster. `field` is `secrets` or `configs` of the
-/// service.
+/// Returns the references of a service with cluster names. `field` is its `secrets` or `configs`.
 pub(crate) fn references(
     kind: ValueKind,
     field: Field<'_>,
@@ -288,7 +272,7 @@ pub(crate) fn references(
             true => item.get("source")?.scalar(),
             false => item.scalar(),
         };
-        // What is wrong with another form is said where services are checked.
+        // Other forms are reported where services are checked.
         let Some(source) = source else { return Some(item.clone()) };
         let name = declared.used(kind, &source, item.place(), report)?;
         let mut reference = DocumentNode::empty_map(item.place());
@@ -329,7 +313,6 @@ fn is_external(declaration: &DocumentNode) -> bool {
     })
 }
 
-/// Returns the name of the group at the top of a file.
 fn group(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "secrets",

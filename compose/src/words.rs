@@ -1,30 +1,27 @@
-//! Splits a command that is one text, as Compose does it: by the rules of a shell, but without comments,
-//! variables and patterns.
+//! Splits a command text like Compose: by shell rules, but without comments, variables and patterns.
 
-/// The words of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SplitCommand {
     pub(crate) words: Vec<String>,
-    /// The character of a shell, such as `;`, at which the command ends. Compose drops it and what follows.
+    /// Shell operator, such as `;`, that ends the command. Compose drops it and the rest.
     pub(crate) ends_at: Option<char>,
 }
 
-/// What stands open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quote {
     None,
     Single,
     Double,
-    /// `` `…` ``, which is kept as it is.
+    /// `` `…` ``, which is kept unchanged.
     Backtick,
-    /// `$(…)`, which is kept as it is.
+    /// `$(…)`, which is kept unchanged.
     Parenthesis,
 }
 
 /// Splits a command.
 ///
 /// # Errors
-/// What is not closed, or begins something that only a shell could run.
+/// Names the unclosed quotation, or the construct that only a shell could run.
 pub(crate) fn split(text: &str) -> Result<SplitCommand, &'static str> {
     let mut split = SplitCommand::default();
     // `None` between two words.
@@ -43,7 +40,7 @@ pub(crate) fn split(text: &str) -> Result<SplitCommand, &'static str> {
             ('\'', Quote::None) => (quote, word) = (Quote::Single, Some(word.unwrap_or_default())),
             ('"', Quote::Double) | ('\'', Quote::Single) => quote = Quote::None,
             (';' | '&' | '|' | '<' | '>', Quote::None) => {
-                // `2>` names what is redirected.
+                // The number in `2>` belongs to the redirection.
                 let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
                 split.words.extend(word.take().filter(|word| c != '>' || !is_number(word)));
                 split.ends_at = Some(c);

@@ -1,8 +1,8 @@
-//! Decides whether what a request wants fits the cluster. Pure.
+//! Decides whether a requested service fits the cluster. Pure.
 //!
-//! It is an early answer for people, not a reservation: the script that assigns pods decides. Therefore only
-//! what cannot fit is refused. Nodes that are cordoned or silent count as well, because they may be back
-//! before the pods are. External workers count for pods that they can run: these ask for nothing.
+//! This is an early answer for people, not a reservation: the script that assigns pods decides. So only
+//! services that can never fit are refused. Cordoned and silent nodes count too, because they may be back
+//! before the pods are. External workers count for pods that they can run, which are pods without requests.
 
 mod amounts;
 mod shortage;
@@ -20,7 +20,7 @@ use self::amounts::{Rounded, amount};
 use self::shortage::Lack;
 pub(crate) use self::shortage::Shortage;
 
-/// The order in which resources are blamed where several are short.
+/// Order in which short resources are blamed.
 const BLAMED: [Lack; 6] = [
     Lack::Amount(Resource::Memory),
     Lack::Amount(Resource::Cpu),
@@ -30,24 +30,22 @@ const BLAMED: [Lack; 6] = [
     Lack::Slots,
 ];
 
-/// Pods with equal requirements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PodGroup {
     request: Resources,
     ports: HostPorts,
     host: Option<Arc<HostRequest>>,
     replicas: u64,
-    /// Whether external workers can run them.
+    /// True if external workers can run the pods.
     needs_only_image: bool,
 }
 
-/// What a request wants for a service, and what the service has.
 #[derive(Debug, Clone)]
 pub(crate) struct Demand {
     service: ServiceName,
     wanted: PodGroup,
     present: Option<PodGroup>,
-    /// Whether its pods wait for each other anyway: those of a job.
+    /// True for jobs: their pods may wait for each other.
     can_wait: bool,
 }
 
@@ -62,7 +60,6 @@ impl PodGroup {
         }
     }
 
-    /// The resources that a pod asks for.
     fn needs(&self) -> impl Iterator<Item = Resource> {
         Resource::ALL.into_iter().filter(|resource| self.request.get(*resource) > 0)
     }
@@ -75,13 +72,12 @@ impl PodGroup {
         }
     }
 
-    /// Returns why a node would refuse what these pods ask of its host, if it has told what it allows.
+    /// Returns the reason why a node refuses the pods' host settings, if the node has reported its own.
     fn refusal_of(&self, node: &Node) -> Option<String> {
         let (request, settings) = self.host.as_ref().zip(node.facts.settings.as_ref())?;
         settings.host.check(request).err()
     }
 
-    /// Returns whether these pods need no more of anything than the others.
     fn is_within(&self, others: &Self) -> bool {
         let ports: Vec<&str> = others.ports.iter().collect();
         self.replicas <= others.replicas
@@ -95,7 +91,6 @@ impl PodGroup {
         others.host.as_ref().is_some_and(|others| host.is_within(others))
     }
 
-    /// How many of these pods fit amounts.
     fn count_within(&self, free: Resources, resource: Resource) -> u64 {
         match self.request.get(resource) {
             0 => u64::MAX,
@@ -105,31 +100,29 @@ impl PodGroup {
 }
 
 impl Demand {
-    /// What storing `desired` asks for in place of the service that exists, if one does.
     pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
         let present = existing.map(|service| PodGroup::new(&service.pod, service.replicas));
         let can_wait = !desired.pod.kind.is_service();
-        // A cron has no pods until its time comes.
+        // A cron has no pods until it is due.
         let replicas = if can_wait { desired.replicas.max(1) } else { desired.replicas };
         let wanted = PodGroup::new(&desired.pod, replicas);
         Self { service: desired.name.clone(), wanted, present, can_wait }
     }
 
-    /// What another number of replicas asks for.
     pub(crate) fn of_scale(service: &Service, replicas: u32) -> Self {
         let present = PodGroup::new(&service.pod, service.replicas);
         let wanted = PodGroup { replicas: replicas.into(), ..present.clone() };
         Self { service: service.name.clone(), wanted, present: Some(present), can_wait: false }
     }
 
-    /// Returns whether it fits on any cluster: it has no pods, or asks for no more than the service has.
+    /// Returns true if the demand fits any cluster: it has no pods, or requires no more than the service has.
     pub(crate) fn is_covered(&self) -> bool {
         self.wanted.replicas == 0
             || self.present.as_ref().is_some_and(|present| self.wanted.is_within(present))
     }
 
-    /// Returns whether what was admitted a moment ago, and may have no node yet, could leave it too little of
-    /// what these nodes have.
+    /// Returns true if recently admitted demands, whose pods may have no node yet, could use up these nodes'
+    /// resources.
     pub(crate) fn may_lack_after(&self, admitted: &[Self], nodes: &[Node]) -> bool {
         let ports = &self.wanted.ports;
         let has_port =
@@ -145,7 +138,7 @@ impl Demand {
         })
     }
 
-    /// Returns why it does not fit on these nodes; none if it does, or if no node is known that is alive.
+    /// Returns the shortage on these nodes; `None` if the demand fits or no live node is known.
     pub(crate) fn shortage(&self, nodes: &[Node]) -> Option<Shortage> {
         let can_run = |node: &&Node| node.kind == NodeKind::Kubeleet || self.wanted.needs_only_image;
         let mut nodes: Vec<&Node> = nodes.iter().filter(can_run).collect();
@@ -173,7 +166,7 @@ impl Demand {
         PodGroup { replicas: present.replicas, ..self.wanted.clone() } == *present
     }
 
-    /// No node allows what the pods ask of its host. None if they have it already.
+    /// Finds host settings that no node allows. `None` if the present pods have them already.
     fn refused_by_all(&self, nodes: &[&Node]) -> Option<Shortage> {
         if self.present.as_ref().is_some_and(|present| self.wanted.host_is_within(present)) {
             return None;
@@ -182,7 +175,6 @@ impl Demand {
         Some(self.short_of(Lack::Permission, self.wanted.replicas, 0, nodes, reason))
     }
 
-    /// One pod does not fit even an empty node.
     fn too_large_for_any(&self, nodes: &[&Node]) -> Option<Shortage> {
         let lacks =
             |node: &Node, resource| self.wanted.request.get(resource) > node.facts.capacity.get(resource);
@@ -195,7 +187,7 @@ impl Demand {
             Some((resource, short.map(|node| node.facts.capacity.get(resource)).collect::<Vec<u64>>()))
         });
         let blamed: Vec<(Resource, Vec<u64>)> = blamed.collect();
-        // The first of those that most nodes lack.
+        // The first of the resources that most nodes lack.
         let (resource, offers) = blamed.into_iter().rev().max_by_key(|(_, offers)| offers.len())?;
         let required = self.wanted.request.get(resource);
         let reason = |node: &Node| {
@@ -208,7 +200,6 @@ impl Demand {
         Some(self.short_of(Lack::Amount(resource), required, allocatable, nodes, reason))
     }
 
-    /// `count` more pods, all with the requirements that are wanted, do not fit what is free.
     fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
         let fits = |node: &Node, lack: Lack| match lack {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
@@ -232,7 +223,7 @@ impl Demand {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
                 let free = nodes.iter().map(|node| free(node).get(resource)).fold(0, u64::saturating_add);
-                // Where the sum would do, the pieces are too small.
+                // The sum would suffice, but not on single nodes.
                 (required, if free < required { free } else { each.saturating_mul(total) })
             }
         };
@@ -254,8 +245,8 @@ impl Demand {
         Some(self.short_of(lack, required, allocatable, nodes, reason))
     }
 
-    /// The pods of a changed service do not fit what is free and what its present pods have. On which nodes
-    /// these are is not asked, so only what cannot fit in any case is found.
+    /// Finds that the pods of a changed service do not fit the free resources plus those of its present pods.
+    /// The nodes of the present pods are not read, so only impossible changes are found.
     fn replacement(&self, present: &PodGroup, nodes: &[&Node]) -> Option<Shortage> {
         let sum = |resource| {
             let own = present.request.get(resource).saturating_mul(present.replicas);
@@ -288,11 +279,11 @@ impl Demand {
         })
     }
 
-    /// Returns the first of the ports that another service's pod has, and the name of that pod.
+    /// Returns the first port taken by another service's pod, with that pod's name.
     fn taken_port<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
         self.wanted.ports.iter().find_map(|port| {
             let holder = node.host_ports.get(port)?;
-            // Pods of a service have its name; a changed service gets its own ports again.
+            // Pods have their service's name; a changed service gets its own ports again.
             let is_own = self.present.as_ref().is_some_and(|present| !self.has_the_requirements_of(present))
                 && holder == self.service.as_str();
             (!is_own).then_some((port, holder.as_str()))
@@ -324,7 +315,6 @@ fn slots_of(node: &Node) -> String {
     format!("has {} of {} pods", node.used.pods, node.facts.capacity.pods)
 }
 
-/// What no pod has reserved.
 fn free(node: &Node) -> Resources {
     node.facts.capacity.saturating_sub(node.used)
 }

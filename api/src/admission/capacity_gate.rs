@@ -1,4 +1,4 @@
-//! Refuses services that do not fit the cluster, with a view of the nodes that is about a second old.
+//! Refuses services that do not fit the cluster, using a view of the nodes at most about a second old.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,43 +9,39 @@ use store::{Store, StoreError};
 
 use crate::admission::capacity::{Demand, Shortage};
 
-/// The age of a view that may admit,
+/// Maximum age of a view for admissions,
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// or this multiple of what reading it took.
+/// or this multiple of the time that reading it took.
 const AGE_FACTOR: u32 = 20;
-/// The age of a view that may refuse: what has just become free must count.
+/// Maximum age of a view for refusals: recently freed resources must count.
 const MAX_AGE_OF_REFUSAL: Duration = Duration::from_millis(100);
-/// A reading that takes longer is given up: requests wait for it.
+/// Timeout of a reading: requests wait for it.
 const READING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The nodes as last read.
 #[derive(Debug, Clone)]
 struct NodesView {
-    /// Empty while the nodes cannot be read, which refuses nothing.
+    /// Empty while the nodes are unreadable, which refuses nothing.
     nodes: Arc<[Node]>,
     read_at: Instant,
     took: Duration,
 }
 
-/// How long what was just admitted has to get its nodes before something else is refused. Longer than a view
-/// that may refuse is kept.
+/// Time for recently admitted pods to get their nodes before another request is refused. Longer than
+/// [`MAX_AGE_OF_REFUSAL`].
 const ASSIGNMENT_TIME: Duration = Duration::from_millis(250);
-/// Admitted requests that are remembered.
 const MAX_ADMITTED: usize = 64;
 
-/// Decides about requests that need resources of nodes.
 #[derive(Default)]
 pub(crate) struct CapacityGate {
     view: Mutex<Option<NodesView>>,
-    /// Held by the request that reads the nodes.
     reading: tokio::sync::Mutex<()>,
-    /// What was admitted within the last [`MAX_AGE`]; it may not be in the view yet.
+    /// Admissions within the last [`MAX_AGE`], which the view may not show yet.
     admitted: Mutex<VecDeque<(Instant, Demand)>>,
 }
 
 impl CapacityGate {
-    /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known. Reads
-    /// nothing for what asks for nothing.
+    /// Returns the cluster's shortage; `None` if the demand fits or the nodes are unknown. Reads nothing if
+    /// nothing is demanded.
     pub(crate) async fn shortage(&self, store: &Store, demand: &Demand) -> Option<Shortage> {
         if demand.is_covered() {
             return None;
@@ -56,7 +52,7 @@ impl CapacityGate {
                 self.admit(demand);
                 return None;
             }
-            // The pods of the request before get their nodes within milliseconds.
+            // Pods of the previous request get their nodes within milliseconds.
             tokio::time::sleep(ASSIGNMENT_TIME).await;
         }
         let shortage = demand.shortage(&self.nodes_now(store).await);
@@ -82,12 +78,12 @@ impl CapacityGate {
         admitted.iter().map(|(_, demand)| demand.clone()).collect()
     }
 
-    /// Returns all nodes, with what has just changed; none if they cannot be read.
+    /// Returns all nodes with the latest changes; empty if they cannot be read.
     pub(crate) async fn nodes_now(&self, store: &Store) -> Arc<[Node]> {
         self.nodes(store, MAX_AGE_OF_REFUSAL).await
     }
 
-    /// Returns a view that may admit. While another request reads a new one, the one before will do.
+    /// Returns a view for admissions. While another request reads a new view, uses the previous one.
     async fn recent_nodes(&self, store: &Store) -> Arc<[Node]> {
         match self.known(Duration::MAX).filter(|_| self.reading.try_lock().is_err()) {
             Some(nodes) => nodes,
@@ -129,7 +125,7 @@ impl CapacityGate {
     }
 }
 
-/// Returns all nodes; none if one of them is unreadable, because it could have room.
+/// Returns all nodes; empty if one is unreadable, because it could have room.
 async fn read(store: &Store) -> Result<Arc<[Node]>, StoreError> {
     let names = store.node_names().await?;
     let (nodes, unreadable) = store.nodes_each(&names).await?;

@@ -1,7 +1,7 @@
-//! Refuses requests that would fill Redis, or make the cluster larger than its settings allow.
+//! Refuses requests that would fill Redis or exceed the cluster's configured limits.
 //!
-//! A Redis at its `maxmemory` takes no new service and no new pod. So requests that add are refused before,
-//! while everything else still has room.
+//! A Redis at its `maxmemory` accepts no new service or pod. So requests that add data are refused earlier,
+//! while there is still room for everything else.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,20 +14,18 @@ use store::{ClusterSize, RedisMemory, Store};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// About what one pod takes in Redis when it fits no node; when it runs, half of it.
+/// Approximate bytes in Redis per unschedulable pod; a running pod takes half.
 pub(crate) const BYTES_PER_POD: u64 = 1_229;
-/// About what a service takes in Redis beside its specification, which is stored twice.
+/// Approximate bytes per service, besides its specification, which is stored twice.
 const BYTES_PER_SERVICE: u64 = 2_048;
-/// About what a version of a secret or config takes beside its content.
+/// Approximate bytes per version of a secret or config, besides its content.
 const BYTES_PER_VALUE: u64 = 512;
-/// The shortest time between two readings of the state of Redis,
+/// Minimum time between two readings of Redis' state,
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// or this multiple of what the last one took.
+/// or this multiple of the time that the last one took.
 const PAUSE_FACTOR: u32 = 20;
-/// A reading that takes longer is given up: requests wait for it.
 const READING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a request adds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Growth {
     services: u64,
@@ -38,7 +36,6 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// What storing `desired` adds to the service that exists, if one does.
     pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
         let pods = existing.map_or(0, |service| service.replicas);
         let (services, base) = if existing.is_some() { (0, 0) } else { (1, BYTES_PER_SERVICE) };
@@ -47,13 +44,12 @@ impl Growth {
         Self { services, bytes: growth.bytes + base + 2 * spec, ..growth }
     }
 
-    /// What changing the number of replicas adds.
     pub(crate) fn of_pods(before: u32, after: u32) -> Self {
         let pods = u64::from(after.saturating_sub(before));
         Self { pods, bytes: pods * BYTES_PER_POD, ..Self::default() }
     }
 
-    /// What storing a version of a secret or config adds; encrypted it is longer by a third.
+    /// Returns the growth from storing a version of a secret or config; encryption adds a third.
     pub(crate) fn of_value(bytes: usize) -> Self {
         Self { values: 1, bytes: (bytes as u64) * 4 / 3 + BYTES_PER_VALUE, ..Self::default() }
     }
@@ -68,7 +64,6 @@ impl Growth {
     }
 }
 
-/// The state of Redis and the cluster as last read, and what was admitted since.
 #[derive(Debug, Clone, Copy)]
 struct GrowthUsage {
     memory: RedisMemory,
@@ -76,26 +71,22 @@ struct GrowthUsage {
     admitted: Growth,
 }
 
-/// What is known, and when to ask again.
 #[derive(Debug, Default)]
 struct KnownUsage {
-    /// None if Redis did not say.
+    /// `None` if Redis did not answer.
     usage: Option<GrowthUsage>,
     next_reading: Option<Instant>,
 }
 
-/// Decides about requests that add, with a state that is about a second old.
 #[derive(Default)]
 pub(crate) struct GrowthGate {
     known: Mutex<KnownUsage>,
-    /// Held by the request that reads the state.
     reading: tokio::sync::Mutex<()>,
 }
 
 impl GrowthGate {
-    /// Admits `growth`, or says why not. What adds neither a service, a pod nor a value is always admitted:
-    /// Redis itself refuses it if nothing more fits. So is everything while Redis does not say how full it
-    /// is.
+    /// Admits `growth`, or returns the reason for refusal. Always admits growth without new services, pods or
+    /// values, since Redis itself refuses writes when full, and all growth while Redis' memory is unknown.
     pub(crate) async fn admit(
         &self,
         store: &Store,
@@ -115,7 +106,7 @@ impl GrowthGate {
         Ok(())
     }
 
-    /// Reads the state if it is due. The other requests of that moment wait only if nothing is known.
+    /// Reads the state if due. Concurrent requests wait only if no state is known.
     async fn refresh(&self, store: &Store) {
         if !self.is_due() {
             return;
@@ -148,7 +139,7 @@ impl GrowthGate {
     }
 }
 
-/// How many more bytes may be added before requests that add are refused; `None` without a limit.
+/// Returns the bytes that may be added before refusals begin; `None` without a limit.
 pub(crate) fn headroom(memory: RedisMemory, limits: &GrowthLimits) -> Option<u64> {
     Some(threshold(memory.limit?, limits).saturating_sub(memory.used))
 }

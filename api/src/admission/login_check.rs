@@ -1,4 +1,4 @@
-//! Has a worker ask the registry whether a login is right, before it is stored.
+//! Lets a worker check a login with its registry before the login is stored.
 
 use std::time::Duration;
 
@@ -13,10 +13,9 @@ use store::{LoginCheckRequest, Store, StoreError};
 use crate::state::AppState;
 use crate::status::views;
 
-/// A registry that takes longer is one that cannot be reached.
+/// A slower registry counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Returns what the registry says of a login.
 pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey) -> LoginVerdict {
     let Ok(now) = app.store.redis_now().await else {
         return LoginVerdict::Unknown("no node could be asked".to_owned());
@@ -31,8 +30,8 @@ pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey
     }
 }
 
-/// Returns a node whose worker can decrypt the password and has an engine. One of a version before, which
-/// knows no such question, has registered no key.
+/// Returns a node whose worker can decrypt the password and has an engine. Workers of the previous version
+/// cannot check logins; they have registered no key.
 fn node_to_ask(nodes: &[Node], key: &SecretKey, now: RedisMillis, timing: &Timing) -> Option<NodeName> {
     let has_key = |node: &Node| {
         let settings = node.facts.settings.as_ref();

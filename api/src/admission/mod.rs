@@ -1,5 +1,4 @@
-//! What a request may not add or take away: it fits no node, fills Redis, is no use to the cluster, or is
-//! still in use.
+//! Admission of requests: capacity, growth of Redis, usefulness to the cluster, and objects still in use.
 
 pub(crate) mod capacity;
 pub(crate) mod capacity_gate;

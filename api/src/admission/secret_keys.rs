@@ -1,8 +1,8 @@
-//! Finds nodes whose key for secrets differs from that of the others, or from that of this API. Pure.
+//! Finds nodes whose key for secrets differs from the other nodes' or this API's key. Pure.
 //!
-//! A secret is encrypted by one API, and decrypted by whichever worker gets a pod that needs it. The key of
-//! the cluster is the one that most workers have: Redis never knows it. A node without a key never has a
-//! secret, which may be meant.
+//! One API encrypts a secret, and any worker with a pod that needs it decrypts it. The cluster's key is the
+//! one that most workers have: Redis never knows it. A node without a key never gets secrets, which may be
+//! intended.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,15 @@ use model::value::secret_key::SecretKey;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// The most names in one sentence.
 const MAX_NAMES: usize = 3;
 
-/// The keys of the workers.
 pub(crate) struct WorkerKeys {
-    /// The id of each key, with the nodes that have it; most nodes have the first.
+    /// Key ids with their nodes, the most common first.
     keys: Vec<(String, Vec<String>)>,
 }
 
 impl WorkerKeys {
-    /// Reads the keys that live workers have registered. Where as many nodes have one as another, `own` is
-    /// the first.
+    /// Collects the keys that live workers have registered. On a tie `own` comes first.
     pub(crate) fn of(nodes: &[Node], own: Option<&SecretKey>) -> Self {
         let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for node in nodes.iter().filter(|node| node.state == NodeState::Alive) {
@@ -39,12 +36,12 @@ impl WorkerKeys {
         Self { keys }
     }
 
-    /// Returns the id of the key that most workers have.
     pub(crate) fn most(&self) -> Option<&str> {
         self.keys.first().map(|(key, _)| key.as_str())
     }
 
-    /// Returns a sentence for each key that is not the one of most workers, and for that of this API.
+    /// Returns a sentence for each worker key other than the most common one, and for this API's key if it
+    /// differs.
     pub(crate) fn problems(&self, own: Option<&SecretKey>) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let others = self.keys.iter().skip(1).map(|(key, nodes)| {
@@ -65,7 +62,7 @@ impl WorkerKeys {
         others.chain(of_api).collect()
     }
 
-    /// Returns a sentence for each key of proxies that is not the one of most workers.
+    /// Returns a sentence for each proxy key other than the workers' most common one.
     pub(crate) fn problems_of_proxies(&self, proxies: &BTreeMap<NodeName, String>) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let mut others: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -85,7 +82,7 @@ impl WorkerKeys {
         others.into_iter().map(sentence).collect()
     }
 
-    /// Refuses to encrypt with a key that the workers do not have: pods would wait for the secret.
+    /// Refuses to encrypt with a key that the workers lack: pods would wait for the secret.
     pub(crate) fn check(&self, own: &SecretKey) -> Result<(), ApiProblem> {
         match self.most() {
             Some(most) if most != own.id() => Err(ApiProblem::new(
@@ -101,7 +98,6 @@ impl WorkerKeys {
         }
     }
 
-    /// Returns what to know of restored secrets, of which `restored` are the ids of their keys.
     pub(crate) fn unreadable(&self, restored: &[String]) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -138,7 +134,7 @@ mod tests {
         SecretKey::parse(&digit.to_string().repeat(64)).unwrap()
     }
 
-    /// Nodes with these keys; `-` stands for none, `?` for a worker that has not registered one.
+    /// Nodes with these keys; `-` is no key, `?` a worker that has not registered one.
     fn nodes(keys: &str) -> Vec<Node> {
         let node = |(index, digit): (usize, char)| {
             let settings = |secret_key| NodeSettings { secret_key, ..NodeSettings::default() };

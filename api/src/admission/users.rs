@@ -1,4 +1,4 @@
-//! Which services use what is to be deleted: their next pods would wait for it for ever.
+//! Finds services that use an object to be deleted: their next pods would wait for it forever.
 
 use model::ids::{RegistryHost, ServiceName, ValueName};
 use model::service::{Service, ServiceState};
@@ -10,7 +10,6 @@ use utoipa::IntoParams;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// How many services a problem names.
 const MAX_NAMED: usize = 5;
 
 /// Whether something is deleted that services use.
@@ -23,11 +22,8 @@ pub(crate) struct ForceOption {
     pub(crate) force: bool,
 }
 
-/// What services can use.
 pub(crate) enum UsedObject<'a> {
-    /// A secret or config.
     Value(ValueKind, &'a ValueName),
-    /// The login for a registry.
     Login(&'a RegistryHost),
 }
 
@@ -65,11 +61,11 @@ impl UsedObject<'_> {
     }
 }
 
-/// Refuses to delete what services use, unless the client insists. Services that are being deleted need
-/// nothing any more, and of one whose record cannot be read nothing is known.
+/// Refuses to delete an object that services use, unless forced. Ignores services that are being deleted or
+/// have unreadable records.
 ///
 /// # Errors
-/// The problem that names the services; or Redis cannot be read.
+/// The problem that names the services, or an error of Redis.
 pub(crate) async fn check_unused(
     app: &AppState,
     object: UsedObject<'_>,

@@ -1,22 +1,18 @@
-//! The keys that a request found unreadable, so that the answer can name them beside everything else.
+//! Unreadable keys found by a request, named in the answer beside everything else.
 
 use model::broken_key::BrokenKey;
 use store::{StoreError, or_broken};
 
-/// The most keys that are named: a longer list would hide its first entries.
+/// Maximum number of named keys: a longer list would hide its first entries.
 pub(crate) const MAX_NAMED: usize = 20;
 
-/// Broken keys: their number, and the first of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BrokenKeys {
-    /// The number of broken keys.
     pub(crate) total: u64,
-    /// At most [`MAX_NAMED`] of them.
     pub(crate) named: Vec<BrokenKey>,
 }
 
 impl BrokenKeys {
-    /// Adds a key.
     pub(crate) fn push(&mut self, key: BrokenKey) {
         self.total += 1;
         if self.named.len() < MAX_NAMED && !self.named.contains(&key) {
@@ -24,22 +20,20 @@ impl BrokenKeys {
         }
     }
 
-    /// Adds keys.
     pub(crate) fn extend(&mut self, keys: impl IntoIterator<Item = BrokenKey>) {
         keys.into_iter().for_each(|key| self.push(key));
     }
 
-    /// Adds the keys of another count.
     pub(crate) fn merge(&mut self, other: &BrokenKeys) {
         let before = self.total;
         self.extend(other.named.iter().cloned());
         self.total = before + other.total;
     }
 
-    /// Returns what was read. If its key is broken, returns the default and adds the key.
+    /// Returns the result. For a broken key, adds the key and returns the default.
     ///
     /// # Errors
-    /// Those that are not about one key.
+    /// Errors that do not concern one key.
     pub(crate) fn take<T: Default>(
         &mut self,
         read: Result<T, StoreError>,
@@ -51,7 +45,6 @@ impl BrokenKeys {
         Ok(value)
     }
 
-    /// Describes the keys in a sentence; empty if there are none.
     pub(crate) fn sentence(&self) -> String {
         let Some(BrokenKey { key, problem }) = self.named.first() else { return String::new() };
         match self.total {
@@ -60,7 +53,6 @@ impl BrokenKeys {
         }
     }
 
-    /// Appends the sentence, if there is one, to what a message says already.
     pub(crate) fn append_to(&self, message: &mut String) {
         if self.total == 0 {
             return;

@@ -1,6 +1,6 @@
-//! Finds nodes and schedulers whose times of failure detection differ from those of the others. Pure.
+//! Finds nodes and schedulers whose failure detection times differ from the others. Pure.
 //!
-//! Nothing runs twice because of that, but nodes then count as silent too early, or their pods move late.
+//! Differing times never run a pod twice, but nodes then count as silent too early or their pods move late.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,9 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 use model::node::{Node, NodeState};
 
-/// The most names in one sentence.
 const MAX_NAMES: usize = 3;
 
-/// Returns a sentence for each set of times that is not that of most nodes and schedulers.
+/// Returns a sentence for each set of times other than the most common one.
 pub(crate) fn sentences(nodes: &[Node], schedulers: &[(SchedulerId, Timing)]) -> Vec<String> {
     let nodes = nodes.iter().filter(|node| node.state == NodeState::Alive);
     let nodes = nodes.filter_map(|node| Some((node.timing?, format!("node {}", node.name))));
@@ -22,7 +21,7 @@ pub(crate) fn sentences(nodes: &[Node], schedulers: &[(SchedulerId, Timing)]) ->
         groups.entry(times).or_insert((timing, Vec::new())).1.push(name);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
-    // Of as many, the shorter times are the first.
+    // On a tie shorter times come first.
     groups.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
     let mut groups = groups.into_iter();
     let Some((most, _)) = groups.next() else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The state of the cluster as this process reads it, and what it notices over time.
+//! State of the cluster as this process reads it, and changes that it notices over time.
 
 pub(crate) mod broken;
 pub(crate) mod differing_times;

@@ -1,7 +1,7 @@
-//! Notices that Redis has an older state than before: it was started with an older file, something was
-//! restored, or a failover lost writes. Pure.
+//! Notices that Redis went back to an older state: it was started with an older file, restored, or lost
+//! writes in a failover. Pure.
 //!
-//! The last event that this process saw is not there any more then, though older ones are.
+//! In this case the last event that this process saw is missing, though older events exist.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,19 +10,14 @@ use model::event::{ClusterEvent, EventPosition, ObjectKind};
 use model::time::rfc3339;
 use tokio::time::Instant;
 
-/// Changes of services that are remembered.
 const MAX_CHANGES: usize = 1000;
-/// Services that are named.
 const MAX_NAMES: usize = 5;
-/// The time for which a loss is reported.
+/// Time for which a loss is reported.
 const TOLD_FOR: Duration = Duration::from_secs(3600);
 
-/// The events that this process saw, as far as they matter.
 #[derive(Default)]
 pub(crate) struct EventMemory {
-    /// The id of the last one.
     last: Option<String>,
-    /// Changes of services, oldest first.
     changes: VecDeque<ServiceChangeEvent>,
     loss: Option<(Instant, String)>,
 }
@@ -34,13 +29,12 @@ struct ServiceChangeEvent {
 }
 
 impl EventMemory {
-    /// Returns the id of the last event that was seen.
     pub(crate) fn last(&self) -> Option<&str> {
         self.last.as_deref()
     }
 
-    /// Compares with `found`, the newest event up to the last one that was seen. If it is another one, all
-    /// after it are lost. Without any the stream was cut or emptied: it begins anew.
+    /// Compares with `found`, the newest event up to the last one seen. If it differs, all later events are
+    /// lost. If there is none, the stream was trimmed or emptied, and the memory restarts.
     pub(crate) fn compare(&mut self, found: Option<&ClusterEvent>) {
         let last = self.last.as_deref().and_then(EventPosition::parse);
         let Some(found) = found else { return self.last = None };
@@ -59,11 +53,10 @@ impl EventMemory {
         }
     }
 
-    /// Remembers events, which follow on those before.
     pub(crate) fn note(&mut self, events: &[ClusterEvent]) {
         for event in events {
             self.last = Some(event.id.clone());
-            // The other events of a service follow from what others did.
+            // Other events of a service are consequences.
             if event.kind == ObjectKind::Service && event.reason.starts_with("Service") {
                 let (service, message) = (event.object.clone(), event.message.clone());
                 self.changes.push_back(ServiceChangeEvent { position: event.position(), service, message });
@@ -73,14 +66,13 @@ impl EventMemory {
         self.changes.drain(..surplus);
     }
 
-    /// Returns what was lost in the last hour, in a sentence.
     pub(crate) fn loss(&self) -> Option<String> {
         self.loss.as_ref().filter(|(at, _)| at.elapsed() < TOLD_FOR).map(|(_, text)| text.clone())
     }
 }
 
 fn sentence(found: &ClusterEvent, lost: &[ServiceChangeEvent]) -> String {
-    // The newest change of each says most.
+    // The newest change of each service says most.
     let mut named: Vec<&ServiceChangeEvent> = Vec::new();
     for change in lost.iter().rev() {
         if !named.iter().any(|other| other.service == change.service) {

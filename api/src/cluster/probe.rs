@@ -1,4 +1,4 @@
-//! Whether this process can serve, asked of Redis once for all probes that want to know it.
+//! Readiness of this process: Redis is asked once for all probes.
 
 use std::time::Duration;
 
@@ -6,10 +6,9 @@ use super::overview;
 use super::readiness::ReadinessAnswer;
 use crate::state::AppState;
 
-/// A readiness probe gets its answer within this time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns what Redis has answered within the last 100 ms, or asks it.
+/// Returns Redis' answer of the last 100 ms, or asks it.
 pub(crate) async fn readiness(app: &AppState) -> ReadinessAnswer {
     app.readiness.latest_or(|| ask(app)).await
 }

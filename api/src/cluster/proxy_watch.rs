@@ -1,4 +1,4 @@
-//! Which proxies of the hosts have gone.
+//! Watches for proxies that are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -8,26 +8,27 @@ use model::ids::NodeName;
 use store::{ObservedCondition, ProxySign, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
-/// How often the background task looks. A sign of life lasts for longer.
+/// Interval of the background task. A proxy's sign of life lasts longer.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Remembers which proxies have shown that they live. Those of a version before never do, and are not missed.
+/// Remembers proxies that have shown a sign of life. Proxies of the previous version never do and are not
+/// missed.
 #[derive(Default)]
 pub(crate) struct ProxyWatch {
     seen: Mutex<BTreeSet<NodeName>>,
 }
 
-/// The proxies that show that they live, and those that did.
+/// Live proxies, and former ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProxySigns {
     pub(crate) alive: BTreeSet<NodeName>,
     pub(crate) away: BTreeSet<NodeName>,
-    /// The id of the key for secrets that each of those that live has.
+    /// Secret key ids of live proxies.
     pub(crate) secret_keys: BTreeMap<NodeName, String>,
 }
 
 impl ProxyWatch {
-    /// Looks regularly until `shutdown`: a proxy is missed only if it was seen.
+    /// Reads regularly until `shutdown`: a proxy is missed only if it was seen before.
     pub(crate) async fn run(&self, store: Store, shutdown: CancellationToken) {
         let look = async {
             let mut told = ToldProxies::default();
@@ -45,7 +46,6 @@ impl ProxyWatch {
         shutdown.run_until_cancelled(look).await;
     }
 
-    /// Returns which proxies live, and which have gone.
     pub(crate) async fn read(&self, store: &Store) -> Result<ProxySigns, StoreError> {
         Ok(self.judge(store.proxy_signs().await?))
     }
@@ -57,25 +57,24 @@ impl ProxyWatch {
         let (alive, silent): (Vec<_>, Vec<_>) = signs.into_iter().partition(|sign| sign.is_alive);
         let nodes = |signs: Vec<ProxySign>| signs.into_iter().map(|sign| sign.node).collect::<BTreeSet<_>>();
         let (alive, silent) = (nodes(alive), nodes(silent));
-        // What is not announced any more was removed by an operator.
+        // An operator has removed proxies that are no longer announced.
         seen.retain(|node| silent.contains(node));
         seen.extend(alive.iter().cloned());
         ProxySigns { away: silent.intersection(&seen).cloned().collect(), alive, secret_keys }
     }
 }
 
-/// The state of the proxies as events tell it.
 #[derive(Default)]
 struct ToldProxies {
-    /// Nodes whose proxy was away at the last look, when Redis took writes.
+    /// Nodes whose proxy was away at the last read, while Redis accepted writes.
     suspects: BTreeSet<NodeName>,
-    /// Nodes of whose proxy an event is known to tell the state: true if it is gone.
+    /// Nodes with a known latest event: true if their proxy is gone.
     told: BTreeMap<NodeName, bool>,
 }
 
 impl ToldProxies {
-    /// Tells which proxies have gone, and which are back. One is gone if it is away at two looks in a row and
-    /// Redis took writes at both: while it takes none no proxy can show that it lives.
+    /// Records events for proxies that are gone or back. A proxy is gone if it is away at two consecutive
+    /// reads and Redis accepted writes at both: otherwise no proxy can show a sign of life.
     async fn tell(&mut self, store: &Store, signs: &ProxySigns) -> Result<(), StoreError> {
         let suspects = std::mem::take(&mut self.suspects);
         if signs.away.iter().any(|node| self.told.get(node) != Some(&true)) {

@@ -1,4 +1,4 @@
-//! The latest answer of Redis to the question whether this process can serve, for all probes.
+//! Caches Redis' latest readiness answer for all probes.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,22 +6,21 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// An answer of Redis is passed on for this time. Thousands of probes cost Redis ten questions a second.
+/// Time for which an answer is shared. Thousands of probes cost Redis ten requests a second.
 const MAX_AGE: Duration = Duration::from_millis(100);
 
-/// The number of live schedulers, or why Redis takes no writes.
+/// Number of live schedulers, or the reason why Redis rejects writes.
 pub(crate) type ReadinessAnswer = Result<u64, String>;
 
-/// The latest answer of Redis.
 #[derive(Default)]
 pub(crate) struct Readiness {
-    /// Held while Redis is asked: all others wait for that answer.
+    /// Held while Redis is asked: other probes wait for that answer.
     latest: Mutex<Option<(Instant, ReadinessAnswer)>>,
 }
 
 impl Readiness {
-    /// Returns what Redis has answered within the last 100 ms, or asks it. Cancel safe: if the caller that
-    /// asks leaves, the next one asks.
+    /// Returns Redis' answer of the last 100 ms, or asks it. Cancel safe: if the asking caller leaves, the
+    /// next one asks.
     pub(crate) async fn latest_or<F: Future<Output = ReadinessAnswer>>(
         &self,
         ask: impl FnOnce() -> F,

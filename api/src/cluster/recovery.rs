@@ -1,8 +1,8 @@
-//! `cluster recover` and `restore`: collect what the workers or a backup have saved, plan what of it is
-//! missing in Redis, and write that.
+//! `cluster recover` and `restore`: collect the state saved by workers or in a backup, plan the missing
+//! parts, and write them to Redis.
 //!
-//! The process may end on any line: nothing is lost, and the next request completes what was begun. The id of
-//! the cluster comes last, so that workers serve on only when everything is there.
+//! A crash at any point loses nothing, and the next request completes the work. The cluster's id is written
+//! last, so that workers resume only when everything is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::admission::secret_keys::WorkerKeys;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Between two looks for answers.
 const POLL: Duration = Duration::from_millis(200);
-/// How long after its heartbeat a worker that has just met an emptied Redis takes to say that it holds.
+/// Time after its heartbeat within which a worker reports that it found an emptied Redis and holds its
+/// containers.
 const HOLD_DELAY: Duration = Duration::from_secs(2);
 
 /// The part of a restore that a request carries out. All pods are recorded before the first service is, so
@@ -41,11 +41,11 @@ pub(crate) enum RestorePart {
     Cluster,
 }
 
-/// Plans what of a part of a backup is missing, and with `apply` writes it. Services that were deleted since
-/// are left out unless they are wanted `with_deleted`.
+/// Plans the missing parts of a backup, and writes them if `apply` is set. Skips services that were deleted
+/// since, unless `with_deleted` is set.
 ///
 /// # Errors
-/// If this Redis is in use by another cluster. See also [`StoreError`].
+/// If another cluster uses this Redis. See also [`StoreError`].
 pub(crate) async fn restore(
     store: &Store,
     file: SavedFile,
@@ -84,8 +84,8 @@ pub(crate) async fn restore(
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
 }
 
-/// Expects the nodes of the saved state to say which volumes they have, before pods are recorded that need
-/// some. A Redis that knows the cluster already knows its nodes: an operator may have removed one since.
+/// Records which nodes must report their volumes before pods that need volumes are recorded. A Redis that
+/// knows the cluster already knows its nodes: an operator may have removed one since.
 async fn expect_nodes(
     store: &Store,
     cluster: &ClusterId,
@@ -106,8 +106,9 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     Ok(records.iter().filter(|record| matches!(record, Ok(None))).count())
 }
 
-/// Finds out which secrets, configs and logins of a backup are missing, and with `apply` writes them. They
-/// are encrypted as they were: with another key they are there, but cannot be read, which is a problem.
+/// Finds missing secrets, configs and logins of a backup, and writes them if `apply` is set. They stay
+/// encrypted as they were: under a different key they exist but are unreadable, which is reported as a
+/// problem.
 ///
 /// # Errors
 /// As for [`restore`].
@@ -141,7 +142,7 @@ pub(crate) async fn restore_values(
     Ok(view)
 }
 
-/// Counts what is missing or there. A broken key harms only what it names.
+/// Counts a value as missing or present. A broken key affects only the object that it names.
 fn count_value(
     view: &mut RecoveryView,
     what: &str,
@@ -158,24 +159,20 @@ fn count_value(
     Ok(())
 }
 
-/// What the workers of one cluster have saved.
 pub(crate) struct Collected {
-    /// The cluster.
     cluster: ClusterId,
-    /// The cluster that this Redis knows.
     seen: Option<ClusterId>,
     state: SavedState,
-    /// The nodes that may have volumes.
     volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,
 }
 
-/// Asks the workers, and waits up to `wait` for their answers. Without `cluster` it must be clear which one
-/// is to be recovered.
+/// Asks the workers and waits up to `wait` for their answers. Without `cluster`, the cluster to recover must
+/// be unambiguous.
 ///
 /// # Errors
-/// If no worker answers, if it is not clear which cluster is meant, or if Redis is in use by another one.
+/// If no worker answers, the cluster is ambiguous, or another cluster uses Redis.
 pub(crate) async fn collect(
     app: &AppState,
     wait: Duration,
@@ -231,8 +228,8 @@ pub(crate) async fn collect(
     Ok(collected)
 }
 
-/// Returns the nodes whose workers can answer: those that hold containers of `cluster` (of any, without one),
-/// and those that are alive.
+/// Returns the nodes whose workers can answer: live nodes, and nodes that hold containers of `cluster`, or of
+/// any cluster if it is `None`.
 async fn expected_nodes(
     store: &Store,
     cluster: Option<&ClusterId>,
@@ -278,7 +275,6 @@ fn choose_cluster(
     }
 }
 
-/// Refuses to mix two clusters.
 async fn check_free(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
     let Some(other) = seen.filter(|seen| *seen != cluster) else { return Ok(()) };
     let services = store.service_names().await?.len();
@@ -316,11 +312,11 @@ impl Collected {
         self.state.add(file.state);
     }
 
-    /// Plans what is missing, and with `apply` writes it. Services that were deleted since are left out
-    /// unless they are wanted `with_deleted`.
+    /// Plans the missing parts, and writes them if `apply` is set. Skips services that were deleted since,
+    /// unless `with_deleted` is set.
     ///
     /// # Errors
-    /// See [`StoreError`]. What was written before stays, and the next request completes it.
+    /// See [`StoreError`]. Earlier writes stay, and the next request completes them.
     pub(crate) async fn recover(
         self,
         store: &Store,
@@ -341,7 +337,6 @@ impl Collected {
     }
 }
 
-/// Sets the id of the cluster, after everything else.
 async fn finish(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
     if store.recover_cluster(cluster, seen).await? {
         return Ok(());

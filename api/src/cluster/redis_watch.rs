@@ -1,5 +1,5 @@
-//! Whether Redis takes writes, and whether it would survive its next fault: asked again and again, and passed
-//! on to readiness, status and metrics.
+//! Checks regularly that Redis accepts writes and would survive its next fault, for readiness, status and
+//! metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
@@ -12,63 +12,47 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::older_state::EventMemory;
 
-/// How often the background task looks.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Events that are read at a time.
 const MAX_EVENTS: usize = 500;
-/// The result of a write is passed on for this time.
 const PROBE_MAX_AGE: Duration = Duration::from_millis(500);
-/// What the Sentinels said is passed on for this time.
 const SENTINELS_MAX_AGE: Duration = Duration::from_secs(4);
-/// A replica that was attached is missed for this time where there are no Sentinels to remember it. Who takes
-/// one away on purpose need not look at it for ever.
+/// Time for which a lost replica is missed if no Sentinel remembers it. An intended removal is not reported
+/// forever.
 const REMEMBER_REPLICA: Duration = Duration::from_secs(3600);
 
-/// Looks at Redis for all who want to know how it is.
 pub(crate) struct RedisWatch {
     store: Store,
     probe: WriteProbe,
-    /// Held while Redis is asked: all others wait for that answer.
+    /// Held while Redis is asked: other callers wait for that answer.
     latest: Mutex<Option<(Instant, Arc<ProbeReport>)>>,
-    /// Held while the Sentinels are asked.
     sentinels: Mutex<Option<(Instant, Arc<Vec<SentinelReport>>)>>,
     history: SyncMutex<History>,
 }
 
-/// What is remembered from one look to the next.
 #[derive(Default)]
 struct History {
-    /// Since when Redis takes no writes.
     outage_since: Option<Instant>,
-    /// The replicas that were attached, and when last.
     replicas: BTreeMap<String, Instant>,
-    /// The events that were seen.
     events: EventMemory,
 }
 
-/// Redis takes no writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WriteOutage {
     /// One of [`store::CAUSES`].
     pub(crate) cause: &'static str,
-    /// Why, and what to do.
     pub(crate) text: String,
-    /// How long it lasts.
     pub(crate) lasts: Duration,
 }
 
-/// How Redis is.
 #[derive(Debug, Clone)]
 pub(crate) struct RedisCondition {
-    /// Why it takes no writes, if it does not.
     pub(crate) outage: Option<WriteOutage>,
     /// Product and version of the server; empty if unknown.
     pub(crate) product: String,
-    /// Replicas and Sentinels.
     pub(crate) redundancy: Redundancy,
-    /// Whether Redis had an append-only file and has none now.
+    /// True if Redis had an append-only file and has none now.
     pub(crate) has_lost_aof: bool,
-    /// What was lost because Redis went back to an older state, in a sentence.
+    /// Sentence about data lost because Redis went back to an older state.
     pub(crate) loss: Option<String>,
 }
 
@@ -84,8 +68,7 @@ impl RedisWatch {
         }
     }
 
-    /// Looks regularly until `shutdown`, so that the log says when Redis takes no writes although no client
-    /// asks.
+    /// Checks regularly until `shutdown`, so that the log reports outages even without requests.
     pub(crate) async fn run(&self, shutdown: CancellationToken) {
         let look = async {
             loop {
@@ -99,7 +82,7 @@ impl RedisWatch {
         shutdown.run_until_cancelled(look).await;
     }
 
-    /// Looks whether the last event that was seen is still there, and reads those after it.
+    /// Checks that the last event seen still exists, and reads later events.
     pub(crate) async fn follow_events(&self) -> Result<(), StoreError> {
         let last = self.history().events.last().map(str::to_owned);
         let Some(last) = last else {
@@ -117,16 +100,13 @@ impl RedisWatch {
         Ok(())
     }
 
-    /// Returns why Redis takes no writes; `None` if it does.
     pub(crate) async fn outage(&self) -> Option<WriteOutage> {
         let report = self.probe().await;
-        // What the Sentinels say only names the replicas that are away: no probe of this process waits for
-        // it.
+        // The Sentinels' answers only name missing replicas: no probe of this process waits for them.
         let known = self.sentinels.try_lock().ok().and_then(|latest| Some(latest.as_ref()?.1.clone()));
         self.condition_of(&report, &known.unwrap_or_default()).outage
     }
 
-    /// Returns how Redis is.
     pub(crate) async fn condition(&self) -> RedisCondition {
         let (report, sentinels) = tokio::join!(self.probe(), self.sentinels());
         self.condition_of(&report, &sentinels)
@@ -157,7 +137,7 @@ impl RedisWatch {
         reports
     }
 
-    /// Remembers a look, and logs when an outage of writes begins or ends.
+    /// Remembers a check, and logs when a write outage begins or ends.
     fn note(&self, report: &ProbeReport) {
         let (mut history, now) = (self.history(), Instant::now());
         history.replicas.retain(|_, last_seen| now.duration_since(*last_seen) < REMEMBER_REPLICA);
@@ -202,7 +182,7 @@ impl RedisWatch {
 }
 
 impl RedisCondition {
-    /// Returns what an operator should look at, one sentence each. The outage of writes is first.
+    /// Returns problems for operators, one sentence each. A write outage comes first.
     pub(crate) fn problems(&self, fence_after: Duration) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(WriteOutage { text, lasts, .. }) = &self.outage {

@@ -1,4 +1,4 @@
-//! What the nodes and pods of the cluster use, read once for all requests of a moment.
+//! Resource usage of nodes and pods, read once for concurrent requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -11,14 +11,11 @@ use model::node::usage::{ClusterUsageView, NodeUsageView, PodUsageView, UsageRep
 use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
-/// Requests within this time share what was read: workers measure every two seconds.
+/// Time for which a reading is shared: workers measure every two seconds.
 const FRESH: Duration = Duration::from_secs(1);
-/// After the first look, nodes get this long to measure.
 const FIRST_REPORT_TIMEOUT: Duration = Duration::from_millis(2500);
-/// Between two looks for the first reports.
 const POLL: Duration = Duration::from_millis(200);
 
-/// What was read at one moment.
 pub(crate) struct UsageSnapshot {
     pub(crate) view: ClusterUsageView,
     json: OnceLock<Bytes>,
@@ -29,24 +26,22 @@ impl UsageSnapshot {
         Self { view, json: OnceLock::new() }
     }
 
-    /// Returns all of it as JSON, made once however many ask: with thousands of pods that is most of the
-    /// work.
+    /// Returns the snapshot as JSON, serialized once for all clients: with thousands of pods that is most of
+    /// the work.
     pub(crate) fn json(&self) -> Bytes {
         self.json.get_or_init(|| serde_json::to_vec(&self.view).unwrap_or_default().into()).clone()
     }
 }
 
-/// What was read, and when.
 type CachedUsage = (Instant, Arc<UsageSnapshot>);
 
-/// What was read last, of all nodes or of one.
 #[derive(Default)]
 pub(crate) struct UsageCache {
     read: Mutex<HashMap<Option<NodeName>, CachedUsage>>,
 }
 
 impl UsageCache {
-    /// Returns what a node and its pods use; with `None` all live nodes.
+    /// Returns the usage of a node and its pods; of all live nodes if `None`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -55,7 +50,7 @@ impl UsageCache {
         store: &Store,
         node: Option<&NodeName>,
     ) -> Result<Arc<UsageSnapshot>, StoreError> {
-        // Held while reading: requests that arrive meanwhile share the answer.
+        // Held while reading: concurrent requests share the answer.
         let mut known = self.read.lock().await;
         known.retain(|_, (at, _)| at.elapsed() < FRESH);
         if let Some((_, snapshot)) = known.get(&node.cloned()) {
@@ -77,7 +72,7 @@ async fn read(store: &Store, node: Option<&NodeName>) -> Result<ClusterUsageView
     loop {
         let reports = store.usage_of(&names).await?;
         let is_complete = reports.iter().all(Option::is_some);
-        // Only the first look waits: later ones would wait again and again for a node that does not measure.
+        // Only the first request waits: later ones would wait repeatedly for a node that does not measure.
         if is_complete || !is_new || begun.elapsed() > FIRST_REPORT_TIMEOUT {
             return Ok(view(names, reports));
         }
@@ -85,7 +80,6 @@ async fn read(store: &Store, node: Option<&NodeName>) -> Result<ClusterUsageView
     }
 }
 
-/// Puts the reports of nodes together. Pure.
 fn view(names: Vec<NodeName>, reports: Vec<Option<UsageReport>>) -> ClusterUsageView {
     let mut view = ClusterUsageView::default();
     for (name, report) in names.into_iter().zip(reports) {

@@ -1,8 +1,8 @@
 //! Access control: the bearer token if one is configured, otherwise local programs only.
 //!
 //! Without a token the API listens on loopback only. Even so, any web page could make a browser on this
-//! machine send requests: through a form that is posted across sites, or through a host name that is rebound
-//! to 127.0.0.1. Both are recognised by a header, `Origin` or `Host`.
+//! machine send requests, by a cross-site form or a host name rebound to 127.0.0.1. The headers `Origin` and
+//! `Host` reveal both.
 
 use std::sync::Arc;
 
@@ -17,32 +17,27 @@ use subtle::ConstantTimeEq;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Decides which requests are allowed.
 pub(crate) struct AccessControl {
-    /// SHA-256 of the token. The comparison of two digests reveals neither the token's length nor where two
-    /// tokens differ.
+    /// SHA-256 of the token. Comparing digests reveals neither the token's length nor where two tokens
+    /// differ.
     token: Option<[u8; 32]>,
-    /// That of a token that may only read.
     read_token: Option<[u8; 32]>,
 }
 
-/// What the client of a request may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Everything.
     Operator,
-    /// Only read.
     Reader,
 }
 
 impl AccessControl {
-    /// Requires one of the tokens if one is given. Requests with `read_token` may only read.
+    /// Requires one of the given tokens. Requests with `read_token` may only read.
     pub(crate) fn new(token: Option<&Secret>, read_token: Option<&Secret>) -> Self {
         let digest = |token: &Secret| Sha256::digest(token.expose()).into();
         Self { token: token.map(digest), read_token: read_token.map(digest) }
     }
 
-    /// Returns whether the client may see everything. A public path is also answered to others.
+    /// Returns true if the client may see everything. Public paths also answer others.
     pub(crate) fn is_trusted(&self, headers: &HeaderMap) -> bool {
         self.is_open() || self.role(headers).is_ok()
     }
@@ -51,7 +46,6 @@ impl AccessControl {
         self.token.is_none() && self.read_token.is_none()
     }
 
-    /// Checks a request that the router gives to the route `template`, or to none.
     fn check(
         &self,
         method: &Method,
@@ -74,7 +68,7 @@ impl AccessControl {
         }
     }
 
-    /// Returns the role of the token that a request has. Both are compared, whichever it is.
+    /// Returns the role of the request's token. Always compares both tokens.
     fn role(&self, headers: &HeaderMap) -> Result<Role, ApiProblem> {
         let digest = given_token(headers)?;
         let is = |token: &Option<[u8; 32]>| token.is_some_and(|token| bool::from(digest.ct_eq(&token)));
@@ -89,7 +83,6 @@ impl AccessControl {
     }
 }
 
-/// Middleware that refuses requests before they reach a handler.
 pub(crate) async fn require_access(
     State(access): State<Arc<AccessControl>>,
     request: Request,
@@ -102,15 +95,15 @@ pub(crate) async fn require_access(
     }
 }
 
-/// Whether a path needs no token: health, and the documentation.
+/// Returns true if a path needs no token: health and documentation.
 pub(crate) fn is_public(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/openapi.json" | "/docs" | "/problems" | "/schema/service")
         || path.starts_with("/docs/")
         || path.starts_with("/problems/")
 }
 
-/// The routes whose `GET` a token that may only read gets. A new route is refused until it is listed here.
-/// Not listed are a channel into a pod, and a backup, which has the encrypted secrets.
+/// Routes whose `GET` accepts the read-only token. A new route is refused until listed here. Excluded are
+/// channels into pods, and backups, which contain encrypted secrets.
 const READABLE: &[&str] = &[
     "/",
     "/cluster/check",
@@ -148,7 +141,6 @@ fn may_read(method: &Method, template: Option<&str>) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && template.is_some_and(|route| READABLE.contains(&route))
 }
 
-/// Returns the digest of the token that a request has.
 fn given_token(headers: &HeaderMap) -> Result<[u8; 32], ApiProblem> {
     let advice = "send the header `Authorization: Bearer <token>` with the token of KUBELEET_TOKEN";
     let Some(header) = headers.get(AUTHORIZATION) else {
@@ -186,8 +178,8 @@ fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
     }
 }
 
-/// Whether a host is `localhost` or an address, with or without a port. The owner of any other name can
-/// rebind it.
+/// Returns true if a host is `localhost` or an IP address, with or without a port. The owner of any other
+/// name can rebind it.
 fn is_local_name(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! Request bodies: JSON or YAML read into one type, with errors that point at the field.
+//! Parses JSON and YAML request bodies into one type, with errors that point at the field.
 
 use std::time::Duration;
 
@@ -14,17 +14,12 @@ use serde_json::Value;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// The largest body that is read, in bytes.
 pub(crate) const MAX_BODY_SIZE: usize = 1024 * 1024;
-/// The time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request body that was read into `T`.
 pub(crate) struct JsonOrYaml<T>(pub(crate) T);
 
-/// What a body can be read into.
 pub(crate) trait Body: Sized {
-    /// Reads a document, and collects its mistakes.
     fn read(document: &DocumentNode) -> Reading<Self>;
 }
 
@@ -64,7 +59,6 @@ impl Body for RegistryInput {
     }
 }
 
-/// A merge patch.
 impl Body for Value {
     fn read(document: &DocumentNode) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
@@ -90,7 +84,7 @@ impl<T: Body, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
     }
 }
 
-/// Reads a whole body. `too_large` is the detail of the problem if it is larger than its route allows.
+/// Reads a whole body. `too_large` is the detail of the problem for a body above its route's limit.
 ///
 /// # Errors
 /// `BodyTooLarge`, `BodyTimeout`, or `BadRequest` if the connection breaks.
@@ -116,7 +110,7 @@ pub(crate) async fn read_bytes<S: Send + Sync>(
     }
 }
 
-/// The format that the content type names. Without one, and with the form type that `curl -d` sends, it is
+/// Returns the format of the content type. Without one, or with the form type that `curl -d` sends, it is
 /// JSON.
 fn format_of(headers: &HeaderMap) -> Result<BodyFormat, ApiProblem> {
     let Some(header) = headers.get(CONTENT_TYPE) else { return Ok(BodyFormat::Json) };
@@ -136,7 +130,7 @@ fn format_of(headers: &HeaderMap) -> Result<BodyFormat, ApiProblem> {
     }
 }
 
-/// Reads JSON.
+/// Parses JSON.
 ///
 /// # Errors
 /// `MalformedBody` for a syntax error, `InvalidBody` for fields that do not fit `T`.
@@ -150,7 +144,7 @@ fn read_json<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     read_document(&document)
 }
 
-/// Reads a JSON value that is not a request body as it was sent, such as a patched document.
+/// Reads a JSON value that is not the request body itself, such as a patched document.
 ///
 /// # Errors
 /// `InvalidBody` for fields that do not fit `T`.
@@ -158,7 +152,6 @@ pub(crate) fn read_value<T: Body>(value: &Value) -> Result<T, ApiProblem> {
     read_document(&DocumentNode::from(value))
 }
 
-/// Reads one YAML document.
 fn read_yaml<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     let malformed = |detail: String| ApiProblem::new(ProblemKind::MalformedBody, detail);
     let text = std::str::from_utf8(bytes).map_err(|_| malformed("the body is not UTF-8".to_owned()))?;

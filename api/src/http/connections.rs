@@ -1,8 +1,8 @@
-//! The accept loop: a bound on connections, and on the time that a silent one may take.
+//! The accept loop: limits the number of connections and the time of silent ones.
 //!
-//! A client needs no token to open a connection. So at the limit an idle connection makes way for a new one,
-//! first of all one that never sent a request: silent sockets never keep out a client that asks. If all are
-//! busy, the new one is closed.
+//! Opening a connection needs no token. So at the limit an idle connection is closed for a new one,
+//! preferably one that never sent a request: silent sockets never lock out active clients. If all connections
+//! are busy, the new one is closed.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,20 +25,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// The time for the head of a request, also for the first one and the next one on an open connection.
+/// Timeout for each request's head, including the first one on a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a failed `accept`, for example because the process has too many files open.
+/// Pause after a failed `accept`, for example because the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The address of the client of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
-/// What is left of the files of this process for Redis, streams and itself.
+/// Open files reserved for Redis, streams and the process itself.
 const OTHER_FILES: u64 = 128;
 
-/// Returns the number of connections to take, at most as many as the operator wants, with this limit of open
-/// files.
+/// Returns the connection limit: `wanted`, bounded by this limit of open files.
 pub(crate) fn most(wanted: usize, files: u64) -> usize {
     let possible = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
@@ -50,7 +48,6 @@ pub(crate) fn most(wanted: usize, files: u64) -> usize {
     wanted.min(possible)
 }
 
-/// Serves `router` until `shutdown`. Then waits until the requests in progress have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -72,7 +69,7 @@ pub(crate) async fn serve(
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection cannot be accepted");
-                // The connection that has been idle for longest gives its file back.
+                // Closing the longest idle connection frees a file.
                 open.close_idlest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -110,7 +107,7 @@ async fn serve_one(
     let _ended = served.await;
 }
 
-/// Returns the response. The connection is busy until its body was sent.
+/// Returns the response. The connection is busy until its body is sent.
 fn held(response: Result<Response, Infallible>, busy: Busy) -> Response {
     let response = response.unwrap_or_else(|never| match never {});
     response.map(|body| {
@@ -121,11 +118,10 @@ fn held(response: Result<Response, Infallible>, busy: Busy) -> Response {
     })
 }
 
-/// The connections that are open.
 #[derive(Default)]
 struct OpenConnections {
     table: Mutex<ConnectionTable>,
-    /// Counts connections and ends of requests, to tell which was first.
+    /// Counts connections and ends of requests, to order them.
     clock: Arc<AtomicU64>,
 }
 
@@ -135,25 +131,21 @@ struct ConnectionTable {
     open: BTreeMap<u64, Handle>,
 }
 
-/// What the accept loop keeps of a connection.
 struct Handle {
     activity: Arc<Activity>,
     close: CancellationToken,
 }
 
-/// What a connection does.
 struct Activity {
-    /// The number of requests in progress.
     requests: AtomicUsize,
-    /// Whether there was a request before.
     has_served: AtomicBool,
-    /// The time on `clock` since when there is no request in progress.
+    /// Value of `clock` since when no request is in progress.
     idle_since: AtomicU64,
     clock: Arc<AtomicU64>,
 }
 
 impl OpenConnections {
-    /// Registers a new connection. At the limit an idle one is closed for it; none if all are busy.
+    /// Registers a new connection. At the limit, closes an idle one; returns `None` if all are busy.
     fn admit(self: &Arc<Self>, max: usize) -> Option<OpenConnection> {
         let mut table = self.table();
         if table.open.len() >= max && !table.close_idlest() {
@@ -183,8 +175,8 @@ impl OpenConnections {
 }
 
 impl ConnectionTable {
-    /// Closes an idle connection: one without any request first, then the one that is idle for longest.
-    /// Returns false if all are busy.
+    /// Closes an idle connection: one without requests first, then the longest idle one. Returns false if all
+    /// are busy.
     fn close_idlest(&mut self) -> bool {
         let idle = self.open.iter().filter_map(|(id, handle)| Some((handle.activity.idle_rank()?, *id)));
         match idle.min().and_then(|(_, id)| self.open.remove(&id)) {
@@ -198,7 +190,7 @@ impl ConnectionTable {
 }
 
 impl Activity {
-    /// Returns what orders idle connections; none if it is busy.
+    /// Returns the sort key of an idle connection; `None` if busy.
     fn idle_rank(&self) -> Option<(bool, u64)> {
         let is_idle = self.requests.load(Ordering::Acquire) == 0;
         let rank = (self.has_served.load(Ordering::Relaxed), self.idle_since.load(Ordering::Relaxed));
@@ -206,7 +198,6 @@ impl Activity {
     }
 }
 
-/// An open connection. Dropping it frees its place.
 struct OpenConnection {
     id: u64,
     activity: Arc<Activity>,
@@ -220,7 +211,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A request in progress.
 struct Busy {
     activity: Arc<Activity>,
 }

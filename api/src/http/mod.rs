@@ -1,5 +1,4 @@
-//! What every request and answer has: parameters, bodies, access control, problems, and the layers around all
-//! routes.
+//! Parts common to all requests and answers: parameters, bodies, access control, problems and layers.
 
 pub(crate) mod auth;
 pub(crate) mod body;

@@ -1,4 +1,4 @@
-//! Parameters: names in paths, queries, `If-Match`, and the limits of pages.
+//! Parameters: names in paths, queries, `If-Match`, and page limits.
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::header::IF_MATCH;
@@ -16,20 +16,17 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Items on a page if the request has no limit.
 pub(crate) const DEFAULT_PAGE_SIZE: usize = 1000;
-/// The most items that a page can have.
 pub(crate) const MAX_PAGE_SIZE: usize = 10_000;
 
-/// The name of an object as the last variable part of a path, e.g. `web` in `/service/web/scale`.
+/// Name of an object as the last variable part of a path, e.g. `web` in `/service/web/scale`.
 pub(crate) trait PathName: Sized + PartialSchema {
-    /// The name between braces in the path's template.
     const PARAMETER: &str;
 
     /// Parses the text in the path.
     ///
     /// # Errors
-    /// The problem of an object that does not exist: an invalid name belongs to no object.
+    /// The problem of a missing object: an invalid name belongs to no object.
     fn parse(text: String) -> Result<Self, ApiProblem>;
 }
 
@@ -65,7 +62,7 @@ impl PathName for ValueName {
     }
 }
 
-/// An address in any form that has no `/`, which ends the segment of a path.
+/// A host in any form without `/`, which would end the path segment.
 impl PathName for RegistryHost {
     const PARAMETER: &str = "host";
 
@@ -126,7 +123,6 @@ impl<T: PathName> IntoParams for InPath<T> {
     }
 }
 
-/// A string parameter that has to match a pattern.
 pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
     let mut object = Object::with_type(Type::String);
     object.pattern = Some(pattern.to_owned());
@@ -135,10 +131,10 @@ pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> 
     RefOr::T(Schema::Object(object))
 }
 
-/// Returns the names and values of a query. A name may occur several times.
+/// Returns the names and values of a query. Names may repeat.
 ///
 /// # Errors
-/// `InvalidQuery` if it is not in the form of a query.
+/// `InvalidQuery` for a malformed query.
 pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiProblem> {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     pairs.map(|Query(pairs)| pairs).map_err(|_| {
@@ -149,7 +145,6 @@ pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiProblem
     })
 }
 
-/// Extracts the query. `T` refuses unknown parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -165,19 +160,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The header `If-Match`: a condition on the service that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMatch {
-    /// No condition.
     None,
-    /// The service must exist.
     Exists,
-    /// The service must have this revision.
     Revision(u64),
 }
 
 impl IfMatch {
-    /// Returns the revision that the service must have, if any.
     pub(crate) fn revision(self) -> Option<u64> {
         match self {
             IfMatch::Revision(revision) => Some(revision),
@@ -251,7 +241,7 @@ pub(crate) struct PlacementOptions {
     pub(crate) dry_run: bool,
 }
 
-/// Returns the size of a page.
+/// Returns the page size.
 ///
 /// # Errors
 /// `InvalidQuery` if the limit is not between 1 and [`MAX_PAGE_SIZE`].
@@ -265,7 +255,7 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
     }
 }
 
-/// Returns the page of `names`, which are sorted, and the `next` of the response if more follow.
+/// Returns a page of the sorted `names`, and the response's `next` if more follow.
 ///
 /// # Errors
 /// See [`page_size`].
@@ -281,13 +271,13 @@ pub(crate) fn page_of<N: AsRef<str>>(
     Ok((names, next))
 }
 
-/// Describes the parameter `label`: what [`LabelSelector`] accepts.
+/// Schema of the parameter `label`, as [`LabelSelector`] parses it.
 pub(crate) struct SelectorText;
 
 impl PartialSchema for SelectorText {
     fn schema() -> RefOr<Schema> {
         let (key, value) = (r"[^ \t=!(),]+", r"([^ \t=!(),][^ \t!(),]*)?");
-        // In a list no value has an operator.
+        // Values in a list have no operator.
         let listed = r"[^ \t=!(),]*";
         let values = format!(r"\([ \t]*{listed}[ \t]*(,[ \t]*{listed}[ \t]*)*\)");
         let requirement = format!(
@@ -302,7 +292,7 @@ impl PartialSchema for SelectorText {
 
 impl ToSchema for SelectorText {}
 
-/// Reads the parameter `label`.
+/// Parses the parameter `label`.
 ///
 /// # Errors
 /// `InvalidQuery` if the text is not a label selector.
@@ -310,7 +300,6 @@ pub(crate) fn parse_selector(text: &str) -> Result<LabelSelector, ApiProblem> {
     text.parse().map_err(|error| ApiProblem::new(ProblemKind::InvalidQuery, format!("label: {error}")))
 }
 
-/// The problem of a cursor that no page returned.
 pub(crate) fn invalid_cursor() -> ApiProblem {
     ApiProblem::new(ProblemKind::InvalidQuery, "after: write the `next` of the previous page")
 }

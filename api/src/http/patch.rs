@@ -21,11 +21,10 @@ pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
     }
 }
 
-/// Applies a merge patch and returns the service as it would be posted.
+/// Applies a merge patch and returns the service in the form that clients post.
 ///
-/// A patch that names `containers` is applied to the long form. Any other patch is applied to the short form,
-/// which has the fields of the only container at the top level, so that `{"image":"nginx:2"}` changes its
-/// image.
+/// A patch with `containers` applies to the long form. Any other patch applies to the short form, which has
+/// the only container's fields at the top level, so that `{"image":"nginx:2"}` changes its image.
 ///
 /// # Errors
 /// `InvalidBody` if the result is not a service.

@@ -1,8 +1,7 @@
 //! Errors as HTTP responses: RFC 9457 problem details. The only mapping from errors to HTTP.
 //!
-//! Handlers return an [`ApiProblem`]. [`render`] writes the body, because the path and the request id are
-//! known only there. Errors that axum and tower answer on their own (405, 413, invalid paths, timeouts) get
-//! the same form there.
+//! Handlers return an [`ApiProblem`]. [`render`] writes the body, because only it knows the path and the
+//! request id. Errors from axum and tower (405, 413, invalid paths, timeouts) get the same form there.
 
 use std::time::Duration;
 
@@ -16,42 +15,37 @@ use model::ids::ServiceName;
 use model::spec::Violation;
 use store::StoreError;
 
-/// The media type of RFC 9457.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Seconds after which a client may retry while Redis is unavailable: about the duration of a failover.
+/// Seconds until clients may retry while Redis is unavailable: about the duration of a failover.
 const RETRY_AFTER_SECONDS: &str = "2";
 
-/// The nodes that a problem names at most.
 const MAX_NODES: usize = 20;
 
-/// The time within which an answer must begin; the middleware enforces it. Streams may go on for longer.
+/// Time within which an answer must begin, enforced by the middleware. Streams may last longer.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 macro_rules! kinds {
     ($($kind:ident = $slug:literal, $status:ident, $title:literal;)*) => {
-        /// A type of problem. `docs/reference/problems.md` says for each what it means and what to do.
+        /// Type of a problem. `docs/reference/problems.md` explains each one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum ProblemKind {
             $(#[doc = $title] $kind,)*
         }
 
         impl ProblemKind {
-            /// All types.
             #[cfg(test)]
             pub(crate) const ALL: &[ProblemKind] = &[$(ProblemKind::$kind),*];
 
-            /// The stable `type`: a URI reference relative to the API, where the type is documented.
+            /// Returns the stable `type`: a URI reference relative to the API, where the type is documented.
             pub(crate) fn uri(self) -> &'static str {
                 match self { $(ProblemKind::$kind => concat!("/problems/", $slug),)* }
             }
 
-            /// The HTTP status.
             pub(crate) fn status(self) -> StatusCode {
                 match self { $(ProblemKind::$kind => StatusCode::$status,)* }
             }
 
-            /// The title, the same for every problem of this type.
             pub(crate) fn title(self) -> &'static str {
                 match self { $(ProblemKind::$kind => $title,)* }
             }
@@ -119,50 +113,39 @@ kinds! {
     Timeout = "timeout", GATEWAY_TIMEOUT, "Request timed out";
 }
 
-/// A problem to be sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiProblem {
-    /// The type.
     pub(crate) kind: ProblemKind,
-    /// What happened, on which object, and what to do next.
     pub(crate) detail: String,
-    /// The fields of the body that are wrong.
     pub(crate) errors: Vec<FieldProblem>,
-    /// What the cluster lacks.
     shortage: Option<Box<ShortageMembers>>,
 }
 
-/// The members of a problem of a service that does not fit the cluster.
+/// Extra members of the problem of a service that does not fit the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShortageMembers {
-    /// The service.
     pub(crate) service: ServiceName,
-    /// How much is required, in the unit of the resource.
+    /// Required amount in the resource's unit.
     pub(crate) required: u64,
-    /// How much can be allocated.
     pub(crate) allocatable: u64,
-    /// The reason of each node.
     pub(crate) nodes: Vec<NodeShortage>,
 }
 
 impl ApiProblem {
-    /// A problem of this type.
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), errors: Vec::new(), shortage: None }
     }
 
-    /// Adds what the cluster lacks.
     pub(crate) fn with_shortage(self, shortage: ShortageMembers) -> Self {
         Self { shortage: Some(Box::new(shortage)), ..self }
     }
 
-    /// Adds one field that is wrong.
     pub(crate) fn at(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         self.errors.push(FieldProblem { pointer: pointer.into(), detail: detail.into() });
         self
     }
 
-    /// The problem of an object whose key in Redis cannot be read. Any other error stays as it is.
+    /// Returns the problem of an object with an unreadable key in Redis. Converts other errors as usual.
     pub(crate) fn of_key(error: StoreError, describe: impl FnOnce(&StoreError) -> BrokenKey) -> Self {
         if !error.is_broken_key() {
             return error.into();
@@ -175,7 +158,6 @@ impl ApiProblem {
         )
     }
 
-    /// Nothing can be encrypted.
     pub(crate) fn no_secret_key() -> Self {
         Self::new(
             ProblemKind::SecretKeyMissing,
@@ -184,12 +166,11 @@ impl ApiProblem {
         )
     }
 
-    /// An unexpected failure. Its cause is logged, never sent.
     pub(crate) fn internal() -> Self {
         Self::new(ProblemKind::Internal, "the log of the API has the cause under the request id")
     }
 
-    /// The problem for an error status that a library answered without a body.
+    /// Returns the problem for an error status that a library answered without a body.
     fn from_status(status: StatusCode) -> Self {
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
@@ -205,7 +186,6 @@ impl ApiProblem {
         }
     }
 
-    /// The problem of a path that has no route.
     pub(crate) fn route_not_found() -> Self {
         Self::new(ProblemKind::RouteNotFound, "no route has this path; GET / lists the routes")
     }
@@ -215,7 +195,6 @@ impl ApiProblem {
         Self::new(ProblemKind::Timeout, format!("no answer within {limit} s"))
     }
 
-    /// The document that is sent.
     fn into_problem(self, path: &str, request_id: &str) -> Problem {
         let problem = Problem {
             kind: self.kind.uri().to_owned(),
@@ -253,7 +232,7 @@ impl From<StoreError> for ApiProblem {
             tracing::debug!(%error, "Redis is unavailable");
             return Self::new(ProblemKind::RedisUnavailable, error.to_string());
         }
-        // Stored data are broken: an operator has to look, and only the log says where.
+        // Stored data is broken: an operator must act, and only the log names the place.
         tracing::error!(%error, "a request failed in the store");
         Self::internal()
     }
@@ -285,16 +264,14 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// Says what to know before a request with this method is repeated that had no answer: it may have been
-/// carried out.
+/// Returns advice about repeating an unanswered request with this method, which may have been carried out.
 pub(crate) fn retry_advice(method: &str) -> &'static str {
     match method {
         "GET" | "HEAD" => "try again",
         "PUT" | "PATCH" | "DELETE" => {
             "the change may or may not have been stored; the request can be repeated"
         }
-        // These three do the same once more. All others end in a conflict, or as they would have the first
-        // time.
+        // These methods are idempotent. All others end in a conflict, or as the first time.
         _ => {
             "the change may or may not have been stored; the request can be repeated, but undo and restart only with \
              If-Match, run only with `job`"
@@ -302,7 +279,7 @@ pub(crate) fn retry_advice(method: &str) -> &'static str {
     }
 }
 
-/// Adds the problem document to an error response. Returns any other response unchanged.
+/// Adds the problem document to an error response. Returns other responses unchanged.
 pub(crate) fn render(mut response: Response, method: &str, path: &str, request_id: &str) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<ApiProblem>();

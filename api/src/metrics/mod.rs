@@ -1,4 +1,4 @@
-//! The metrics of this process, and a server of them for daemons that have no API.
+//! Metrics of this process, and a metrics server for daemons without an API.
 
 mod recorder;
 mod server;

@@ -38,16 +38,14 @@ const SCHEDULERS: &str = "kubeleet_schedulers";
 const BROKEN_KEYS: &str = "kubeleet_broken_keys";
 const QUEUE_LENGTH: &str = "kubeleet_queue_length";
 
-/// All durations are in seconds, and their names end like this.
+/// Suffix of duration metrics, all in seconds.
 const SECONDS_SUFFIX: &str = "_seconds";
 const SECONDS_BUCKETS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// How often histograms are compacted.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns the only metrics recorder of this process, and installs it on the first call. Metrics that were
-/// recorded before are lost.
+/// Returns the process's metrics recorder, and installs it on the first call. Earlier metrics are lost.
 pub(crate) fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER.get_or_init(install).clone()
@@ -66,8 +64,8 @@ fn install() -> PrometheusHandle {
     handle
 }
 
-/// Describes the metrics of the API. Gauges of the cluster have the same value in every API process: take the
-/// maximum over processes, never the sum.
+/// Describes the API's metrics. Every API process reports the same cluster gauges: take the maximum over
+/// processes, never the sum.
 fn describe_metrics() {
     describe_counter!(REQUESTS, "HTTP requests by method, route and status");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time until the response began");
@@ -109,14 +107,13 @@ fn describe_metrics() {
     describe_gauge!(QUEUE_LENGTH, "Payloads by queue, summed over all nodes");
 }
 
-/// Counts one answered request.
 pub(crate) fn count_request(method: &'static str, route: String, status: u16, took: Duration) {
     counter!(REQUESTS, "method" => method, "route" => route.clone(), "status" => status.to_string())
         .increment(1);
     histogram!(REQUEST_SECONDS, "method" => method, "route" => route).record(took.as_secs_f64());
 }
 
-/// Sets the gauges of Redis itself. They are known also while Redis is unavailable.
+/// Sets the gauges of Redis itself, which are known even while Redis is unavailable.
 pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
     let flag = |is_set: bool| if is_set { 1.0 } else { 0.0 };
     let refusal = condition.outage.as_ref().map(|outage| outage.cause);
@@ -137,45 +134,32 @@ pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
     gauge!(CAN_FAIL_OVER).set(redundancy.can_fail_over.map_or(f64::NAN, flag));
 }
 
-/// The values of the cluster's gauges.
 pub(crate) struct ClusterGauges {
-    /// Pods by phase. Those in phase running that are not ready count as `not_ready` instead.
+    /// Pods by phase. Running pods that are not ready count as `not_ready` instead.
     pub(crate) pods: Vec<(&'static str, u64)>,
-    /// Nodes by state. Each node has one state.
+    /// Nodes by state; each node has one.
     pub(crate) nodes: [(&'static str, u64); 3],
-    /// Nodes that take no new pods.
     pub(crate) nodes_cordoned: u64,
-    /// Payloads by queue. Each payload is in one queue.
+    /// Payloads by queue; each payload is in one.
     pub(crate) queues: [(&'static str, u64); 7],
-    /// Services.
     pub(crate) services: u64,
-    /// Services with an unconfirmed write.
     pub(crate) services_unconfirmed: u64,
-    /// Schedulers that are alive.
     pub(crate) schedulers: u64,
-    /// How full Redis is.
     pub(crate) redis_memory: RedisMemory,
     /// Bytes that can be added to Redis, if it has a limit.
     pub(crate) redis_headroom: Option<u64>,
-    /// Keys that cannot be read.
     pub(crate) broken_keys: u64,
-    /// Problems that `status` shows.
     pub(crate) problems: u64,
-    /// Seconds for which no node is declared dead.
+    /// Remaining seconds in which no node is declared dead.
     pub(crate) pause_seconds: u64,
-    /// Proxies by state.
     pub(crate) proxies: [(&'static str, u64); 2],
-    /// Nodes that hold containers, and how many.
+    /// Number of nodes that hold containers, and of those containers.
     pub(crate) held: (u64, u64),
 }
 
-/// The pods in phase running that are not ready, where pods are counted by phase.
 pub(crate) const NOT_READY: &str = "not_ready";
-/// The states of nodes.
 pub(crate) const NODE_STATES: [&str; 3] = ["ready", "not_ready", "dead"];
-/// The states of proxies.
 pub(crate) const PROXY_STATES: [&str; 2] = ["alive", "away"];
-/// The queues.
 pub(crate) const QUEUES: [&str; 7] =
     ["waiting", "in_flight", "unschedulable", "dead", "pending", "starting", "running"];
 
@@ -200,8 +184,8 @@ impl ClusterGauges {
     }
 }
 
-/// Sets the gauges of the cluster. Without values it sets that Redis does not answer, and the others to NaN:
-/// an old value would look like a healthy cluster.
+/// Sets the cluster's gauges. Without values, reports Redis as down and sets the others to NaN: an old value
+/// would look like a healthy cluster.
 pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     let is_known = values.is_some();
     gauge!(REDIS_UP).set(if is_known { 1.0 } else { 0.0 });
@@ -231,12 +215,11 @@ pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     gauge!(REDIS_MEMORY_HEADROOM).set(if is_known { headroom } else { f64::NAN });
 }
 
-/// Renders all metrics of this process.
 pub(crate) fn render(recorder: &PrometheusHandle) -> impl IntoResponse + use<> {
     ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
 }
 
-/// Compacts histograms until `shutdown`; without this they grow.
+/// Compacts histograms until `shutdown`; otherwise they grow.
 pub(crate) async fn upkeep(recorder: PrometheusHandle, shutdown: CancellationToken) {
     let compact = async {
         loop {

@@ -1,4 +1,4 @@
-//! A small server of metrics for daemons that have no API.
+//! A small metrics server for daemons without an API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use crate::http::connections;
 use crate::http::middleware;
 use crate::http::problem::ApiProblem;
 
-/// Connections that a daemon without an API keeps open.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Serves `/metrics` and `/healthz` of a daemon that has no API, with the access control of the API.
+/// Serves `/metrics` and `/healthz` with the API's access control.
 pub struct MetricsServer {
     listener: TcpListener,
     address: SocketAddr,
@@ -30,11 +29,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served, to
-    /// clients with either token if there is one.
+    /// Binds `address`; port 0 means any free port. Metrics are recorded from now on. Clients need one of the
+    /// tokens, if any.
     ///
     /// # Errors
-    /// The error of the system, e.g. that the address is in use.
+    /// The system's error, e.g. if the address is in use.
     pub async fn bind(
         address: SocketAddr,
         token: Option<&Secret>,
@@ -46,7 +45,7 @@ impl MetricsServer {
         Ok(Self { listener, address, router: router(token, read_token, recorder.clone()), recorder })
     }
 
-    /// Returns the address that is bound.
+    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -63,7 +62,7 @@ impl MetricsServer {
     }
 }
 
-/// Keeps what is measured from now on, for a server that is bound later.
+/// Starts recording metrics for a server that is bound later.
 pub fn keep_measurements() {
     recorder();
 }
@@ -82,7 +81,6 @@ fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: Prometh
 pub(crate) mod testing {
     use super::*;
 
-    /// The router of [`MetricsServer`].
     pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
         router(token, read_token, recorder())
     }

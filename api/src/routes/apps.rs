@@ -1,4 +1,4 @@
-//! `/app/{name}/lock`: one client changes an app at a time.
+//! `/app/{name}/lock`: only one client changes an app at a time.
 
 use api_types::AppLockInput;
 use axum::extract::State;
@@ -14,7 +14,6 @@ use crate::http::params::{InPath, Params};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// The longest name of a holder that is kept, in characters.
 const MAX_HOLDER: usize = 100;
 
 /// Takes or renews the lock of an app.

@@ -1,4 +1,4 @@
-//! `/cluster/backup` and `/cluster/restore`: the state of the cluster as lines of JSON.
+//! `/cluster/backup` and `/cluster/restore`: the cluster's state as lines of JSON.
 
 use std::collections::VecDeque;
 
@@ -29,9 +29,7 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 const LINES: &str = "application/x-ndjson";
-/// Pushed pods that are read at a time.
 const PODS_PER_READ: usize = 500;
-/// The largest part of a backup that one request restores, in bytes.
 const MAX_PART: usize = 8 * 1024 * 1024;
 
 /// Writes services, pods, assignments, secrets, configs and logins as lines of JSON, for `/cluster/restore`.
@@ -80,32 +78,28 @@ pub(crate) async fn get_backup(
     Ok(([(CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
 }
 
-/// A backup that is being written: one service is in memory at a time.
 struct Backup {
     store: Store,
-    /// They come first, so that a restore knows where data is before it creates pods.
+    /// Volumes come first, so that a restore knows where data is before it creates pods.
     volumes: SavedState,
     services: VecDeque<ServiceName>,
     pushed: Vec<PodId>,
     values: VecDeque<(ValueKind, ValueName)>,
     logins: VecDeque<RegistryHost>,
-    /// The lines of this section.
     lines: usize,
     header: Option<SavedHeader>,
-    /// Whether the first section has its last line.
     has_state: bool,
     is_ended: bool,
 }
 
 impl Backup {
-    /// Returns the next lines; none after the last one.
     async fn next(&mut self) -> Result<Option<String>, StoreError> {
         if let Some(header) = self.header.take() {
             let volumes = std::mem::take(&mut self.volumes);
             return Ok(Some(SavedLine::Header(header).to_json() + "\n" + &self.add(volumes.lines())));
         }
         while let Some(name) = self.services.pop_front() {
-            // A service that is gone by now is in no later state either.
+            // A service deleted meanwhile is in no later state either.
             if let Some(state) = self.store.backup_service(&name).await? {
                 return Ok(Some(self.add(state.lines())));
             }
@@ -129,7 +123,7 @@ impl Backup {
         Ok(Some(self.end(false)))
     }
 
-    /// Returns the next line of the second section but its last one.
+    /// Returns the next line of the second section, except its last one.
     async fn next_value(&mut self) -> Result<Option<SavedLine>, StoreError> {
         while let Some((kind, name)) = self.values.pop_front() {
             if let Some(value) = self.store.backup_value(kind, &name).await? {
@@ -144,7 +138,6 @@ impl Backup {
         Ok(None)
     }
 
-    /// Returns the last line of a section.
     fn end(&mut self, more: bool) -> String {
         let lines = std::mem::take(&mut self.lines);
         SavedLine::End(SavedEnd { lines, unsaved: 0, more }).to_json() + "\n"
@@ -211,7 +204,6 @@ pub(crate) async fn restore_backup(
     Ok(Json(recovery::restore(&app.store, file, options.part, options.deleted == Some(true), apply).await?))
 }
 
-/// The route of a restore, with its own limit of the body.
 pub(super) fn restore_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(restore_backup)).layer(DefaultBodyLimit::max(MAX_PART))
 }

@@ -1,6 +1,6 @@
 //! `/pod/{uuid}/channel`: commands in containers, connections to pods, and copies of files, over a WebSocket.
 //!
-//! No process calls another: what is sent goes through Redis (see [`model::stream::channel`]).
+//! Processes never call each other: all data goes through Redis (see [`model::stream::channel`]).
 
 use std::time::{Duration, Instant};
 
@@ -28,17 +28,16 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::open_streams::StreamGuard;
 
-/// The time within which the first message has to arrive, which says what is requested.
+/// Timeout of the first message, which contains the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time within which a worker has to take up the request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The client is asked whether it is still there this often,
+/// Interval of pings to the client,
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// and counts as gone after a silence of this length.
+/// which counts as gone after this silence.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
-/// The longest first message: a command may be long.
+/// Maximum bytes of the first message: commands may be long.
 const MAX_REQUEST: usize = 256 * 1024;
-/// How a channel ended whose client said nothing more.
+/// End of a channel whose client disconnected silently.
 const CLIENT_LEFT: &str = "the client has left";
 
 /// Selects the container.
@@ -90,8 +89,7 @@ pub(crate) async fn open_pod_channel(
     Ok(upgrade.on_upgrade(move |socket| tasks.track_future(session.run(socket))))
 }
 
-/// Refuses pages of other sites, with a token too: the page of a proxy that adds the token would not be asked
-/// for it.
+/// Refuses pages of other sites, even with a token: a proxy may add the token to their requests.
 fn check_origin(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match text(ORIGIN) {
@@ -103,7 +101,6 @@ fn check_origin(headers: &HeaderMap) -> Result<(), ApiProblem> {
     }
 }
 
-/// A client with an open WebSocket.
 struct ClientSession {
     app: AppState,
     node: NodeName,
@@ -127,7 +124,7 @@ impl ClientSession {
         let _best_effort = socket.send(Message::Close(Some(normal))).await;
     }
 
-    /// Reads the first message. Fails with what is wrong with it.
+    /// Reads the first message. Returns a description of an invalid one as the error.
     async fn receive_request(&self, socket: &mut WebSocket) -> Result<ChannelRequest, String> {
         let message = tokio::time::timeout(REQUEST_TIMEOUT, socket.recv()).await;
         let text = match message {
@@ -136,7 +133,7 @@ impl ClientSession {
             Ok(Some(Err(_)) | None) => return Err(CLIENT_LEFT.to_owned()),
             Err(_) => return Err("no request arrived".to_owned()),
         };
-        // The library's message may quote an argument, which may be secret: it goes to the one that sent it.
+        // The library's message may quote a secret argument, so it goes only to the sender.
         let purpose: Purpose = serde_json::from_str(text.as_str())
             .map_err(|error| format!("the request cannot be read: {error}"))?;
         if let Some(problem) = purpose.problem() {
@@ -150,7 +147,6 @@ impl ClientSession {
         })
     }
 
-    /// Serves a request. Fails with the reason if it could not be begun.
     async fn serve(&self, socket: &mut WebSocket, request: &ChannelRequest) -> Result<(), String> {
         let store = &self.app.store;
         let what = request.purpose.describe();
@@ -179,7 +175,7 @@ impl ClientSession {
             }
         };
         let seconds = begun.elapsed().as_secs();
-        // The side that closes first records the event, and often that is this one.
+        // The side that closes first records the event, often this one.
         let how = match &result {
             Ok(Some(last)) => request.purpose.describe_end(last),
             Ok(None) => CLIENT_LEFT.to_owned(),
@@ -189,8 +185,8 @@ impl ClientSession {
         result.map(drop)
     }
 
-    /// Passes frames on in both directions until either side ends. Returns the worker's last frame, `None` if
-    /// the client has left before.
+    /// Forwards frames in both directions until either side ends. Returns the worker's last frame; `None` if
+    /// the client left first.
     async fn relay(&self, socket: &mut WebSocket, channel: Channel) -> Result<Option<Frame>, String> {
         let Channel { mut writer, mut reader } = channel;
         let (mut to_client, mut from_client) = socket.split();
@@ -203,14 +199,13 @@ impl ClientSession {
         ended
     }
 
-    /// Returns false for one of many connections of a port-forward: the first is the event.
+    /// Returns false for further connections of one port-forward: only the first records an event.
     fn is_first_forward(&self, purpose: &Purpose) -> bool {
         let Purpose::Forward { port } = purpose else { return true };
         let address = self.client.map(|ClientAddress(address)| address);
         self.app.forwards.is_first((self.pod.clone(), *port, address))
     }
 
-    /// Returns who has asked, for events.
     fn who(&self) -> String {
         let role = if self.app.config.token.is_some() { "the holder of the token" } else { "a local user" };
         match self.client {
@@ -220,8 +215,7 @@ impl ClientSession {
     }
 }
 
-/// Sends the frames of the worker until the last one was sent, and returns that; `None` if the client takes
-/// no more.
+/// Sends the worker's frames, and returns the last one; `None` if the client stops receiving.
 async fn send_to_client(
     to_client: &mut SplitSink<&mut WebSocket, Message>,
     reader: &mut ChannelReader,
@@ -255,7 +249,6 @@ fn worker_gone(error: &ChannelError) -> String {
     }
 }
 
-/// Passes on the frames of the client until it leaves.
 async fn receive_from_client(
     from_client: &mut SplitStream<&mut WebSocket>,
     writer: &mut ChannelWriter,
@@ -287,7 +280,7 @@ async fn receive_from_client(
     }
 }
 
-/// Tells a worker that takes the request up just now that its client has left.
+/// Tells a worker that is just accepting the request that its client has left.
 async fn leave(mut channel: Channel) {
     let finished = channel.writer.finish(Frame::Closed);
     let _best_effort = tokio::time::timeout(Duration::from_secs(1), finished).await;

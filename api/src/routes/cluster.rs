@@ -1,4 +1,4 @@
-//! `/cluster`: compares all keys in Redis with each other, repairs them, and recovers what was lost.
+//! `/cluster`: checks all keys in Redis against each other, repairs them, and recovers lost state.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) async fn repair_cluster(
     for finding in app.store.check().await? {
         let repaired = match app.store.repair(&finding).await {
             Err(error) if error.is_transient() => return Err(error.into()),
-            // A key that is broken in another way stays: the next check reports it.
+            // A key that is broken otherwise stays: the next check reports it.
             Err(_) => false,
             Ok(repaired) => repaired,
         };
@@ -47,9 +47,8 @@ pub(crate) async fn repair_cluster(
     Ok(Json(List { items, next: None }))
 }
 
-/// How long workers are waited for if the request does not say.
 const DEFAULT_WAIT_SECONDS: u32 = 15;
-/// The rest of the time in which a request is answered is for carrying the plan out.
+/// The rest of the request timeout is for carrying out the plan.
 const MAX_WAIT_SECONDS: u32 = 20;
 
 /// Options of a recovery.

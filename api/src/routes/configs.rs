@@ -1,4 +1,4 @@
-//! `/config`: values that are stored as they are.
+//! `/config`: values stored unencrypted.
 
 use api_types::{List, ValueComparison, ValueInput, ValueView};
 use axum::Json;

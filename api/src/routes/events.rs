@@ -1,4 +1,4 @@
-//! `/event`: what happens in the cluster, as a stream or as a list.
+//! `/event`: events of the cluster, as a stream or a list.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use crate::http::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Between two comments in a quiet stream. Shorter than the idle timeouts of proxies and clients.
+/// Interval of comments in a quiet stream, shorter than the idle timeouts of proxies and clients.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const LAST_EVENT_ID: &str = "Last-Event-ID";
-/// What [`EventPosition::parse`] takes, with as many digits as always fit. Empty is the same as absent.
+/// Accepted by [`EventPosition::parse`], with as many digits as always fit. Empty means absent.
 const LAST_EVENT_ID_PATTERN: &str = r"^([0-9]{1,19}(-[0-9]{1,19}(\.[0-9]{1,19})?)?)?$";
-/// All events that are kept come after this id.
+/// Id before all kept events.
 const BEFORE_ALL: &str = "0";
 
 /// Selects events.
@@ -53,7 +53,7 @@ pub(crate) struct EventOptions {
     after: Option<String>,
 }
 
-/// The header `Last-Event-ID`, which clients of server-sent events send when they reconnect.
+/// The header `Last-Event-ID`, which SSE clients send when they reconnect.
 pub(crate) struct LastEventId;
 
 impl IntoParams for LastEventId {
@@ -113,7 +113,7 @@ async fn list(
     let from = match (&options.after, options.tail) {
         (Some(after), _) => Some(checked(after)?),
         (None, _) if start.is_some() => start,
-        // The latest events are asked for: a first page would not have them.
+        // The first page would not have the latest events.
         (None, Some(tail)) => {
             let items = app.store.last_events(tail_size(tail)).await?;
             return Ok(List { items, next: None });
@@ -132,7 +132,6 @@ fn tail_size(tail: u32) -> usize {
     (tail as usize).min(MAX_PAGE_SIZE)
 }
 
-/// Returns the id after which a stream with the last `tail` events begins.
 async fn id_before_last(app: &AppState, tail: usize) -> Result<String, StoreError> {
     if tail == 0 {
         return app.feed.end().await;

@@ -1,4 +1,4 @@
-//! `/node/{name}/gc`: what could go from the disk of a node, and removing it.
+//! `/node/{name}/gc`: lists or removes unused data on a node's disk.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::http::params::{InPath, Params};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// How long a node may take: an engine removes images one by one.
+/// Timeout of a node: an engine removes images one by one.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether something is removed.

@@ -37,7 +37,7 @@ pub(crate) async fn get_readiness(
     State(app): State<AppState>,
     headers: HeaderMap,
 ) -> Result<Json<ReadyView>, ApiProblem> {
-    // A probe has no token. It learns whether to send requests here, not addresses or errors.
+    // A probe has no token. It learns whether to send requests here, but no addresses or errors.
     let is_trusted = app.access.is_trusted(&headers);
     let unavailable = |why: String| {
         if !is_trusted {
@@ -64,7 +64,7 @@ pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
     let gauges = match overview {
         Ok(overview) => Some(cluster_gauges(&overview, &condition, &app.config)),
         Err(error) => {
-            // The metrics of this process matter most when something is wrong.
+            // This process's own metrics matter most during failures.
             tracing::debug!(%error, "the gauges of the cluster are unknown");
             None
         }

@@ -1,4 +1,4 @@
-//! `/route`: what is reached from outside the cluster.
+//! `/route`: services exposed outside the cluster.
 
 use api_types::{CertificateView, List, RouteView};
 use axum::Json;
@@ -36,7 +36,6 @@ pub(crate) async fn list_cluster_routes(
     Ok(Json(List { items, next }))
 }
 
-/// Adds how it stands with the certificates that are ordered.
 async fn add_certificates(app: &AppState, items: &mut [RouteView]) -> Result<(), ApiProblem> {
     let hosts: Vec<String> =
         items.iter().filter_map(|item| item.rule.auto_host()).map(str::to_owned).collect();

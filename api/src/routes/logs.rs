@@ -1,6 +1,6 @@
-//! `/pod/{uuid}/log`: what the container of a pod wrote.
+//! `/pod/{uuid}/log`: output of a pod's container.
 //!
-//! No process calls another: the request and the output go through Redis (see the logs of `store`).
+//! Processes never call each other: requests and output go through Redis (see the logs of `store`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,18 +23,13 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::open_streams::StreamGuard;
 
-/// The time within which a worker has to send the first chunk.
 const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
-/// A container that is followed may write nothing: after this time an empty answer begins.
+/// A followed container may write nothing: an empty answer begins after this time.
 const QUIET_START_TIMEOUT: Duration = Duration::from_secs(2);
-/// A stream ends after Redis has been unavailable for this time. The worker gives up a little later.
+/// A stream ends after Redis was unavailable for this time. The worker gives up a little later.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(20);
-/// A followed container may be quiet forever. This often it is checked that its pod is still on the same
-/// node.
 const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Lines that are read unless the request says otherwise.
 const DEFAULT_TAIL: u32 = 100;
-/// The most lines that are read.
 const MAX_TAIL: u32 = 100_000;
 
 /// What to read.
@@ -94,7 +89,6 @@ pub(crate) async fn get_pod_log(
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(output)).into_response())
 }
 
-/// Reads the output that a worker sends. When it is dropped, the worker learns that it can stop.
 struct LogStreamReader {
     store: Store,
     node: NodeName,
@@ -102,7 +96,7 @@ struct LogStreamReader {
     last: String,
     ready: VecDeque<LogChunk>,
     ended: bool,
-    /// When the last chunk arrived, or the pod was last found on its node.
+    /// Time of the last chunk, or of the last check that found the pod on its node.
     quiet_since: Instant,
     _guard: StreamGuard,
 }
@@ -135,7 +129,6 @@ impl LogStreamReader {
         Ok(())
     }
 
-    /// Returns whether a chunk arrived in time.
     async fn wait_for_first_chunk(&mut self, timeout: Duration) -> Result<bool, StoreError> {
         let started = Instant::now();
         while self.ready.is_empty() {
@@ -165,7 +158,7 @@ impl LogStreamReader {
                 }
                 None => {}
             }
-            // While Redis is unavailable this fails, until the check below ends the stream.
+            // This fails while Redis is unavailable, until the check below ends the stream.
             if self.poll().await.is_ok() && !self.ready.is_empty() {
                 self.quiet_since = Instant::now();
                 continue;
@@ -179,7 +172,6 @@ impl LogStreamReader {
         None
     }
 
-    /// Returns why no more output can be expected, after a while without any.
     async fn reason_to_stop(&mut self) -> Option<String> {
         let quiet = self.quiet_since.elapsed();
         if !self.request.follow {
@@ -206,7 +198,7 @@ fn last_line(why: &str) -> Bytes {
 impl Drop for LogStreamReader {
     fn drop(&mut self) {
         let (store, id) = (self.store.clone(), self.request.id.clone());
-        // Without this the worker finds out on its own half a minute later.
+        // Otherwise the worker notices only half a minute later.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { drop(store.end_log(&id).await) });
         }

@@ -1,4 +1,4 @@
-//! `/log`: the lines of several pods, merged in order of time.
+//! `/log`: logs of several pods, merged by time.
 
 use std::time::Duration;
 
@@ -23,11 +23,8 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::merged_logs::{LogSelection, MergedItem, MergedLogs};
 
-/// Lines of each container that are read unless the request says otherwise.
 const DEFAULT_TAIL: u32 = 100;
-/// Services whose records are read at a time.
 const CHUNK_SIZE: usize = 1000;
-/// Nodes that are asked for a pod that is not known any more.
 const MAX_NODES: usize = 500;
 
 /// What to read.
@@ -72,7 +69,6 @@ pub(crate) struct MergedLogOptions {
     previous: bool,
 }
 
-/// Describes the parameter `pod`.
 struct PodList;
 
 impl PartialSchema for PodList {
@@ -85,7 +81,6 @@ impl PartialSchema for PodList {
 
 impl ToSchema for PodList {}
 
-/// Describes the parameter `service`.
 struct ServiceList;
 
 impl PartialSchema for ServiceList {
@@ -97,7 +92,7 @@ impl PartialSchema for ServiceList {
 
 impl ToSchema for ServiceList {}
 
-/// Describes a time: what [`time`] accepts.
+/// Schema of a time, as [`time`] parses it.
 struct TimeText;
 
 impl PartialSchema for TimeText {
@@ -132,7 +127,7 @@ pub(crate) async fn get_merged_log(
     let now = Timestamp::now();
     let after = options.since.as_deref().map(|text| time(text, now, "since")).transpose()?;
     let tail = options.tail.or((after.is_none() && !options.previous).then_some(DEFAULT_TAIL));
-    // A pod that is unknown has a log at most in what is kept.
+    // An unknown pod has at most a kept log.
     let request = LinesRequest {
         services: selection.services.clone(),
         container: options.container.clone(),
@@ -178,7 +173,6 @@ fn view(item: MergedItem) -> LogItemView {
     }
 }
 
-/// Returns what is selected.
 async fn select(app: &AppState, options: &MergedLogOptions) -> Result<LogSelection, ApiProblem> {
     let mut selection = LogSelection::default();
     for name in words(options.service.as_ref()) {
@@ -202,7 +196,6 @@ async fn select(app: &AppState, options: &MergedLogOptions) -> Result<LogSelecti
     Ok(selection)
 }
 
-/// Returns the services of the app and with the labels that were asked for.
 async fn services_of(app: &AppState, options: &MergedLogOptions) -> Result<Vec<ServiceName>, ApiProblem> {
     if options.app.is_none() && options.label.is_none() {
         return Ok(Vec::new());
@@ -225,7 +218,7 @@ fn words(text: Option<&String>) -> impl Iterator<Item = &str> {
     text.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// Reads a time, or how long ago it was. Returns nanoseconds since the Unix epoch.
+/// Parses a time or an age. Returns nanoseconds since the Unix epoch.
 fn time(text: &str, now: Timestamp, parameter: &str) -> Result<u64, ApiProblem> {
     let ago = |ago: HumanDuration| {
         let ago: Duration = ago.get();

@@ -1,5 +1,5 @@
-//! The routes, one file per resource. The annotation of each handler is its part of the OpenAPI document, and
-//! the name of the handler is its operation id: a route is declared by its handler and one line here.
+//! Routes, one file per resource. Each handler's annotation is its part of the OpenAPI document, and its name
+//! is the operation id: a route is declared by its handler and one line here.
 
 mod apps;
 mod backup;
@@ -31,7 +31,6 @@ use utoipa_axum::routes;
 
 use crate::state::AppState;
 
-/// Returns all routes and their description.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(services::create_service, services::list_services))

@@ -1,4 +1,4 @@
-//! `/node`: the machines that run pods.
+//! `/node`: machines that run pods.
 
 use api_types::{List, NodeView};
 use axum::Json;

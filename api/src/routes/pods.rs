@@ -1,4 +1,4 @@
-//! `/pod`: the pods of services, and pods that were pushed to a queue.
+//! `/pod`: pods of services, and pods pushed to a queue.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,7 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-/// Attempts to stop a pod that moves to another node at the same time.
 const MAX_ATTEMPTS: usize = 5;
-/// Records read at a time.
 const CHUNK_SIZE: usize = 1000;
 
 /// Selects pods.
@@ -52,7 +50,7 @@ pub(crate) struct PodQuery {
 }
 
 impl PodQuery {
-    /// Whether a pod may match, before its record is read. The name of a pushed pod is known only from its
+    /// Returns true if a pod may match before its record is read. A pushed pod's name is known only from its
     /// record.
     fn may_match(&self, id: &PodId, slot: Option<(&ServiceName, u32)>) -> bool {
         let Some(prefix) = &self.prefix else { return true };
@@ -134,21 +132,19 @@ async fn read_view(app: &AppState, id: &PodId) -> Result<PodView, ApiProblem> {
     Ok(PodView { refusals, runs, ..views::pod(record) })
 }
 
-/// Returns the record of a pod.
 pub(super) async fn read(app: &AppState, id: &PodId) -> Result<PodRecord, ApiProblem> {
     let record = app.store.pod(id).await;
     let record = record.map_err(|error| ApiProblem::of_key(error, |error| broken_key::pod(id, error)))?;
     record.ok_or_else(|| not_found(id))
 }
 
-/// The problem of a pod that does not exist.
 fn not_found(id: &PodId) -> ApiProblem {
     let detail =
         format!("there is no pod {id}; the record of a stopped pod is kept for an hour. GET /pod lists them");
     ApiProblem::new(ProblemKind::PodNotFound, detail)
 }
 
-/// Returns what was read, or nothing if its key is broken: `GET /status` names the key.
+/// Returns the result, or nothing if its key is broken: `GET /status` names the key.
 fn or_none<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
     match read {
         Err(error) if error.is_broken_key() => Ok(Vec::new()),
@@ -156,10 +152,10 @@ fn or_none<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
     }
 }
 
-/// After the replica of the second pod that it has: unlike `+`, which is a space in a URL.
+/// Suffix for the second pod of a replica: unlike `+`, it is not a space in a URL.
 const SECOND: &str = "s";
 
-/// The end of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod.
+/// End of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Cursor {
     OfService(ServiceName, Slot),
@@ -181,7 +177,6 @@ impl Cursor {
         }
     }
 
-    /// Returns whether the record of the pod names this place.
     fn is_of(&self, record: &PodRecord) -> bool {
         match self {
             Cursor::OfService(service, slot) => record.is_of(service, *slot),
@@ -200,7 +195,6 @@ impl Cursor {
     }
 }
 
-/// Collects one page of pods.
 struct PodPage<'a> {
     app: &'a AppState,
     filter: &'a PodQuery,
@@ -220,7 +214,7 @@ impl<'a> PodPage<'a> {
         Ok(Self { app, filter, limit: page_size(filter.limit)?, labels, after, found: Vec::new() })
     }
 
-    /// Whether there is a pod more than the page holds, so that there is a next page.
+    /// Returns true if there is one more pod than the page holds, so that a next page exists.
     fn is_full(&self) -> bool {
         self.found.len() > self.limit
     }
@@ -255,7 +249,6 @@ impl<'a> PodPage<'a> {
         self.add(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
     }
 
-    /// Returns the services with the selected labels. The labels are read only if there is a selector.
     async fn selected(&self, names: Vec<ServiceName>) -> Result<Vec<ServiceName>, StoreError> {
         if self.labels.is_empty() {
             return Ok(names);
@@ -269,7 +262,7 @@ impl<'a> PodPage<'a> {
         Ok(selected)
     }
 
-    /// Adds the matching pods that come after the previous page, until the page is full.
+    /// Adds the matching pods after the previous page until the page is full.
     async fn add(&mut self, mut pods: Vec<(Cursor, PodId)>) -> Result<(), StoreError> {
         pods.retain(|(cursor, _)| self.after.as_ref().is_none_or(|after| cursor > after));
         for chunk in pods.chunks(CHUNK_SIZE) {
@@ -277,7 +270,7 @@ impl<'a> PodPage<'a> {
             let records = self.app.store.pods_each(&ids).await?;
             for ((cursor, _), record) in chunk.iter().zip(records) {
                 match record {
-                    // A void slot names a pod of another one, which is listed there.
+                    // A void slot names a pod of another slot, which is listed there.
                     Ok(Some(record)) if cursor.is_of(&record) && self.filter.matches(&record) => {
                         self.found.push((cursor.clone(), record))
                     }

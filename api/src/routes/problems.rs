@@ -1,4 +1,4 @@
-//! `/problems`: what the `type` of a problem means and what to do about it, from docs/reference/problems.md.
+//! `/problems`: meaning and remedy of each problem `type`, from docs/reference/problems.md.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -11,7 +11,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 const DOCUMENT: &str = include_str!("../../../docs/reference/problems.md");
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
 
-/// The last part of the `type` of a problem.
 pub(crate) struct ProblemSlug(String);
 
 impl PartialSchema for ProblemSlug {
@@ -51,7 +50,6 @@ pub(crate) async fn get_problem_type(
     Ok(([(CONTENT_TYPE, MARKDOWN)], section))
 }
 
-/// Returns the section of the document about one type, with its heading as a title.
 fn section(slug: &str) -> Option<String> {
     let start = DOCUMENT.find(&format!("\n## `/problems/{slug}`"))? + "\n#".len();
     let rest = &DOCUMENT[start..];

@@ -1,4 +1,4 @@
-//! `/queue`: the payloads in Redis, and the dead letters.
+//! `/queue`: payloads in Redis, and dead letters.
 
 use api_types::{DeadLetterView, List, QueueItem, QueueView, QueuesView};
 use axum::Json;
@@ -18,13 +18,12 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-/// Dead letters read at a time during the search for one of them.
 const CHUNK_SIZE: usize = 500;
 
-/// The key of a queue in Redis, except `dq`.
+/// Redis key of a queue other than `dq`.
 pub(crate) struct QueueKey {
     text: String,
-    /// `None` for `uq`, which is no list.
+    /// `None` for `uq`, which is not a list.
     queue: Option<QueueName>,
 }
 
@@ -54,7 +53,6 @@ impl PathName for QueueKey {
 }
 
 impl QueueKey {
-    /// Returns the node whose queue it is, if it is one.
     fn node(&self) -> Option<&NodeName> {
         match self.queue.as_ref()? {
             QueueName::Pending(node) | QueueName::Starting(node) | QueueName::Running(node) => Some(node),
@@ -78,7 +76,6 @@ fn queue_name(key: &str) -> Option<QueueName> {
     }
 }
 
-/// The id of a dead letter.
 pub(crate) struct DeadLetterId(String);
 
 impl PartialSchema for DeadLetterId {
@@ -172,7 +169,7 @@ pub(crate) async fn peek_queue(
     Ok(Json(view))
 }
 
-/// Refuses the empty queue of a node that does not exist: its name is probably mistyped.
+/// Refuses an empty queue of an unknown node: its name is probably mistyped.
 async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), ApiProblem> {
     match app.store.node_names().await {
         Ok(names) if !names.contains(node) => {
@@ -207,7 +204,7 @@ pub(crate) async fn list_dead_letters(
         found.truncate(limit);
         has_more = true;
     }
-    // A page of large ones is shorter than `limit`, and has a next one nevertheless.
+    // A page of large ones is shorter than `limit`, yet has a next page.
     let next = has_more.then(|| (offset + found.len()).to_string());
     Ok(Json(List { items: found.into_iter().map(views::dead_letter).collect(), next }))
 }
@@ -273,7 +270,6 @@ pub(crate) async fn requeue_dead_letter(
     }
 }
 
-/// The edited payload in a body, if there is one.
 pub(crate) struct EditedBody(Option<EditedPayload>);
 
 impl<S: Send + Sync> FromRequest<S> for EditedBody {
@@ -313,7 +309,7 @@ fn no_content_if(existed: bool, id: &str) -> Result<StatusCode, ApiProblem> {
 }
 
 async fn find(app: &AppState, id: &str) -> Result<DeadLetter, ApiProblem> {
-    // When others are removed between two pages, the one that is looked for can move to a page that was read.
+    // Removals between two pages can move the dead letter to a page already read.
     for _ in 0..2 {
         if let Some(dead_letter) = search(app, id).await? {
             return Ok(dead_letter);

@@ -1,4 +1,4 @@
-//! `/registry`: users and passwords that workers pull images with. No answer, problem or log line has a
+//! `/registry`: credentials with which workers pull images. No answer, problem or log line contains a
 //! password.
 
 use api_types::{List, RegistryInput, RegistryView};
@@ -29,7 +29,7 @@ pub(crate) async fn list_registries(
 ) -> Result<Json<List<RegistryView>>, ApiProblem> {
     let (hosts, next) = page_of(app.store.registries().await?, &paging)?;
     let infos = app.store.registry_infos_each(&hosts).await?;
-    // One whose record cannot be read is left out.
+    // Skips unreadable records.
     let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(RegistryView::from).collect();
     Ok(Json(List { items, next }))
 }

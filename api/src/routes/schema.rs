@@ -1,4 +1,4 @@
-//! `/schema`: JSON Schemas of the documents that users write, for editors.
+//! `/schema`: JSON Schemas of user documents, for editors.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;

@@ -1,4 +1,4 @@
-//! `/secret`: values that are stored encrypted.
+//! `/secret`: values stored encrypted.
 
 use api_types::{List, ValueComparison, ValueInput, ValueView};
 use axum::Json;

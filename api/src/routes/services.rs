@@ -1,4 +1,4 @@
-//! `/service`: what users want to run.
+//! `/service`: desired services.
 
 mod change;
 mod checks;
@@ -40,7 +40,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::kind_status;
 
-/// Services whose pods are counted at the same time.
 const MAX_CONCURRENT_COUNTS: usize = 16;
 
 pub(crate) use self::history::{__path_list_history, __path_undo_service, list_history, undo_service};
@@ -126,7 +125,6 @@ pub(crate) async fn list_services(
     Ok(Json(List { items, next: next.flatten() }))
 }
 
-/// Checks that there is such a service.
 pub(super) async fn require(app: &AppState, name: &ServiceName) -> Result<(), ApiProblem> {
     read(app, name).await?.map(drop).ok_or_else(|| not_found(name))
 }
@@ -255,8 +253,8 @@ pub(crate) async fn delete_service(
     condition: IfMatch,
 ) -> Result<Response, ApiProblem> {
     let (outcome, written) = app.store.delete_service_if(&name, condition.revision()).await?;
-    // Only after the service: what is not being deleted keeps its data. A request that is repeated finishes
-    // what the first one began, also if the service is gone by now.
+    // Volumes are deleted only after the service: otherwise a live service would lose data. A repeated
+    // request completes the first one, even if the service is gone by now.
     let is_deleted = matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Missing);
     let has_removed =
         options.volumes.unwrap_or(false) && is_deleted && app.store.remove_volumes_of(&name).await? > 0;

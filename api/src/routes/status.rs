@@ -1,4 +1,4 @@
-//! `/status`: the state of the cluster, and the problems that an operator should look at.
+//! `/status`: state of the cluster, and problems for operators.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
     }))
 }
 
-/// Returns how many replicas and Sentinels there are; none while the server does not say.
+/// Returns the numbers of replicas and Sentinels; `None` if the server does not report them.
 fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
     let redundancy = &condition.redundancy;
     (!condition.product.is_empty()).then_some(RedundancyView {
@@ -85,7 +85,7 @@ fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
     })
 }
 
-/// Returns what puts the data in Redis at risk. An account that must not ask sees nothing.
+/// Returns risks to the data in Redis; empty if the account lacks permission.
 async fn server_problems(app: &AppState) -> Result<Vec<String>, ApiProblem> {
     match app.store.server_concerns().await {
         Ok(concerns) => {
@@ -123,7 +123,7 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
     }
 }
 
-/// Returns what pauses at `now` because the master changed. Schedulers and workers decide, with the same
+/// Returns the pause at `now` after a change of the master. Schedulers and workers decide with the same
 /// settings.
 pub(crate) fn pause(changed_at: Option<RedisMillis>, now: RedisMillis, config: &Config) -> Option<PauseView> {
     // A time in the future counts as now.
@@ -163,8 +163,8 @@ fn memory(overview: &Overview, config: &Config) -> RedisMemoryView {
     }
 }
 
-/// Returns what an operator should look at, one sentence each: first an outage of writes, then the rest of
-/// Redis, then the cluster.
+/// Returns problems for operators, one sentence each: write outages first, then the rest of Redis, then the
+/// cluster.
 pub(crate) fn all_problems(overview: &Overview, condition: &RedisCondition, config: &Config) -> Vec<String> {
     let fresh = config.timing.fence_after;
     let of_redis = condition.problems(fresh);
@@ -179,7 +179,7 @@ fn problems(
     config: &Config,
 ) -> Vec<String> {
     let fresh = config.timing.fence_after;
-    // While no process can write, all are silent: the reason is another one, and said already.
+    // During a write outage all nodes are silent: the cause is already reported.
     let is_writable = condition.outage.is_none();
     let mut problems: Vec<String> = overview.held.iter().map(held).collect();
     if let (Some(limit), Some(0)) = (memory.limit_bytes, memory.headroom_bytes) {
@@ -302,7 +302,7 @@ fn problems(
     problems
 }
 
-/// Returns which nodes are silent, as schedulers count them: a silent one that is cordoned was given up.
+/// Returns the silent nodes as schedulers count them: a silent cordoned node was given up.
 fn silent_nodes(nodes: &[Node], now: RedisMillis, fresh: Duration) -> SilentNodes {
     let alive = nodes.iter().filter(|node| node.state == NodeState::Alive);
     let (silent, others): (Vec<&Node>, Vec<&Node>) =
@@ -312,7 +312,7 @@ fn silent_nodes(nodes: &[Node], now: RedisMillis, fresh: Duration) -> SilentNode
     SilentNodes { nodes: others.len() + last_beats.len(), last_beats }
 }
 
-/// Returns the problem of many nodes that are silent together: none of them is declared dead.
+/// Returns the problem of many nodes silent at once: none of them is declared dead.
 fn mass_loss(silent: &SilentNodes) -> Option<String> {
     let CircuitBreaker::Open { silent, nodes } = CircuitBreaker::evaluate(silent) else { return None };
     Some(format!(

@@ -1,4 +1,4 @@
-//! `/stats`: what pods and nodes use at the moment. Workers measure while a client asks.
+//! `/stats`: current usage of pods and nodes. Workers measure while clients ask.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! What `/secret` and `/config` have in common. No answer, problem or log line has a part of a content.
+//! Common parts of `/secret` and `/config`. No answer, problem or log line contains any content.
 
 use api_types::{List, ValueComparison, ValueInput, ValueView};
 use axum::Json;
@@ -18,10 +18,8 @@ use crate::http::params::{Paging, page_of};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, durability_view, status_of};
 
-/// Attempts to rotate a value that others rotate at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Creates a secret or config.
 pub(super) async fn create(
     app: &AppState,
     kind: ValueKind,
@@ -44,7 +42,6 @@ pub(super) async fn create(
     }
 }
 
-/// Stores the next version of a secret or config.
 pub(super) async fn rotate(
     app: &AppState,
     kind: ValueKind,
@@ -70,7 +67,7 @@ pub(super) async fn rotate(
             (PutValueOutcome::Stored | PutValueOutcome::Same, durability) => {
                 return written(app, kind, name, next, durability).await;
             }
-            // Another request was faster, or has deleted it.
+            // Another request was faster, or deleted it.
             (PutValueOutcome::Conflict { .. }, _) => {}
             (PutValueOutcome::Full { count }, _) => return Err(full(kind, count)),
             (PutValueOutcome::OtherApp { owner }, _) => return Err(other_app(kind, name, owner.as_ref())),
@@ -80,7 +77,6 @@ pub(super) async fn rotate(
     Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
 }
 
-/// Lists secrets or configs. One whose record cannot be read is left out.
 pub(super) async fn list(
     app: &AppState,
     kind: ValueKind,
@@ -92,7 +88,6 @@ pub(super) async fn list(
     Ok(Json(List { items, next }))
 }
 
-/// Shows a secret or config without its content.
 pub(super) async fn get(
     app: &AppState,
     kind: ValueKind,
@@ -101,7 +96,6 @@ pub(super) async fn get(
     Ok(Json(read(app, kind, name).await?.into()))
 }
 
-/// Compares a content with that of the current version.
 pub(super) async fn compare(
     app: &AppState,
     kind: ValueKind,
@@ -114,12 +108,11 @@ pub(super) async fn compare(
     let current =
         current.map_err(|error| ApiProblem::of_key(error, |error| broken_key::value(kind, name, error)))?;
     let current = current.ok_or_else(|| not_found(kind, name))?;
-    // One that was encrypted with another key is not the same: it has to be stored again.
+    // A value under a different key counts as different: it must be stored again.
     let same = current.open(key).is_ok_and(|stored| stored == content);
     Ok(Json(ValueComparison { name: name.clone(), version: current.version(), same }))
 }
 
-/// Deletes a secret or config.
 pub(super) async fn delete(
     app: &AppState,
     kind: ValueKind,
@@ -133,7 +126,6 @@ pub(super) async fn delete(
     }
 }
 
-/// Returns the problem of a value that does not exist.
 pub(crate) fn not_found(kind: ValueKind, name: &ValueName) -> ApiProblem {
     let detail = format!("there is no {kind} {name}: POST /{kind} creates it, and GET /{kind} lists all");
     ApiProblem::new(ProblemKind::ValueNotFound, detail)
@@ -146,8 +138,8 @@ async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<Value
     info.ok_or_else(|| not_found(kind, name))
 }
 
-/// Returns whether the current version has this very content: then no pod needs to be replaced. One that
-/// cannot be decrypted has another one.
+/// Returns true if the current version has this content: then no pod needs to be replaced. An undecryptable
+/// version counts as different.
 async fn is_current(
     app: &AppState,
     kind: ValueKind,
@@ -179,7 +171,6 @@ async fn put(
     Ok(app.store.put_value(&sealed, app.config.growth.max_secrets, of_app).await?)
 }
 
-/// Returns the key for values of this kind, of which configs need none.
 fn key(app: &AppState, kind: ValueKind) -> Result<Option<&SecretKey>, ApiProblem> {
     let key = app.config.secret_key.as_ref();
     if kind == ValueKind::Secret && key.is_none() {
@@ -216,7 +207,6 @@ fn full(kind: ValueKind, count: u64) -> ApiProblem {
     ApiProblem::new(ProblemKind::ClusterLimit, detail)
 }
 
-/// Responds to a write.
 async fn written(
     app: &AppState,
     kind: ValueKind,

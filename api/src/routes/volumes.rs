@@ -1,4 +1,4 @@
-//! `/volume`: the data of services, and on which node it is.
+//! `/volume`: data of services, and its nodes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) async fn list_volumes(
     names.dedup();
     let (names, next) = page_of(names, &paging)?;
     let volumes = app.store.volumes_each(&names).await?;
-    // A volume whose record cannot be read is left out.
+    // Skips unreadable records.
     let volumes = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
     let mut items = views_of(&app, volumes).await?;
     items.extend(copies.into_iter().filter(|copy| names.contains(&copy.volume)).filter_map(former_view));
@@ -171,7 +171,7 @@ async fn remove_copy(app: &AppState, name: &VolumeName, node: &NodeName) -> Resu
 }
 
 async fn views_of(app: &AppState, volumes: Vec<Volume>) -> Result<Vec<VolumeView>, ApiProblem> {
-    // The services of an app are found by their records.
+    // An app's services are found by their records.
     let mut names: Vec<ServiceName> = if volumes.iter().any(|volume| volume.claim.scope == VolumeScope::App) {
         app.store.service_names().await?
     } else {
@@ -223,7 +223,6 @@ fn view(in_use: bool, volume: Volume) -> VolumeView {
     }
 }
 
-/// Returns how a volume is, and what is wrong in a sentence.
 pub(crate) fn condition_of(volume: &Volume) -> (VolumeCondition, Option<String>) {
     let name = &volume.claim.name;
     if !volume.conflict.is_empty() {
@@ -254,7 +253,7 @@ fn gone_for(time: Duration) -> String {
     )
 }
 
-/// Shows a copy that is not the volume. Returns `None` for a name that cannot be one.
+/// Shows a leftover copy that is not the volume. Returns `None` for an invalid name.
 fn former_view(copy: FormerCopy) -> Option<VolumeView> {
     let claim = VolumeClaim::from_name(&copy.volume)?;
     Some(VolumeView {

@@ -1,4 +1,4 @@
-//! The keys that a job or a cron has beside its record.
+//! Keys of jobs and crons besides their record.
 
 use model::ids::ServiceName;
 use model::service::Service;
@@ -8,7 +8,6 @@ use store::{Store, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 
-/// Adds what cannot be read of the keys that a job or a cron has beside its record.
 pub(super) async fn check(
     store: &Store,
     service: &Service,
@@ -22,7 +21,6 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Returns how many indices of a job are complete; 0 if that is unreadable.
 pub(super) async fn completions(
     store: &Store,
     job: &ServiceName,
@@ -31,7 +29,6 @@ pub(super) async fn completions(
     broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
 }
 
-/// Returns the jobs of a cron; none if their list is unreadable.
 pub(super) async fn runs(
     store: &Store,
     cron: &ServiceName,

@@ -11,13 +11,12 @@ use super::kind_keys::{completions, runs};
 use super::pod_counts;
 use crate::cluster::broken::BrokenKeys;
 
-/// Returns a service with its status, read now.
 pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView, StoreError> {
     let status = pod_counts::service_status(store, &service).await?;
     view_with(store, service, status).await
 }
 
-/// Returns a service with the status of its pods. The message names a key of its kind that cannot be read.
+/// Returns a service with the status of its pods. The message names unreadable keys of jobs and crons.
 pub(crate) async fn view_with(
     store: &Store,
     service: Service,
@@ -38,7 +37,6 @@ pub(crate) async fn view_with(
     Ok(view)
 }
 
-/// Returns a service that was created just now.
 pub(crate) fn new_view(service: Service, status: ServiceStatus) -> ServiceView {
     let job_status = (service.kind() == Kind::Job).then(|| job(&service, 0, &status));
     let cron_status = (service.kind() == Kind::Cron)
@@ -87,12 +85,12 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
         reason,
         message,
         cron: progress.of_cron.as_ref().map(|(cron, _)| cron.clone()),
-        // The tick 0 means that it was run by hand (`POST …/run`), at no time of the schedule.
+        // Tick 0 means a manual run (`POST …/run`), outside the schedule.
         scheduled_at: progress.of_cron.as_ref().filter(|(_, tick)| *tick > 0).map(|(_, tick)| of_tick(*tick)),
     }
 }
 
-/// Without jobs if their list is unreadable: it is added to `broken`.
+/// Returns no jobs if their list is unreadable, and adds the list to `broken`.
 async fn cron(store: &Store, service: &Service, broken: &mut BrokenKeys) -> Result<CronStatus, StoreError> {
     let now = store.redis_now().await?;
     let (jobs, _) = store.services_each(&runs(store, &service.name, broken).await?).await?;
@@ -115,7 +113,6 @@ fn of_tick(tick: i64) -> String {
     rfc3339(RedisMillis::try_from(tick).unwrap_or_default().saturating_mul(1000))
 }
 
-/// Returns what has become of the indices of a job, in their order.
 pub(crate) fn results(results: JobResults) -> Vec<IndexResultView> {
     let JobResults { done, failed } = results;
     let mut all = failed;

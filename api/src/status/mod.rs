@@ -1,4 +1,4 @@
-//! What the API shows of services, pods and nodes.
+//! Views of services, pods and nodes.
 
 pub(crate) mod kind_keys;
 pub(crate) mod kind_status;

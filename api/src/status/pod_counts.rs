@@ -1,4 +1,4 @@
-//! Counts of pods: of one service for its status, of all pods for `/status` and `/metrics`.
+//! Counts pods: of one service for its status, of all services for `/status` and `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,48 +21,37 @@ use crate::cluster::broken::BrokenKeys;
 
 /// Records read at a time, so that a million pods are never in memory together.
 const CHUNK_SIZE: usize = 1000;
-/// The reason that the scheduler stores with a pod that fits no node.
 pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 
-/// The number of pods in each phase, pushed pods included.
 pub(crate) type PhaseCounts = BTreeMap<Phase, u64>;
 
-/// Pods that are not well, by their reason.
 pub(crate) type Reasons = BTreeMap<String, (u64, PodExample)>;
 
-/// One of the pods that have a reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodExample {
-    /// As the user command names it: `web-0`.
     pub(crate) name: String,
-    /// What its record says.
     pub(crate) message: String,
 }
 
-/// More reasons are not counted: records are other programs' too.
+/// Maximum number of reasons: other programs also write records.
 const MAX_REASONS: usize = 20;
 
-/// The result of one count of all pods.
 #[derive(Debug)]
 pub(crate) struct PodCount {
-    /// Pods by phase.
     pub(crate) phases: PhaseCounts,
-    /// The pods in phase running that are not ready.
     pub(crate) not_ready: u64,
-    /// Why pods are not well: for each reason the number of pods that have it, and one of them.
     pub(crate) reasons: Reasons,
-    /// The number of services.
     pub(crate) services: u64,
-    /// Services that have no record, and how many pods each has all the same.
+    /// Services without a record that still have pods, with the number of pods.
     pub(crate) without_record: Vec<(ServiceName, usize)>,
-    /// The keys of services and pods that could not be read.
     pub(crate) broken: BrokenKeys,
     at: Instant,
     took: Duration,
 }
 
 impl PodCount {
-    /// A large cluster is counted less often, so that counting takes at most a tenth of the time.
+    /// Returns true if the count is fresh. A large cluster is counted less often: counting takes at most a
+    /// tenth of the time.
     fn is_fresh(&self) -> bool {
         self.at.elapsed() < (self.took * 10).clamp(Duration::from_millis(500), Duration::from_secs(60))
     }
@@ -70,14 +59,13 @@ impl PodCount {
 
 type SharedCount = Shared<BoxFuture<'static, Result<Arc<PodCount>, StoreError>>>;
 
-/// Counts of all pods. Requests that arrive during a count share its result.
+/// Counts all pods. Requests that arrive during a count share its result.
 #[derive(Default)]
 pub(crate) struct PodCounts {
     latest: Mutex<Option<SharedCount>>,
 }
 
 impl PodCounts {
-    /// Returns the latest count of all pods if it is fresh, or a new one.
     pub(crate) async fn read(&self, store: &Store) -> Result<Arc<PodCount>, StoreError> {
         let count = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,13 +78,11 @@ impl PodCounts {
         count.await
     }
 
-    /// Forgets the latest count.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns whether the latest count has ended.
     #[cfg(test)]
     pub(crate) fn is_counted(&self) -> bool {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,8 +90,8 @@ impl PodCounts {
     }
 }
 
-/// Starts a count in a task of its own: it goes on when the client gives up, and the next one gets its
-/// result. Otherwise a client with a short timeout would never get one of a large cluster.
+/// Starts a count in its own task, which outlives its client, so that the next client gets the result.
+/// Otherwise clients with a short timeout would never get the count of a large cluster.
 fn start_count(store: Store) -> SharedCount {
     let task = tokio::spawn(async move { count_all(&store).await.map(Arc::new) });
     let aborted = |_| StoreError::Corrupt { what: "counting pods".into(), why: "the count failed".into() };
@@ -148,8 +134,8 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     Ok(PodCount { phases, not_ready, reasons, services, without_record, broken, at: Instant::now(), took })
 }
 
-/// Counts the reason of a pod that is not well. Of those that fit no node only the example counts: their
-/// queue has their number.
+/// Counts an unhealthy pod's reason. Of unschedulable pods only an example is kept: their queue has the
+/// number.
 fn note_reason(reasons: &mut Reasons, record: PodRecord) {
     if !is_ill(&record) || reasons.len() >= MAX_REASONS && !reasons.contains_key(&record.reason) {
         return;
@@ -159,13 +145,12 @@ fn note_reason(reasons: &mut Reasons, record: PodRecord) {
     reasons.entry(record.reason).or_insert((0, example)).0 += 1;
 }
 
-/// Returns whether a pod has a problem. What is about to end, or has ended well, has none.
+/// Returns true if a pod has a problem. Ending pods and successfully ended pods have none.
 fn is_ill(record: &PodRecord) -> bool {
     let is_ending = matches!(record.phase, Phase::Stopping | Phase::Stopped | Phase::Succeeded);
     !record.reason.is_empty() && !is_ending
 }
 
-/// Returns the pods in the slots of a service. Adds what cannot be read to `broken`.
 async fn slots_of(
     store: &Store,
     service: &ServiceName,
@@ -177,8 +162,8 @@ async fn slots_of(
     Ok(slots)
 }
 
-/// Reads the pods in these slots, without those whose records name other ones: such a slot is void. Adds the
-/// records that cannot be read to `broken`.
+/// Reads the pods in these slots. Skips void slots, whose pod's record names another slot. Adds unreadable
+/// records to `broken`.
 async fn for_each_pod(
     store: &Store,
     service: &ServiceName,
@@ -194,7 +179,6 @@ async fn for_each_pod(
     for_each_record(store, &ids, broken, is_own, act).await
 }
 
-/// Reads those pods that are `wanted`.
 async fn for_each_record(
     store: &Store,
     ids: &[PodId],
@@ -213,7 +197,7 @@ async fn for_each_record(
     Ok(())
 }
 
-/// Counts the pods of a service. The message names a key that cannot be read.
+/// Counts the pods of a service. The message names an unreadable key.
 pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<ServiceStatus, StoreError> {
     let mut broken = BrokenKeys::default();
     let slots = slots_of(store, &service.name, &mut broken).await?;
@@ -224,36 +208,31 @@ pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<S
     Ok(status)
 }
 
-/// Returns the status of a service whose pods are still being created in the background.
 pub(crate) fn status_before_creation(service: &Service) -> ServiceStatus {
     let message = "its pods are being created and placed".to_owned();
     let summary = "starting".to_owned();
     ServiceStatus { desired: u64::from(service.replicas), message, summary, ..ServiceStatus::default() }
 }
 
-/// Returns the status of a service of which many pods are being stopped in the background.
 pub(crate) fn status_while_shrinking(service: &Service) -> ServiceStatus {
     let message = "its surplus pods are being stopped".to_owned();
     ServiceStatus { message, summary: "scaling".to_owned(), ..status_before_creation(service) }
 }
 
-/// Returns the status of a new service after `created` of its pods were created.
 pub(crate) fn status_after_creation(service: &Service, created: usize) -> ServiceStatus {
     let mut counter = StatusCounter::new(service);
     counter.status.pending = created as u64;
     counter.finish(service)
 }
 
-/// Counts the pods of one service.
 struct StatusCounter {
     generation: u64,
     spec: SpecId,
     status: ServiceStatus,
-    /// For each reason the number of pods that have it, and the message of one of them.
     reasons: BTreeMap<String, (u64, String)>,
-    /// What its images are for all pods of its generation.
+    /// Pinned image contents for all pods of the generation.
     pinned: Vec<ImageContent>,
-    /// The number of pods that have others, and one of them.
+    /// Number of pods with other images, and one of them.
     others: Option<(u64, String)>,
 }
 
@@ -278,7 +257,7 @@ impl StatusCounter {
             Phase::Stopped => {}
         }
         status.ready += u64::from(record.is_ready());
-        // As the scheduler sees it: a pod with the current specification is not replaced.
+        // As in the scheduler: a pod with the current specification is not replaced.
         let is_current = record.generation == self.generation || record.spec.as_ref() == Some(&self.spec);
         if record.phase == Phase::Running && is_current {
             status.updated += 1;
@@ -332,7 +311,7 @@ impl StatusCounter {
         }
         let top = self.reasons.iter().max_by_key(|(_, (count, _))| *count);
         let Some((reason, (count, message))) = top else { return String::new() };
-        // While a service is scaled down or updated it has more pods than are desired.
+        // A service being scaled down or updated has more pods than desired.
         let pods = match *count {
             count if count <= s.desired => format!("{count} of {} pods", s.desired),
             1 => "1 pod".to_owned(),

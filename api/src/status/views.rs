@@ -1,4 +1,4 @@
-//! Conversion of domain types to the types of the API. Pure. That of a service is beside its view.
+//! Converts domain types to API types. Pure. The conversion of services is beside their view.
 
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use model::spec::PodSpec;
 use model::time::rfc3339;
 use store::{DeadLetter, GenerationOutcome, NodeQueues, PeekedPayload, UnschedulablePod};
 
-/// Returns a generation of a service; `until` is when it was replaced.
 pub(crate) fn generation(
     generation: u64,
     until: Option<RedisMillis>,
@@ -45,7 +44,6 @@ pub(crate) fn generation(
     }
 }
 
-/// Returns a pod without its refusals.
 pub(crate) fn pod(pod: PodRecord) -> PodView {
     PodView {
         uuid: pod.id,
@@ -79,18 +77,17 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
     }
 }
 
-/// Whether a node is alive, has sent a heartbeat within `fresh`, and has a healthy engine.
+/// Returns true if a node is alive, has sent a heartbeat within `fresh`, and has a healthy engine.
 pub(crate) fn is_ready(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
     node.state == NodeState::Alive && node.engine_problem.is_none() && !is_silent(node, now, fresh)
 }
 
-/// Returns whether the last heartbeat of a node is older than `fresh`, and than its own fence allows.
+/// Returns true if a node's last heartbeat is older than `fresh` and than its own fence.
 pub(crate) fn is_silent(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
     let own = node.timing.map_or(Duration::ZERO, |times| times.fence_after);
     silence(node, now) > fresh.max(own)
 }
 
-/// Returns the time since the last heartbeat of a node.
 pub(crate) fn silence(node: &Node, now: RedisMillis) -> Duration {
     Duration::from_millis(now.saturating_sub(node.beat))
 }
@@ -130,7 +127,6 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
     }
 }
 
-/// Returns the lengths of the queues of a node.
 pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
     let NodeQueues { pending, starting, running } = queues;
     QueuesOfNode { node, pending, starting, running }
@@ -143,7 +139,6 @@ pub(crate) fn item(payload: PeekedPayload) -> QueueItem {
     QueueItem { payload, encoding, bytes, reason: None }
 }
 
-/// Returns a payload as text, and how it is encoded.
 fn text_or_base64(payload: Vec<u8>) -> (String, Option<String>) {
     match String::from_utf8(payload) {
         Ok(text) => (text, None),
@@ -151,12 +146,10 @@ fn text_or_base64(payload: Vec<u8>) -> (String, Option<String>) {
     }
 }
 
-/// Returns a pod that fits no node.
 pub(crate) fn unschedulable(pod: UnschedulablePod) -> QueueItem {
     QueueItem { reason: pod.reason, ..item(pod.payload) }
 }
 
-/// Returns a dead letter.
 pub(crate) fn dead_letter(dead_letter: DeadLetter) -> DeadLetterView {
     let (payload, encoding) = text_or_base64(dead_letter.payload);
     DeadLetterView {

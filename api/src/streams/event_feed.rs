@@ -1,8 +1,8 @@
-//! The feed of events: one reader per process, for any number of clients.
+//! Event feed: one reader per process for any number of clients.
 //!
-//! A client first subscribes to the broadcast, then reads from Redis what it missed, then follows the
-//! broadcast and skips what it already has by its id. A client that lags behind the broadcast reads from
-//! Redis again, after its last id. So no event is missed or delivered twice, whatever the reader does.
+//! A client subscribes to the broadcast, then reads missed events from Redis, then follows the broadcast and
+//! skips known ids. A client that lags behind the broadcast reads from Redis again after its last id. So no
+//! event is missed or delivered twice, whatever the reader does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +14,11 @@ use store::{Store, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
-/// Events read at a time.
 const PAGE_SIZE: usize = 500;
-/// Events that a client may lag behind before it reads from Redis on its own.
+/// Events that a client may lag behind before it reads from Redis itself.
 const BROADCAST_CAPACITY: usize = 1024;
-/// Between two polls while events arrive.
 const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Between two polls after a while without events.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two attempts while Redis is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Distributes events to the clients of this process. Cheap to clone.
@@ -33,22 +29,20 @@ pub(crate) struct EventFeed {
     shutdown: CancellationToken,
 }
 
-/// What the reader broadcasts.
 #[derive(Clone)]
 enum FeedMessage {
-    /// A new event.
     Event(Arc<ClusterEvent>),
-    /// The reader starts here; each client reads on its own what came before.
+    /// The reader starts here; each client reads earlier events itself.
     Reread,
 }
 
 impl EventFeed {
-    /// A feed whose streams end with `shutdown`. Nothing is broadcast before [`EventFeed::run`].
+    /// Creates a feed whose streams end with `shutdown`. Nothing is broadcast before [`EventFeed::run`].
     pub(crate) fn new(store: Store, shutdown: CancellationToken) -> Self {
         Self { store, sender: broadcast::channel(BROADCAST_CAPACITY).0, shutdown }
     }
 
-    /// Reads events for all clients until shutdown. Polls nothing while there is no client.
+    /// Reads events for all clients until shutdown. Does not poll without clients.
     pub(crate) async fn run(&self) {
         let reading = self.read();
         self.shutdown.run_until_cancelled(reading).await;
@@ -60,7 +54,7 @@ impl EventFeed {
         loop {
             tokio::time::sleep(pause).await;
             if self.sender.receiver_count() == 0 {
-                // The next client reads on its own what it has missed.
+                // The next client reads missed events itself.
                 last = None;
                 pause = IDLE_POLL_INTERVAL;
                 continue;
@@ -73,10 +67,10 @@ impl EventFeed {
         }
     }
 
-    /// Broadcasts what is new, and returns the number of events.
+    /// Broadcasts new events and returns their number.
     ///
-    /// The first poll only finds the end of the stream, and makes all clients read up to there on their own:
-    /// the time since each of them last read is unknown.
+    /// The first poll only finds the end of the stream and makes all clients read up to it themselves: the
+    /// time of their last read is unknown.
     async fn poll(&self, last: &mut Option<String>) -> Result<usize, StoreError> {
         let Some(id) = last else {
             *last = Some(self.end().await?);
@@ -99,16 +93,15 @@ impl EventFeed {
         drop(self.sender.send(message));
     }
 
-    /// Returns the id of the latest event, `0` if there is none.
     pub(crate) async fn end(&self) -> Result<String, StoreError> {
         let latest = self.store.last_events(1).await?.pop();
         Ok(latest.map_or_else(|| "0".to_owned(), |event| event.id))
     }
 
-    /// Returns all events after `last`, future ones included.
+    /// Returns all events after `last`, including future ones.
     ///
     /// # Errors
-    /// If the first read fails. A failure of a later read is retried.
+    /// If the first read fails. Later failures are retried.
     pub(crate) async fn after(
         &self,
         last: String,
@@ -125,13 +118,12 @@ impl EventFeed {
     }
 }
 
-/// The position of one client in the feed.
 struct FeedReader {
     feed: EventFeed,
     receiver: broadcast::Receiver<FeedMessage>,
     last: String,
     ready: VecDeque<Arc<ClusterEvent>>,
-    /// Whether Redis may have events after `last` that the broadcast will not deliver.
+    /// True if Redis may have events after `last` that the broadcast will not deliver.
     behind: bool,
 }
 
@@ -159,7 +151,6 @@ impl FeedReader {
         }
     }
 
-    /// Reads one page after the last id.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let events = self.feed.store.events_after(&self.last, PAGE_SIZE).await?;
         self.behind = events.len() == PAGE_SIZE;

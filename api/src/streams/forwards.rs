@@ -1,5 +1,4 @@
-//! Which ports of pods are being forwarded: a use of `port-forward` is one event, however many connections it
-//! has.
+//! Forwarded ports of pods: one use of `port-forward` is one event, however many connections it has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,18 +7,16 @@ use std::time::{Duration, Instant};
 
 use model::ids::PodId;
 
-/// Connections to the same port with shorter pauses between them are one use.
+/// Maximum pause between connections of one use.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A port of a pod, and the client that uses it.
 type Use = (PodId, u16, Option<IpAddr>);
 
-/// The uses of the last minute.
 #[derive(Clone, Default)]
 pub(crate) struct Forwards(Arc<Mutex<HashMap<Use, Instant>>>);
 
 impl Forwards {
-    /// Records a connection. Returns whether it begins a use.
+    /// Records a connection. Returns true if it begins a use.
     pub(crate) fn is_first(&self, of: Use) -> bool {
         let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

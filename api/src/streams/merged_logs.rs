@@ -1,5 +1,5 @@
-//! The logs of several pods, merged in order of time. Each node merges those of its own pods (see the lines
-//! of `store`); here the answers of the nodes become one.
+//! Merges the logs of several pods by time. Each node merges the logs of its own pods (see the lines of
+//! `store`); this module merges the nodes' answers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -11,66 +11,54 @@ use model::stream::log_line::{LineSplitter, LogLine};
 use model::stream::log_merge::LogMerge;
 use store::{LinesRequest, LogChunk, LoggedPod, Store, StoreError};
 
-/// While logs are followed a line waits this long for older ones of other nodes.
+/// Time for which a followed line waits for older lines of other nodes.
 const HOLD: Duration = Duration::from_millis(800);
-/// Between two looks where the pods of followed services are.
+/// Interval of locating the pods of followed services.
 const PLACES_INTERVAL: Duration = Duration::from_secs(2);
-/// A node that sends nothing for this long does not answer. One that has nothing to send says so every 5 s.
+/// Timeout of a silent node. A node without new lines reports every 5 s.
 const NODE_TIMEOUT: Duration = Duration::from_secs(12);
-/// A node that has ended its answer while logs are followed is asked again after this time.
+/// Delay before a node that ended its answer is asked again while logs are followed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
-/// The longest pause between two looks for more.
 const MAX_POLL: Duration = Duration::from_millis(400);
 
-/// The pods whose logs are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogSelection {
     pub(crate) services: Vec<ServiceName>,
     pub(crate) pods: Vec<PodId>,
-    /// Nodes that are asked although no selected pod is there.
     pub(crate) nodes: Vec<NodeName>,
 }
 
-/// What was read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MergedItem {
-    /// A line, and the node it comes from.
     Line(NodeName, LogLine),
-    /// Something that the reader has to know.
     Mark(String),
 }
 
-/// Pods by the nodes that they are on.
 type Places = BTreeMap<NodeName, Vec<LoggedPod>>;
 
-/// Reads the logs of several pods.
 pub(crate) struct MergedLogs {
     store: Store,
     selection: LogSelection,
-    /// What each node is asked for, but for its id and the pods.
+    /// Request to each node, except for its id and pods.
     request: LinesRequest,
     nodes: BTreeMap<NodeName, NodeLog>,
     merge: LogMerge<NodeName, MergedItem>,
     places_at: Instant,
     marks: Vec<String>,
-    /// Whether the nodes that have pods at the beginning were asked.
     is_open: bool,
     poll: Duration,
 }
 
-/// The answer of a node.
 struct NodeLog {
     id: String,
     pods: Vec<LoggedPod>,
     position: String,
     splitter: LineSplitter,
-    /// Of the last line that came.
     last_time: u64,
     heard_at: Instant,
-    /// When it is asked again.
     retry_at: Option<Instant>,
     has_ended: bool,
-    /// Whether its first selected pod came while the logs were followed.
+    /// True if its first selected pod appeared while logs were followed.
     is_new: bool,
 }
 
@@ -91,7 +79,7 @@ impl NodeLog {
 }
 
 impl MergedLogs {
-    /// Asks all nodes that have selected pods.
+    /// Asks all nodes with selected pods.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -117,7 +105,6 @@ impl MergedLogs {
         Ok(logs)
     }
 
-    /// Returns where the selected pods are.
     async fn places(&self) -> Result<Places, StoreError> {
         let mut ids = self.selection.pods.clone();
         let mut slots_of = HashMap::new();
@@ -143,15 +130,15 @@ impl MergedLogs {
             places.entry(node).or_default().push(pod);
         }
         if self.request.previous {
-            // A pod of this name may have run on any of them before.
+            // A pod of this name may have run on any of them.
             let all: Vec<LoggedPod> = places.values().flatten().cloned().collect();
             places.values_mut().for_each(|pods| pods.clone_from(&all));
         }
         Ok(places)
     }
 
-    /// Asks the nodes that were not asked yet, and again those with other pods: of a service a worker finds
-    /// new ones by itself.
+    /// Asks new nodes, and asks ended nodes with changed pods again: workers find new pods of a service by
+    /// themselves.
     async fn ask(&mut self, places: Places) -> Result<(), StoreError> {
         for (node, pods) in places {
             let known = self.nodes.get(&node);
@@ -175,7 +162,7 @@ impl MergedLogs {
         Ok(())
     }
 
-    /// Returns what has come; empty if nothing has, and `None` at the end.
+    /// Returns new items, possibly none; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Vec<MergedItem>> {
         let mut items: Vec<MergedItem> =
             std::mem::take(&mut self.marks).into_iter().map(MergedItem::Mark).collect();
@@ -200,7 +187,7 @@ impl MergedLogs {
         Some(items)
     }
 
-    /// Returns whether nothing more will come although logs are followed: only pods were named, and all have
+    /// Returns true if no more lines will come although logs are followed: only pods were named, and all have
     /// ended.
     fn is_over(&self) -> bool {
         self.selection.services.is_empty()
@@ -219,7 +206,7 @@ impl MergedLogs {
         for (node, reply) in read {
             match reply {
                 Ok((chunks, position)) => self.take(&node, chunks, position),
-                // While Redis is unavailable; the time of the node is up after a while.
+                // Redis is unavailable; the node times out after a while.
                 Err(error) => tracing::debug!(%node, %error, "lines could not be read"),
             }
         }
@@ -240,7 +227,7 @@ impl MergedLogs {
                         if let MergedItem::Line(_, line) = &item {
                             log.last_time = log.last_time.max(line.time);
                         }
-                        // A mark stands where it came.
+                        // A mark is placed where it arrived.
                         self.merge.push(node, log.last_time, item, now);
                     }
                 }
@@ -266,14 +253,13 @@ impl MergedLogs {
         }
     }
 
-    /// Asks nodes again that have ended their answer, and those that have got pods.
     async fn keep_asking(&mut self) {
         let now = Instant::now();
         if !self.request.follow || now < self.places_at {
             return;
         }
         self.places_at = now + PLACES_INTERVAL;
-        // What fails now is tried again at the next look.
+        // Failures are retried at the next interval.
         let Ok(places) = self.places().await else { return };
         let due: Vec<NodeName> = self
             .nodes
@@ -292,8 +278,8 @@ impl MergedLogs {
     }
 }
 
-/// Returns what a node is asked for. Last lines are for containers that are there at the beginning: one that
-/// was asked before goes on, and of pods that came later everything is wanted.
+/// Returns the request to a node. A tail applies to initial containers: a node asked before continues, and
+/// pods that came later are read completely.
 fn request_of(request: &LinesRequest, log: &NodeLog) -> LinesRequest {
     let request = LinesRequest { id: log.id.clone(), pods: log.pods.clone(), ..request.clone() };
     match log.last_time {
@@ -305,7 +291,6 @@ fn request_of(request: &LinesRequest, log: &NodeLog) -> LinesRequest {
     }
 }
 
-/// Reads what a node sent: a line, or a mark for people.
 fn read_line(node: &NodeName, line: &Bytes) -> MergedItem {
     match LogLine::decode(line) {
         Some(line) => MergedItem::Line(node.clone(), line),
@@ -316,7 +301,7 @@ fn read_line(node: &NodeName, line: &Bytes) -> MergedItem {
 impl Drop for MergedLogs {
     fn drop(&mut self) {
         let (store, nodes) = (self.store.clone(), std::mem::take(&mut self.nodes));
-        // Without this the workers find out on their own half a minute later.
+        // Otherwise the workers notice only half a minute later.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 for log in nodes.values() {

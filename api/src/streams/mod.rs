@@ -1,4 +1,4 @@
-//! Streams that last: events, logs of several pods, forwarded ports, and the bound on all of them.
+//! Long-lived streams: events, merged logs and forwarded ports, with a limit for all of them.
 
 pub(crate) mod event_feed;
 pub(crate) mod forwards;

@@ -1,5 +1,4 @@
-//! A bound on streams (events, logs that are followed), in all and for each client: each costs Redis work for
-//! as long as it lasts.
+//! Limits streams (events, followed logs) in total and per client: each open stream costs Redis work.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +9,6 @@ use model::network::address_range::client_network;
 use crate::http::connections::ClientAddress;
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// The streams that are open.
 #[derive(Clone)]
 pub(crate) struct OpenStreams {
     max: usize,
@@ -19,13 +17,13 @@ pub(crate) struct OpenStreams {
 }
 
 impl OpenStreams {
-    /// Allows half of the connections to be streams, and a quarter of these to belong to one client.
+    /// Allows half of the connections to be streams, and a quarter of these per client.
     pub(crate) fn new(max_connections: usize) -> Self {
         let max = (max_connections / 2).max(1);
         Self { max, max_per_client: (max / 4).max(1), open: Arc::default() }
     }
 
-    /// Begins a stream. It counts until the guard is dropped.
+    /// Begins a stream, which counts until the guard is dropped.
     ///
     /// # Errors
     /// `TooManyStreams` at a limit.
@@ -49,7 +47,6 @@ impl OpenStreams {
     }
 }
 
-/// An open stream.
 pub(crate) struct StreamGuard {
     streams: OpenStreams,
     client: Option<IpAddr>,

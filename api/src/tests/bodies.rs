@@ -32,7 +32,6 @@ async fn an_invalid_body_has_the_right_problem() {
     assert_eq!(problem["instance"], "/service");
 }
 
-/// Each mistake, as the user reads it.
 #[tokio::test]
 async fn mistakes_are_in_plain_words() {
     let Some(api) = Api::start() else { return };

@@ -1,4 +1,5 @@
-//! Every key that the API reads, in every wrong form: everything else is listed, and `/status` names the key.
+//! Every key that the API reads, in every wrong form: all other objects are listed, and `/status` names the
+//! key.
 
 use model::ids::NodeName;
 use model::node::{NodeInfo, Resources};
@@ -7,34 +8,25 @@ use testkit::fixtures;
 
 use super::Api;
 
-/// The objects that a broken key may harm beside the one that it names.
 #[derive(Clone, Copy, PartialEq)]
 enum Scope {
-    /// None.
     Own,
-    /// All services and their pods.
     Services,
-    /// All pushed pods.
     Pushed,
-    /// All nodes.
     Nodes,
 }
 
-/// What is written to a key.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
-    /// A string instead of another type.
     Type,
-    /// A hash without the usual fields.
     NoFields,
-    /// This field has this value.
     Field(&'static str, &'static str),
 }
 use Wrong::{Field, NoFields, Type};
 
 const HUGE: &str = "99999999999999999999999";
 
-/// A key, what is written to it each with whether `/status` then names it, and what is affected.
+/// A key, wrong values each with whether `/status` names the key, and affected objects.
 type Case = (&'static str, &'static [(Wrong, bool)], Scope);
 
 const CASES: &[Case] = &[
@@ -153,7 +145,6 @@ async fn fill(api: &Api) {
     api.redis.cli::<u64>(&["SADD", "services", "Not A Name", "\u{7f}"]).await;
 }
 
-/// The cron `night` and the job `once`.
 async fn create_cron_and_job(api: &Api) {
     for body in [
         r#"{"kind":"cron","name":"night","image":"nginx","cron":{"schedule":"* * * * *"}}"#,
@@ -163,7 +154,6 @@ async fn create_cron_and_job(api: &Api) {
     }
 }
 
-/// Returns the values of a field of all items.
 fn all<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
     list["items"].as_array().unwrap().iter().map(|item| item[field].as_str().unwrap()).collect()
 }
@@ -202,7 +192,7 @@ async fn a_broken_key_harms_the_object_that_it_names_and_nothing_else() {
             let broken = status["broken"].as_array().unwrap();
             let problems = status["problems"].to_string();
             let is_listed = broken.iter().any(|broken| broken["key"] == *key && broken["problem"] != "");
-            // A list or index of a wrong type is moved out of the way soon, and only the problem names it.
+            // A list or index of a wrong type is soon moved out of the way, and only the problem names it.
             let named = is_listed || problems.contains(&format!("the key `{key}`"));
             assert_eq!(named, *is_named, "{case}: {status}");
             assert!(!named || problems.contains(key), "{case}: {problems}");

@@ -1,4 +1,4 @@
-//! What does not fit the cluster is refused as a whole, unless what fits may be started alone.
+//! Services that do not fit the cluster are refused as a whole, unless a partial start is allowed.
 
 use model::ids::NodeName;
 use model::node::Resources;
@@ -9,7 +9,6 @@ use super::{Api, call};
 
 const GIB: u64 = 1 << 30;
 
-/// Registers a node of 10 GiB and 4 cores.
 async fn register(api: &Api, name: &str) {
     let capacity =
         Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, disk_bytes: 0, pods: 10 };
@@ -113,7 +112,7 @@ async fn every_write_that_asks_for_more_is_checked_and_no_other() {
         let path = format!("{path}?allow_partial=true");
         call(&router, method, &path, &[], body).await.expect(200);
     }
-    // A typo in a number of replicas is no reason to create them all.
+    // A typo in the number of replicas must not create them all.
     let many = r#"{"name":"many","image":"nginx","replicas":50}"#;
     call(&router, "POST", "/service", &[], many).await.problem(409, "insufficient-slots");
     call(&router, "POST", "/service?allow_partial=true", &[], many).await.expect(201);
@@ -125,7 +124,7 @@ async fn what_is_not_known_is_not_refused_and_a_node_that_joins_counts_at_once()
     let large = |name: &str| service(json!({"name": name, "memory": "8G", "replicas": 2}));
     api.post("/service", &large("first")).await.expect(201);
     register(&api, "a").await;
-    // The view of the nodes that admitted the first one may still be known.
+    // The node view that admitted the first one may still be cached.
     let (_, router) = api.twin();
     call(&router, "POST", "/service", &[], &large("second")).await.problem(409, "insufficient-memory");
     register(&api, "b").await;

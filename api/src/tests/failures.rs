@@ -1,4 +1,4 @@
-//! Outages: requests fail fast with a problem, and clients see nothing of the cause.
+//! Outages: requests fail fast with a problem, and clients do not see the cause.
 
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,11 @@
-//! What adds is refused before Redis is full or the cluster too large; what shrinks never is.
+//! Growth is refused before Redis is full or the cluster too large; shrinking never is.
 
 use super::{Api, call};
 
 const SCALE: &str = "/service/web/scale";
 
-/// Lets Redis be full to this many percent.
 async fn fill(api: &Api, percent: u64) {
-    // So much that a few connections more or less do not matter.
+    // Large enough that a few connections do not matter.
     let () = api.redis.cli(&["SETRANGE", "filler", "33554432", "x"]).await;
     let used = api.app.store.memory().await.unwrap().used;
     let limit = (used * 100 / percent).to_string();

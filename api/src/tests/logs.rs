@@ -1,4 +1,4 @@
-//! Logs of pods, with a fake worker that answers.
+//! Logs of pods, with a fake worker.
 
 use axum::body::Bytes;
 use model::ids::NodeName;
@@ -39,7 +39,6 @@ fn running_pod(api: &Api) {
     ]);
 }
 
-/// Waits for a log request like a worker.
 async fn next_request(store: &Store) -> LogRequest {
     let node = NodeName::new("worker1").unwrap();
     let found = std::cell::RefCell::new(None);
@@ -88,7 +87,7 @@ async fn a_followed_log_ends_with_the_reason() {
     let worker = async {
         let request = next_request(&api.app.store).await;
         assert!(request.follow);
-        // Silent for longer than the response waits for a first chunk.
+        // Longer than the response waits for a first chunk.
         tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
         for chunk in [output("late\n"), LogChunk::End("the container is gone".to_owned())] {
             api.app.store.write_log(&request.id, &chunk).await.unwrap();

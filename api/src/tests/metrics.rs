@@ -31,7 +31,7 @@ async fn an_api_serves_its_metrics_and_gauges_of_the_cluster() {
     }
 }
 
-/// A selector of a rule: the metric, and those of its labels whose values are plain words.
+/// Selectors of a rule: metrics with those labels whose values are plain words.
 fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// The alert for dead letters asked for a queue that has another name, and so could never fire.
+/// The alert for dead letters once used a wrong queue name and could never fire.
 #[tokio::test]
 async fn every_documented_alert_has_its_series_and_a_row_that_says_what_to_do() {
     let Some(api) = Api::start() else { return };
@@ -65,7 +65,7 @@ async fn every_documented_alert_has_its_series_and_a_row_that_says_what_to_do() 
     for (name, labels) in after("expr: ").flat_map(selectors) {
         let row = format!("| `{name}` |");
         assert!(reference.contains(&row), "docs/reference/metrics.md does not have {name}");
-        // The metrics of a proxy are not those of an API.
+        // Proxies have their own metrics.
         if reference.lines().any(|line| line.starts_with(&row) && line.contains("| proxy |")) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Tests of the router against a real Redis. Requests are passed in without a socket, responses are read
+//! Tests of the router against a real Redis. Requests are passed in without a socket, and responses are read
 //! whole.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,17 +38,14 @@ use tower::ServiceExt;
 use crate::router::router;
 use crate::state::AppState;
 
-/// Only a broken API takes longer for anything in these tests.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// An API with its own Redis.
 struct Api {
     redis: Redis,
     app: AppState,
     router: Router,
 }
 
-/// A whole response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -72,14 +69,13 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// Asserts the status and returns the JSON.
     #[track_caller]
     fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         self.json()
     }
 
-    /// Asserts that this is a complete problem of this type, and returns it.
+    /// Asserts a complete problem of this type, and returns it.
     #[track_caller]
     fn problem(&self, status: u16, slug: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -95,10 +91,9 @@ impl Answer {
     }
 }
 
-/// Returns a configuration for this Redis with further settings.
 fn config(redis_url: &str, settings: &[(&str, &str)]) -> Arc<Config> {
     let own = [("KUBELEET_REDIS_URL", redis_url), ("KUBELEET_LISTEN", "127.0.0.1:0")];
-    // Of two that are equal the last counts.
+    // The last of two equal settings counts.
     Arc::new(fixtures::config(&[&own, settings].concat()))
 }
 
@@ -111,7 +106,6 @@ fn app(redis_url: &str, settings: &[(&str, &str)]) -> AppState {
 }
 
 impl Api {
-    /// Returns none without a redis-server, after a loud message.
     fn start() -> Option<Self> {
         Self::start_with(&[])
     }
@@ -123,7 +117,6 @@ impl Api {
         Some(Self { redis, app, router })
     }
 
-    /// Returns another API process on the same Redis.
     fn twin(&self) -> (AppState, Router) {
         let app = app(&self.redis.url(), &[]);
         let router = router(app.clone());

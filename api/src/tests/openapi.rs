@@ -1,4 +1,4 @@
-//! The OpenAPI document against the routes and their answers.
+//! Compares the OpenAPI document with the routes and their answers.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::Api;
 use super::values::start_with_key;
 
-/// The operations of the document: path, method, description.
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -148,10 +147,10 @@ async fn every_example_of_a_body_is_accepted() {
         let bodies = operation["requestBody"]["content"].as_object().cloned().unwrap_or_default();
         for (content_type, media_type) in bodies {
             if ["application/x-ndjson", "application/octet-stream"].contains(&content_type.as_str()) {
-                // Lines of a backup, which is no one JSON document; and the bytes of a payload.
+                // Skips backup lines, which are not one JSON document, and payload bytes.
                 continue;
             }
-            // `POST /service` creates; the other operations change the service that is there.
+            // `POST /service` creates; the other operations change an existing service.
             api.redis.cli::<()>(&["FLUSHALL"]).await;
             if path != "/service" {
                 api.post("/service", r#"{"name":"web","image":"nginx"}"#).await.expect(201);

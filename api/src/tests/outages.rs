@@ -1,4 +1,4 @@
-//! A Redis that answers and refuses: readiness, status, requests and metrics say why, and what mends it.
+//! A Redis that answers but refuses: readiness, status, requests and metrics state the reason and the remedy.
 
 use std::time::Duration;
 
@@ -8,10 +8,8 @@ use super::{Api, app, call};
 use crate::cluster::redis_watch::WriteOutage;
 use crate::router::router;
 
-/// Everything that kubeleet needs, as a user of Redis.
 const ALL: &str = "~* &* +@all -@admin -@dangerous +info +role +script|load +script|exists";
 
-/// Creates the user `kl` with these rules.
 async fn set_user(redis: &Redis, rules: &str) {
     let words: Vec<&str> =
         ["ACL", "SETUSER", "kl", "reset", "on", ">pw"].into_iter().chain(rules.split(' ')).collect();
@@ -27,7 +25,7 @@ async fn changes_that_redis_has_lost_are_named_in_the_status() {
     api.post("/service", r#"{"name":"late","image":"nginx"}"#).await.expect(201);
     api.send("PUT", "/service/a", &[], r#"{"name":"a","image":"nginx:2"}"#).await.expect(200);
     watch.follow_events().await.unwrap();
-    // As if Redis had been started with the file of before.
+    // As if Redis had been started with an older file.
     let events: Vec<(String, Vec<String>)> = api.redis.cli(&["XRANGE", "events", "-", "+"]).await;
     let is_late = |fields: &[String]| fields.iter().any(|field| field == "late");
     let first = events.iter().position(|(_, fields)| is_late(fields)).unwrap();
@@ -46,8 +44,7 @@ async fn every_refusal_is_said_with_its_cause_and_the_line_that_mends_it() {
     need_redis!();
     let redis = Redis::start().await;
     let port = redis.port();
-    // The URL, the rules of its user, whether the link is connected, the cause in metrics, and words of the
-    // message.
+    // URL, rules of its user, whether the link is connected, cause in metrics, and words of the message.
     let user = format!("redis://kl:pw@127.0.0.1:{port}");
     let table = [
         (user.clone(), ALL, None, ""),
@@ -90,7 +87,7 @@ async fn every_refusal_is_said_with_its_cause_and_the_line_that_mends_it() {
             assert!(metrics.contains(&part), "{rules}: {part} is missing:\n{metrics}");
         }
         let body = r#"{"name":"web","image":"nginx"}"#;
-        // Without INFO a service can be stored; nothing else works.
+        // Without INFO only storing a service works.
         let posted = call(&router, "POST", "/service", &[], body).await;
         assert!([201, 202, 409, 503].contains(&posted.status), "{rules}: {posted:?}");
     }

@@ -13,7 +13,6 @@ use super::{LIMIT, config};
 use crate::{ApiError, Server};
 use testkit::Redis;
 
-/// A server that runs in a task of its own.
 struct RunningServer {
     address: SocketAddr,
     shutdown: CancellationToken,
@@ -117,7 +116,7 @@ async fn a_connection_that_sends_half_a_head_is_closed() {
     server.end().await;
 }
 
-/// Returns how many files this process may open. Both halves of a connection are files of it.
+/// Returns the process's limit of open files. Both halves of a connection count.
 fn file_limit() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();

@@ -202,8 +202,7 @@ async fn services_are_listed_by_label_and_page() {
 async fn two_apis_behave_as_one() {
     let Some(api) = Api::start() else { return };
     let (_, twin) = api.twin();
-    // The same service is posted to both at once: one creates it, the other reports that, and its pods are
-    // created once.
+    // Both receive the same service: one creates it, the other reports that, and its pods are created once.
     let (a, b) = tokio::join!(api.post("/service", WEB), call(&twin, "POST", "/service", &[], WEB));
     let mut statuses = [a.status, b.status];
     statuses.sort_unstable();
@@ -319,7 +318,7 @@ async fn a_service_of_an_earlier_version_has_a_revision_and_its_changes_count() 
     assert_eq!(api.get("/service/web").await.header("etag"), "\"7\"");
     api.post("/service/web/scale", r#"{"replicas":2}"#).await.expect(200);
     assert_eq!(api.get("/service/web").await.header("etag"), "\"8\"");
-    // An API of the version before scales: it sets `write` and leaves the revision.
+    // An API of the previous version scales: it sets `write` and leaves the revision.
     api.redis.cli::<u64>(&["HSET", "service:web", "replicas", "5", "write", "of-the-old-api"]).await;
     assert_eq!(api.get("/service/web").await.header("etag"), "\"9\"");
     let stale = [("if-match", "8")];

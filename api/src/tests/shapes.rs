@@ -1,4 +1,4 @@
-//! The shapes of answers that clients rely on.
+//! Shapes of answers that clients rely on.
 
 use axum::http::Method;
 

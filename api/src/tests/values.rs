@@ -9,7 +9,7 @@ use testkit::{eventually, fixtures};
 
 use super::Api;
 
-/// A configuration reads its key from a file, and those of tests read no files.
+/// A configuration reads its key from a file, and test configurations read no files.
 pub(super) fn start_with_key() -> Option<Api> {
     let mut api = Api::start()?;
     let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
@@ -64,7 +64,6 @@ async fn a_secret_of_an_app_is_compared_and_changed_by_that_app_only() {
     assert!(refused.problem(409, "value-exists")["detail"].to_string().contains("belongs to no app"));
 }
 
-/// Registers a worker with this key.
 async fn register(api: &Api, name: &str, key: &SecretKey) {
     let settings = NodeSettings { secret_key: Some(key.id().to_owned()), ..NodeSettings::default() };
     let facts = NodeInfo { settings: Some(settings), ..fixtures::node_info(Resources::default()) };
@@ -107,7 +106,7 @@ async fn an_api_with_another_key_than_the_workers_stores_nothing_that_they_could
     ] {
         assert!(problems.iter().any(|line| line.as_str().unwrap().starts_with(&start)), "{problems:?}");
     }
-    // A new key goes to the workers first: from then on the API with it is the right one.
+    // A new key goes to the workers first: then the API with this key is correct.
     register(&api, "a", &own).await;
     eventually("the secret is rotated", || async {
         let rotated = api.send("PUT", "/secret/db", &[], r#"{"value":"hunter3"}"#).await;
@@ -201,12 +200,12 @@ async fn what_services_use_is_only_deleted_by_force() {
     }
     assert_eq!(api.delete("/config/db").await.status, 204, "a config of the same name is another one");
     assert_eq!(api.delete("/secret/db?force=true").await.status, 204);
-    // What is being deleted needs nothing any more.
+    // Services being deleted need nothing.
     api.delete("/service/web").await;
     assert_eq!(api.delete("/registry/registry.example").await.status, 204);
 }
 
-/// The lines of a section of a backup, with a first and a last line of its own.
+/// Lines of a backup section, with its own first and last line.
 fn section(backup: &str, second: bool) -> String {
     let lines: Vec<&str> = backup.lines().collect();
     let first_end = lines.iter().position(|line| line.starts_with("{\"end\"")).unwrap();
@@ -228,7 +227,7 @@ async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
     assert!(!backup.contains("hunter") && !backup.contains("aHVudGVy"), "{backup}");
     let last: Value = serde_json::from_str(backup.lines().last().unwrap()).unwrap();
     assert_eq!(last["end"]["lines"], 3, "{backup}");
-    // What a version before reads of it.
+    // The previous version reads only this.
     let first = store::saved_state::SavedFile::read(backup.lines()).unwrap();
     assert!(first.end.more && first.state.pods.is_empty());
 

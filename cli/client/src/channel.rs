@@ -21,22 +21,22 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// The API asks every few seconds whether the client is there: after a silence of this length it is gone.
+/// The API pings every few seconds: after this silence it is gone.
 const API_TIMEOUT: Duration = Duration::from_secs(60);
 
 type ChannelSocket = WebSocketStream<Upgraded>;
 
-/// A client that has nothing to send pings this often.
+/// Interval at which an idle client pings.
 pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The sending half of a channel.
+/// Sending half of a channel.
 pub struct ChannelSender {
     client: Client,
     operation: String,
     sink: SplitSink<ChannelSocket, Message>,
 }
 
-/// The receiving half of a channel.
+/// Receiving half of a channel.
 pub struct ChannelReceiver {
     client: Client,
     operation: String,
@@ -88,7 +88,7 @@ impl ChannelSender {
         self.send_message(Message::binary(frame.encode())).await
     }
 
-    /// Tells the API that this client is there, also while it reads nothing: its output may be paused.
+    /// Tells the API that this client is alive even if it reads nothing: its output may be paused.
     pub async fn ping(&mut self) -> Result<(), ClientError> {
         self.send_message(Message::Ping(Bytes::new())).await
     }
@@ -124,10 +124,10 @@ impl ChannelReceiver {
     }
 }
 
-/// Returns 16 random bytes. They only have to differ from those of other requests.
+/// Returns 16 random bytes. They only have to differ between requests.
 fn random_key() -> [u8; 16] {
     let mut bytes = [0; 16];
-    // Without them a proxy in between could answer from a cache, which WebSockets do not allow anyway.
+    // Without them a proxy could answer from a cache, which WebSockets forbid anyway.
     let _best_effort = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     bytes
 }

@@ -1,4 +1,4 @@
-//! The API's address: parses `--api` and builds the URLs of routes.
+//! Address of the API: parses `--api` and builds the URLs of routes.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use reqwest::Url;
 
 use crate::error::ClientError;
 
-/// The API's base URL. Routes are appended to its path, so that the API can be behind a proxy with a prefix.
+/// Base URL of the API. Routes are appended to its path, so that the API can be behind a proxy with a prefix.
 #[derive(Debug, Clone)]
 pub struct ApiUrl(Url);
 
@@ -53,7 +53,7 @@ impl ApiUrl {
         self.0.port_or_known_default()
     }
 
-    /// Returns true if the API is on this machine. Proxy settings of the environment do not apply then.
+    /// Returns true if the API is on this machine: proxy settings of the environment do not apply.
     pub fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -1,22 +1,22 @@
-//! What can fail between a command and the API.
+//! Errors between a command and the API.
 
 use api_types::Problem;
 
-/// An API call failed.
+/// Failure of an API call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address given with `--api` is invalid.
+    /// The address from `--api` is invalid.
     #[error("invalid API address {text:?}: {reason} (from --api or KUBELEET_API)")]
     InvalidAddress {
-        /// The address as it was given.
+        /// Address as given.
         text: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
     /// The token cannot be read or cannot be sent.
     #[error("invalid token: {0} (from --token, --token-file, KUBELEET_TOKEN or KUBELEET_TOKEN_FILE)")]
     InvalidToken(String),
-    /// No connection to the API could be made.
+    /// No connection to the API.
     #[error(
         "no API at {address} ({cause}): is `kubeleet dev` or `kubeleet api` running? \
          Set --api or KUBELEET_API"
@@ -24,7 +24,7 @@ pub enum ClientError {
     Unreachable {
         /// Address of the API.
         address: String,
-        /// The network's error message.
+        /// Error message of the network.
         cause: String,
     },
     /// The connection was accepted, but no complete response came.
@@ -33,33 +33,33 @@ pub enum ClientError {
         warning(*.may_have_changed)
     )]
     RequestFailed {
-        /// What the request was for, for example `reading service web`.
+        /// Purpose of the request, for example `reading service web`.
         operation: String,
         /// Address of the API.
         address: String,
-        /// The network's error message.
+        /// Error message of the network.
         cause: String,
         /// True if the request was a write, whose result is unknown.
         may_have_changed: bool,
     },
-    /// The API refused or could not do it.
+    /// The API refused the request or failed.
     #[error("{}", describe(.operation, .problem))]
     Problem {
-        /// What the request was for.
+        /// Purpose of the request.
         operation: String,
-        /// The response, RFC 9457.
+        /// Response, RFC 9457.
         problem: Box<Problem>,
     },
     /// The response does not come from a kubeleet API.
     #[error("{operation}: {address} is not a kubeleet API (status {status}, {body}); check --api")]
     NotKubeleet {
-        /// What the request was for.
+        /// Purpose of the request.
         operation: String,
-        /// The address that answered.
+        /// Address that answered.
         address: String,
         /// HTTP status.
         status: u16,
-        /// The beginning of the body.
+        /// Beginning of the body.
         body: String,
     },
 }
@@ -82,7 +82,7 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the API refused a service because it does not fit the cluster.
+    /// Returns true if the API refused a service that does not fit the cluster.
     pub fn is_shortage(&self) -> bool {
         match self {
             Self::Problem { problem, .. } => {
@@ -103,7 +103,7 @@ fn describe(operation: &str, problem: &Problem) -> String {
             format!("{operation}: {}; {advice}", for_terminals(without_http_advice(&problem.detail)))
         }
         None if problem.detail.is_empty() => format!("{operation}: {}", problem.title),
-        // A detail that begins with the title says it all.
+        // The detail repeats the title.
         None if repeats(&problem.title, &problem.detail) => {
             format!("{operation}: {}", for_terminals(&problem.detail))
         }
@@ -152,18 +152,18 @@ fn advice(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Leaves out the parameter of a request, which is named beside the option of the command.
+/// Removes the query parameter that stands beside the command's option.
 fn for_terminals(detail: &str) -> String {
     detail.replace(" (?force=true)", "")
 }
 
-/// Returns whether a detail has all that a title says: the title's last words are in it.
+/// Returns true if a detail repeats the title: it contains the title's last words.
 fn repeats(title: &str, detail: &str) -> bool {
     let end = title.split_once(' ').map_or("", |(_, end)| end);
     end.split(' ').count() > 2 && detail.contains(end)
 }
 
-/// Returns the part of a problem's detail before the first HTTP request that it recommends.
+/// Returns a problem's detail up to the first HTTP request that it recommends.
 fn without_http_advice(detail: &str) -> &str {
     let methods = ["GET /", "PUT /", "POST /", "PATCH /", "DELETE /"];
     let end = methods.iter().filter_map(|method| detail.find(method)).min().unwrap_or(detail.len());

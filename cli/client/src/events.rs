@@ -1,4 +1,4 @@
-//! The API's live event stream.
+//! Live event stream of the API.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::error::ClientError;
 use crate::http::Client;
 use crate::sse::{SseError, event_data};
 
-/// The API sends a keep-alive comment far more often. After this much silence the connection is dead, even if
-/// TCP has not noticed.
+/// The API sends keep-alive comments far more often. After this silence the connection is dead, even if TCP
+/// has not noticed.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 const OPERATION: &str = "reading events";
 
-/// Where a stream of events begins.
+/// Start of an event stream.
 #[derive(Debug, Clone)]
 pub enum EventsFrom {
     /// With this many of the latest events.
@@ -27,14 +27,14 @@ pub enum EventsFrom {
     After(String),
 }
 
-/// An open stream of events.
+/// An open event stream.
 pub struct EventStream {
     client: Client,
     data: BoxStream<'static, Result<String, SseError<ClientError>>>,
 }
 
 impl Client {
-    /// Opens the stream of events.
+    /// Opens the event stream.
     pub async fn watch(&self, from: &EventsFrom) -> Result<EventStream, ClientError> {
         let request = match from {
             EventsFrom::Tail(count) => self.request(Method::GET, &["event"], &[("tail", count.to_string())]),
@@ -72,7 +72,7 @@ impl EventStream {
                 Err(SseError::Body(error)) => return Err(error),
                 Err(error) => return Err(self.client.stream_ended(OPERATION, error.to_string())),
             };
-            // An event of a kind that this version does not know is skipped.
+            // Skips events of an unknown kind.
             if let Ok(event) = serde_json::from_str(&data) {
                 return Ok(event);
             }

@@ -12,11 +12,10 @@ use crate::endpoint::ApiUrl;
 use crate::error::ClientError;
 use crate::shorten::shorten;
 
-/// A process that listens accepts at once; a host that does not exist never does.
+/// A listening process accepts at once; a missing host never does.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A little longer than the API's own limit, so that its timeout problem arrives.
+/// Slightly longer than the API's own limit, so that its timeout problem arrives.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
-/// Characters of a foreign response that an error shows.
 const MAX_SHOWN_BODY: usize = 200;
 
 /// A client of one API.
@@ -25,7 +24,7 @@ pub struct Client {
     http: reqwest::Client,
     endpoint: ApiUrl,
     token: Option<Secret>,
-    /// Whether the API is to start what fits of a service that does not fit as a whole.
+    /// True if the API may start a service partially.
     allow_partial: bool,
 }
 
@@ -58,22 +57,19 @@ impl Client {
         Ok(Self { http, endpoint, token, allow_partial: false })
     }
 
-    /// Returns this client; with `allow_partial`, its writes start what fits of a service that does not fit.
+    /// Returns this client; with `allow_partial`, its writes may start a service partially.
     pub fn allowing_partial(&self, allow_partial: bool) -> Self {
         Self { allow_partial, ..self.clone() }
     }
 
-    /// Builds a request that writes a service.
     pub(crate) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
         self.request(method, path, self.partial_query().as_slice())
     }
 
-    /// Returns the parameter for a service that may start in part.
     pub(crate) fn partial_query(&self) -> Option<(&'static str, String)> {
         self.allow_partial.then(|| ("allow_partial", "true".to_owned()))
     }
 
-    /// Builds a request for `path`, with the token.
     pub(crate) fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
         let request = self.http.request(method, self.endpoint.url(path, query));
         match &self.token {
@@ -82,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and returns the decoded JSON body. `operation` begins the text of every error.
+    /// Sends a request and returns the decoded JSON body. Every error begins with `operation`.
     pub(crate) async fn send_for_json<T: DeserializeOwned>(
         &self,
         operation: &str,
@@ -95,7 +91,6 @@ impl Client {
         serde_json::from_slice(&body).map_err(|_| self.not_kubeleet(operation, status, &body))
     }
 
-    /// Sends a request and ignores the body of a successful response.
     pub(crate) async fn send_for_success(
         &self,
         operation: &str,
@@ -104,8 +99,7 @@ impl Client {
         self.send(operation, request.timeout(RESPONSE_TIMEOUT)).await.map(drop)
     }
 
-    /// Sends a request and returns the response once its headers are there. Any status but 2xx and 101 is
-    /// an error.
+    /// Sends a request and returns the response after its headers. Any status but 2xx and 101 is an error.
     pub(crate) async fn send(
         &self,
         operation: &str,
@@ -132,7 +126,6 @@ impl Client {
         }
     }
 
-    /// Returns the error for a response that did not arrive completely.
     pub(crate) fn request_failed(
         &self,
         operation: &str,
@@ -148,7 +141,6 @@ impl Client {
         }
     }
 
-    /// Returns the error for a stream of responses that ended for `cause`.
     pub(crate) fn stream_ended(&self, operation: &str, cause: String) -> ClientError {
         ClientError::RequestFailed {
             operation: operation.to_owned(),
@@ -169,7 +161,7 @@ impl Client {
     }
 }
 
-/// Returns true if the request may change something. After a lost response it is unknown whether it did.
+/// Returns true if the request may change something: without a response its result is unknown.
 fn is_write(request: &RequestBuilder) -> bool {
     let built = request.try_clone().and_then(|request| request.build().ok());
     built.is_none_or(|request| request.method() != Method::GET)

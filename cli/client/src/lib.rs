@@ -1,8 +1,8 @@
 //! Client of the kubeleet API: one method per route, typed responses and typed errors.
 //!
-//! Commands use it, and so may tests of anything that speaks to the API. It imports the types of the API and
-//! what these are made of, and nothing of a daemon, of a terminal or of exit codes. Its tests run it against
-//! a fake API; those of the commands, and the scenarios, against the real one.
+//! Commands use it, and so may tests of anything that speaks to the API. It imports only the API's types and
+//! their parts, nothing of daemons, terminals or exit codes. Its own tests use a fake API; tests of commands
+//! and the scenarios use the real one.
 //!
 //! Tests: tests, kubeleet::exit::client_tests
 

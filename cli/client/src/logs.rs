@@ -1,4 +1,4 @@
-//! A pod's output.
+//! Output of a pod.
 
 use api_types::LogItemView;
 use bytes::Bytes;
@@ -15,22 +15,22 @@ pub struct LogStream {
     operation: String,
 }
 
-/// What to read of the logs of several pods.
+/// Selects logs of several pods.
 #[derive(Debug, Clone, Default)]
 pub struct PodLogQuery {
-    /// The pods, by uuid or name.
+    /// Pods, by uuid or name.
     pub pods: Vec<String>,
-    /// The services whose pods are meant.
+    /// Services whose pods are read.
     pub services: Vec<String>,
-    /// The app whose pods are meant.
+    /// App whose pods are read.
     pub app: Option<String>,
-    /// A label selector for services.
+    /// Label selector for services.
     pub label: Option<String>,
-    /// The container; `None` for all.
+    /// Container; `None` for all.
     pub container: Option<String>,
-    /// The number of last lines to begin with.
+    /// Number of last lines to begin with.
     pub tail: Option<usize>,
-    /// Whether to go on with what is written after them.
+    /// True to continue with new lines.
     pub follow: bool,
     /// Only lines after this time, or of this last duration.
     pub since: Option<String>,
@@ -38,7 +38,7 @@ pub struct PodLogQuery {
     pub until: Option<String>,
     /// Only lines that contain this text.
     pub grep: Option<String>,
-    /// Whether to read the containers that ran before.
+    /// True to read the previous containers.
     pub previous: bool,
 }
 
@@ -62,7 +62,7 @@ impl PodLogQuery {
     }
 }
 
-/// Lines of several pods, as they come.
+/// Lines of several pods as they arrive.
 pub struct ItemStream {
     log: LogStream,
     splitter: LineSplitter,
@@ -77,13 +77,13 @@ impl ItemStream {
     }
 }
 
-/// What to read of a log.
+/// Selects the log of one pod.
 pub struct LogQuery {
-    /// The number of last lines to begin with.
+    /// Number of last lines to begin with.
     pub tail: usize,
-    /// Whether to go on with what is written after them.
+    /// True to continue with new lines.
     pub follow: bool,
-    /// The container of a pod with several; `None` for the first one.
+    /// Container of a pod with several; `None` for the first one.
     pub container: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl Client {
 }
 
 impl Client {
-    /// Opens the logs of several pods, merged in order of time.
+    /// Opens the logs of several pods, merged by time.
     pub async fn lines(&self, wanted: &PodLogQuery) -> Result<ItemStream, ClientError> {
         let operation = "reading logs".to_owned();
         let request = self.request(Method::GET, &["log"], &wanted.pairs());

@@ -1,4 +1,4 @@
-//! The API's routes, one method each.
+//! One method per route of the API.
 
 use api_types::{
     AppLockInput, BindVolumeInput, DeadLetterView, FindingView, GenerationView, IndexResultView, List,
@@ -18,18 +18,18 @@ use serde::de::DeserializeOwned;
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// Selects pods to list. A field without a value selects all.
+/// Selects pods to list. Unset fields select all.
 #[derive(Debug, Clone, Default)]
 pub struct PodFilter {
-    /// Name of the service.
+    /// Service.
     pub service: Option<String>,
-    /// Name of the node.
+    /// Node.
     pub node: Option<String>,
-    /// The phase.
+    /// Phase.
     pub phase: Option<String>,
-    /// A label selector for the pod's service.
+    /// Label selector for the pod's service.
     pub label: Option<String>,
-    /// The beginning of the uuid, or the whole name (`web-0`).
+    /// Beginning of the uuid, or the whole name (`web-0`).
     pub prefix: Option<String>,
 }
 
@@ -46,7 +46,6 @@ impl PodFilter {
     }
 }
 
-/// What of the API's OpenAPI document is read.
 #[derive(Deserialize)]
 struct ApiDocument {
     info: ApiInfo,
@@ -57,7 +56,7 @@ struct ApiInfo {
     version: String,
 }
 
-/// A backup that is being read.
+/// A backup being read.
 pub struct BackupStream {
     client: Client,
     response: reqwest::Response,
@@ -65,7 +64,7 @@ pub struct BackupStream {
 }
 
 impl BackupStream {
-    /// Returns the next bytes; none at the end.
+    /// Returns the next bytes; `None` at the end.
     ///
     /// # Errors
     /// If the connection breaks: the backup is then incomplete.
@@ -77,7 +76,7 @@ impl BackupStream {
 }
 
 impl Client {
-    /// Returns the services that a label selector selects; all without one.
+    /// Returns the services that a label selector matches; all without one.
     pub async fn services(&self, selector: Option<String>) -> Result<Vec<ServiceView>, ClientError> {
         let query: Vec<_> = selector.into_iter().map(|selector| ("label", selector)).collect();
         self.all_pages("listing services", &["service"], &query).await
@@ -100,7 +99,7 @@ impl Client {
         self.send_for_json(&operation, self.write_request(Method::POST, &["service"]).json(service)).await
     }
 
-    /// Creates or replaces a service. Fails with status 412 if the service is not as it was read before.
+    /// Creates or replaces a service. Fails with status 412 if it changed since it was read.
     pub async fn put_service(
         &self,
         service: &ServiceInput,
@@ -115,8 +114,8 @@ impl Client {
         self.send_for_json(&operation, request).await
     }
 
-    /// Asks whether a service would be stored. Writes nothing. Succeeds also if that cannot be asked,
-    /// because the API is of the version before, or the token may only read.
+    /// Asks whether a service would be stored. Writes nothing. Also succeeds if the check is impossible: with
+    /// an API of the previous version or a read-only token.
     pub async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
         let operation = format!("checking service {}", service.name());
         let path = ["service", service.name().as_str()];
@@ -125,7 +124,7 @@ impl Client {
         unless_unknown(self.send_for_success(&operation, request).await)
     }
 
-    /// Asks whether a service could go back to a former generation, as for [`Client::check_service`].
+    /// Asks whether a service could return to a former generation, as [`Client::check_service`].
     pub async fn check_undo(&self, name: &str, to: u64) -> Result<(), ClientError> {
         let [dry_run] = dry_run();
         let query = [dry_run, ("to", to.to_string())];
@@ -164,13 +163,13 @@ impl Client {
         self.send_for_json(&operation, request.json(patch)).await
     }
 
-    /// Asks for all pods of a service to be replaced.
+    /// Requests the replacement of all pods of a service.
     pub async fn restart(&self, name: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("restarting service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, "restart"], &[])).await
     }
 
-    /// Returns the current generation of a service, then its former ones, the newest first.
+    /// Returns the current generation of a service, then its former ones, newest first.
     pub async fn history(&self, name: &str) -> Result<Vec<GenerationView>, ClientError> {
         let operation = format!("reading the history of service {name}");
         let request = self.request(Method::GET, &["service", name, "history"], &[]);
@@ -178,8 +177,8 @@ impl Client {
         Ok(list.items)
     }
 
-    /// Asks for the pods of a service to get the specification of a former generation. Fails with status 412
-    /// if the service is not as it was read before.
+    /// Restores the specification of a former generation. Fails with status 412 if the service changed since
+    /// it was read.
     pub async fn undo(&self, before: &ServiceView, to: u64) -> Result<ServiceView, ClientError> {
         let name = before.name.as_str();
         let operation = format!("undoing a change of service {name}");
@@ -188,13 +187,13 @@ impl Client {
         self.send_for_json(&operation, request.header(IF_MATCH, entity_tag(before))).await
     }
 
-    /// Pauses, resumes or promotes the replacement of a service's pods: `pause`, `resume` or `promote`.
+    /// Pauses, resumes or promotes a rollout; `what` is `pause`, `resume` or `promote`.
     pub async fn mark_rollout(&self, name: &str, what: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("{what} of the rollout of service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, what], &[])).await
     }
 
-    /// Returns what has become of the indices of a job that have ended.
+    /// Returns the results of a job's ended indices.
     pub async fn job_results(&self, name: &str) -> Result<Vec<IndexResultView>, ClientError> {
         let operation = format!("reading the results of job {name}");
         let request = self.request(Method::GET, &["service", name, "results"], &[]);
@@ -209,8 +208,7 @@ impl Client {
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, "run"], &query)).await
     }
 
-    /// Asks for a service and its pods to be deleted.
-    /// With `volumes`, its persistent volumes go as well.
+    /// Requests the deletion of a service and its pods; with `volumes` also of its persistent volumes.
     pub async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {
         let operation = format!("deleting service {name}");
         let query: Vec<_> = volumes.then(|| ("volumes", "true".to_owned())).into_iter().collect();
@@ -228,15 +226,15 @@ impl Client {
         self.send_for_json(&operation, self.request(Method::GET, &["volume", name], &[])).await
     }
 
-    /// Asks for a persistent volume to be removed with its data.
-    /// With a node, only the copy that it has goes, which is not the volume.
+    /// Requests the removal of a persistent volume with its data. With a node, removes only that node's
+    /// leftover copy, which is not the volume.
     pub async fn remove_volume(&self, name: &str, node: Option<&str>) -> Result<(), ClientError> {
         let query: Vec<_> = node.map(|node| ("node", node.to_owned())).into_iter().collect();
         let request = self.request(Method::DELETE, &["volume", name], &query);
         self.send_for_success(&format!("removing volume {name}"), request).await
     }
 
-    /// Makes the copy that a node has of a persistent volume the volume.
+    /// Makes a node's copy of a persistent volume the volume.
     pub async fn bind_volume(&self, name: &str, input: &BindVolumeInput) -> Result<(), ClientError> {
         let request = self.request(Method::POST, &["volume", name, "bind"], &[]).json(input);
         self.send_for_success(&format!("choosing a copy of volume {name}"), request).await
@@ -266,7 +264,7 @@ impl Client {
         self.send_for_json(&operation, self.request(Method::GET, &["pod", id], &[])).await
     }
 
-    /// Asks for a pod to be stopped.
+    /// Requests the stop of a pod.
     pub async fn stop_pod(&self, id: &str) -> Result<PodView, ClientError> {
         let operation = format!("stopping pod {id}");
         self.send_for_json(&operation, self.request(Method::DELETE, &["pod", id], &[])).await
@@ -283,14 +281,14 @@ impl Client {
         self.send_for_json(&operation, self.request(Method::GET, &["node", name], &[])).await
     }
 
-    /// Cordons or uncordons a node: a cordoned one gets no new pods.
+    /// Cordons or uncordons a node: a cordoned node gets no new pods.
     pub async fn cordon(&self, name: &str, cordon: bool) -> Result<NodeView, ClientError> {
         let action = if cordon { "cordon" } else { "uncordon" };
         let request = self.request(Method::POST, &["node", name, action], &[]);
         self.send_for_json(&format!("{action}ing node {name}"), request).await
     }
 
-    /// Removes a dead node; with `is_former` only what machines of its name had before.
+    /// Removes a dead node; with `is_former`, only leftovers of earlier machines of its name.
     pub async fn remove_node(&self, name: &str, is_former: bool) -> Result<(), ClientError> {
         let former: &[_] = if is_former { &[("former", "true".to_owned())] } else { &[] };
         let request = self.request(Method::DELETE, &["node", name], former);
@@ -325,7 +323,7 @@ impl Client {
         self.send_for_json(&format!("rotating {kind} {name}"), request).await
     }
 
-    /// Returns whether the current version of a secret or config has this content.
+    /// Returns true if the current version of a secret or config has this content.
     pub async fn compare_value(
         &self,
         kind: ValueKind,
@@ -342,23 +340,23 @@ impl Client {
         self.send_for_success(&format!("deleting {kind} {name}"), request).await
     }
 
-    /// Returns all logins for registries, without passwords.
+    /// Returns all registry logins, without passwords.
     pub async fn registries(&self) -> Result<Vec<RegistryView>, ClientError> {
         self.all_pages("listing registries", &["registry"], &[]).await
     }
 
-    /// Returns what is reached from outside the cluster.
+    /// Returns the routes into the cluster.
     pub async fn routes(&self) -> Result<Vec<RouteView>, ClientError> {
         self.all_pages("listing routes", &["route"], &[]).await
     }
 
-    /// Returns the login for a registry, without the password.
+    /// Returns a registry login, without the password.
     pub async fn registry(&self, host: &RegistryHost) -> Result<RegistryView, ClientError> {
         let request = self.request(Method::GET, &["registry", host.as_str()], &[]);
         self.send_for_json(&format!("reading the login for {host}"), request).await
     }
 
-    /// Stores the login for a registry.
+    /// Stores a registry login.
     pub async fn put_registry(
         &self,
         host: &RegistryHost,
@@ -368,7 +366,7 @@ impl Client {
         self.send_for_json(&format!("storing the login for {host}"), request).await
     }
 
-    /// Deletes the login for a registry.
+    /// Deletes a registry login.
     pub async fn delete_registry(&self, host: &RegistryHost, force: bool) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &["registry", host.as_str()], &forced(force));
         self.send_for_success(&format!("deleting the login for {host}"), request).await
@@ -379,7 +377,7 @@ impl Client {
         self.send_for_json("listing queues", self.request(Method::GET, &["queue"], &[])).await
     }
 
-    /// Returns the first `limit` entries of a queue, the next one to be taken first.
+    /// Returns the first `limit` entries of a queue, next one first.
     pub async fn queue(&self, key: &str, limit: usize) -> Result<QueueView, ClientError> {
         let operation = format!("reading queue {key}");
         let query = [("limit", limit.to_string())];
@@ -397,7 +395,7 @@ impl Client {
         self.all_pages("reading dead letters", &["queue", "dq"], &[]).await
     }
 
-    /// Moves a dead letter back to its queue; with `edited`, these bytes in the place of its payload.
+    /// Moves a dead letter back to its queue, with `edited` as its payload if given.
     pub async fn requeue_dead_letter(&self, id: &str, edited: Option<Vec<u8>>) -> Result<(), ClientError> {
         let mut request = self.request(Method::POST, &["queue", "dq", id, "requeue"], &[]);
         if let Some(edited) = edited {
@@ -427,14 +425,14 @@ impl Client {
         Ok(document.info.version)
     }
 
-    /// Returns what could go from the disk of a node; unless `dry_run`, it goes.
+    /// Returns the garbage on a node's disk; removes it unless `dry_run` is set.
     pub async fn collect_garbage(&self, node: &str, dry_run: bool) -> Result<GarbageView, ClientError> {
         let operation = format!("collecting garbage on node {node}");
         let query = [("dry_run", dry_run.to_string())];
         self.send_for_json(&operation, self.request(Method::POST, &["node", node, "gc"], &query)).await
     }
 
-    /// Returns what nodes use, and with `pods` what pods use.
+    /// Returns the usage of nodes, and with `pods` of pods.
     pub async fn usage(&self, pods: bool) -> Result<ClusterUsageView, ClientError> {
         let request = self.request(Method::GET, &["stats"], &[("pods", pods.to_string())]);
         self.send_for_json("reading what is used", request).await
@@ -445,7 +443,7 @@ impl Client {
         self.send_for_json("reading the cluster's status", self.request(Method::GET, &["status"], &[])).await
     }
 
-    /// Returns what is wrong in Redis. With `repair`, repairs what can be repaired.
+    /// Returns problems in Redis. With `repair`, repairs them where possible.
     pub async fn check_cluster(&self, repair: bool) -> Result<Vec<FindingView>, ClientError> {
         let (method, path, operation) = match repair {
             true => (Method::POST, "repair", "repairing the cluster"),
@@ -455,7 +453,7 @@ impl Client {
         Ok(self.send_for_json::<List<FindingView>>(operation, request).await?.items)
     }
 
-    /// Returns what Redis has lost and the workers have saved. With `apply`, writes it.
+    /// Returns state that Redis has lost and workers have saved. With `apply`, writes it.
     pub async fn recover_cluster(
         &self,
         apply: bool,
@@ -465,7 +463,7 @@ impl Client {
     ) -> Result<RecoveryView, ClientError> {
         let mut query = vec![("apply", apply.to_string()), ("wait_seconds", wait_seconds.to_string())];
         query.extend(cluster.map(|cluster| ("cluster", cluster.to_owned())));
-        // An API of a version before knows no such option.
+        // An API of the previous version does not know the option.
         query.extend(with_deleted.then(|| ("deleted", true.to_string())));
         let request = self.request(Method::POST, &["cluster", "recover"], &query);
         self.send_for_json("recovering the cluster", request).await
@@ -478,7 +476,7 @@ impl Client {
         Ok(BackupStream { client: self.clone(), response, operation })
     }
 
-    /// Returns what of a part of a backup is missing. With `apply`, writes it.
+    /// Returns the missing state of a backup part. With `apply`, writes it.
     pub async fn restore(
         &self,
         part: &str,
@@ -493,7 +491,6 @@ impl Client {
         self.send_for_json("restoring the backup", request).await
     }
 
-    /// Returns all items of a collection, page by page.
     async fn all_pages<T: DeserializeOwned>(
         &self,
         operation: &str,
@@ -516,8 +513,8 @@ impl Client {
     }
 }
 
-/// Returns what `If-Match` compares: the revision of a service. An API of the version before has none and
-/// compares the generation.
+/// Returns the value for `If-Match`: a service's revision. An API of the previous version compares the
+/// generation.
 fn entity_tag(service: &ServiceView) -> String {
     let revision = if service.revision > 0 { service.revision } else { service.generation };
     format!("\"{revision}\"")
@@ -527,7 +524,7 @@ fn dry_run() -> [(&'static str, String); 1] {
     [("dry_run", "true".to_owned())]
 }
 
-/// An API of the version before refuses the query, and a token that may only read is refused any write.
+/// Ignores refusals by an API of the previous version and of a read-only token.
 fn unless_unknown(result: Result<(), ClientError>) -> Result<(), ClientError> {
     match result {
         Err(error) if matches!(error.status(), Some(400 | 403)) => Ok(()),
@@ -535,7 +532,7 @@ fn unless_unknown(result: Result<(), ClientError>) -> Result<(), ClientError> {
     }
 }
 
-/// Returns the query that deletes also what services use.
+/// Returns the query that forces a deletion despite users.
 fn forced(force: bool) -> Vec<(&'static str, String)> {
     if force { vec![("force", "true".to_owned())] } else { Vec::new() }
 }

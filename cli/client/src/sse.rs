@@ -1,27 +1,24 @@
-//! Server-sent events from the body of a response, with a limit on the size of one event.
+//! Parses server-sent events from a response body, with a limit on the size of an event.
 
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt};
 
-/// A larger event is refused, so that a broken server cannot fill the memory. The API's events are far
+/// Larger events are refused, so that a broken server cannot fill the memory. The API's events are far
 /// smaller.
 const MAX_EVENT_BYTES: usize = 1 << 20;
 
-/// A stream of events broke.
+/// Failure of an event stream.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SseError<E> {
-    /// An event exceeded the limit.
     #[error("an event is longer than 1 MiB")]
     TooLong,
-    /// The bytes are not an event stream.
     #[error("not an event stream: {0}")]
     Malformed(String),
-    /// Reading the body failed.
     #[error("{0}")]
     Body(E),
 }
 
-/// Returns the `data` of each event. Comments (keep-alives) and events without data are skipped.
+/// Returns the `data` of each event. Skips comments (keep-alives) and events without data.
 pub(crate) fn event_data<B, E>(
     body: impl Stream<Item = Result<B, E>>,
 ) -> impl Stream<Item = Result<String, SseError<E>>>
@@ -42,7 +39,6 @@ where
     })
 }
 
-/// Bytes since the last blank line, which ends an event.
 #[derive(Default)]
 struct EventSize {
     event: usize,

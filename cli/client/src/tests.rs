@@ -1,4 +1,4 @@
-//! The client against a fake API: the requests it sends, and what it makes of each response.
+//! Tests the client with a fake API: its requests, and its handling of each response.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,13 +1,13 @@
-//! The rows of a table that grows: `-w` prints a row for each change.
+//! Rows of a growing table: `-w` prints a row for each change.
 
 use std::collections::HashMap;
 
 use crate::table_row::TableRow;
 
-/// The last state of each row.
+/// Last state of each row.
 pub struct ChangedRows<T> {
     last: HashMap<String, T>,
-    /// Widths of the columns, so that later rows stand below earlier ones.
+    /// Column widths, so that later rows align with earlier ones.
     pub(crate) widths: Vec<usize>,
 }
 
@@ -18,7 +18,7 @@ impl<T> Default for ChangedRows<T> {
 }
 
 impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
-    /// Returns the items that are new or different, and forgets those that are gone.
+    /// Returns new or changed items, and forgets missing ones.
     pub fn changed(&mut self, items: Vec<T>) -> Vec<T> {
         let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(&item.watched());
         let changed = items.iter().filter(is_changed).cloned().collect();

@@ -1,20 +1,19 @@
-//! The layout of `describe`: labelled fields, then sections.
+//! Layout of `describe`: labelled fields, then sections.
 
 use std::fmt::Write;
 
 use crate::humanize::printable;
 
-/// A text that grows line by line.
+/// Text that grows line by line.
 #[derive(Default)]
 pub struct DescribeLayout {
     text: String,
 }
 
-/// Column in which values begin.
 const VALUE_COLUMN: usize = 16;
 
 impl DescribeLayout {
-    /// Adds a labelled value. Further lines of the value are indented; an empty value adds nothing.
+    /// Adds a labelled value. Indents further lines of the value; skips an empty value.
     pub fn field(&mut self, label: &str, value: impl AsRef<str>) -> &mut Self {
         let value = printable(value.as_ref());
         if value.is_empty() {
@@ -32,7 +31,7 @@ impl DescribeLayout {
         self.field(label, values.join("\n"))
     }
 
-    /// Adds a heading with lines below. Without lines it adds nothing.
+    /// Adds a heading with lines below. Adds nothing without lines.
     pub fn section(&mut self, heading: &str, lines: impl IntoIterator<Item = String>) -> &mut Self {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_some() {

@@ -1,4 +1,4 @@
-//! Values in the form that people read: ages, amounts of memory, cores, labels.
+//! Human-readable values: ages, amounts of memory, cores, labels.
 
 pub use client::shorten;
 pub use daemon::system_error;
@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-/// Returns the age in one unit: `12s`, `5m`, `3h`, `9d`. A time in the future has the age `0s`, an invalid
-/// one `-`.
+/// Returns the age in one unit: `12s`, `5m`, `3h`, `9d`. A future time gives `0s`, an invalid one `-`.
 pub fn age(rfc3339: &str, now: Timestamp) -> String {
     match rfc3339.parse::<Timestamp>() {
         Ok(then) => span(now.as_second() - then.as_second()),
@@ -15,7 +14,7 @@ pub fn age(rfc3339: &str, now: Timestamp) -> String {
     }
 }
 
-/// Returns when a time in the future is: `in 5m`. A time in the past is `now`, an invalid one `-`.
+/// Returns the time left: `in 5m`. A past time gives `now`, an invalid one `-`.
 pub fn until(rfc3339: &str, now: Timestamp) -> String {
     match rfc3339.parse::<Timestamp>().map(|then| then.as_second() - now.as_second()) {
         Ok(seconds) if seconds > 0 => format!("in {}", span(seconds)),
@@ -65,8 +64,8 @@ pub fn labels(labels: &BTreeMap<String, String>) -> Vec<String> {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
-/// Returns a message on one line, with at most `max` characters. What is left out is in its middle: engines
-/// name the cause at the end, after what it prevented.
+/// Returns a message on one line of at most `max` characters. Cuts in the middle: engines name the cause at
+/// the end.
 pub fn shorten_message(text: &str, max: usize) -> String {
     let line: Vec<char> = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.len() <= max {
@@ -74,12 +73,12 @@ pub fn shorten_message(text: &str, max: usize) -> String {
     }
     let head = max.saturating_sub(1) / 3;
     let end = &line[line.len() - max.saturating_sub(1 + head)..];
-    // From the next word on, if it is near.
+    // Begin at the next word if it is near.
     let begin = end.iter().take(end.len() / 3).position(|c| *c == ' ').map_or(0, |at| at + 1);
     line[..head].iter().chain(&['…']).chain(&end[begin..]).collect()
 }
 
-/// Replaces control characters other than line feeds, so that foreign text cannot control the terminal.
+/// Replaces control characters except line feeds, so that foreign text cannot control the terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }

@@ -1,7 +1,7 @@
-//! What commands print: tables for people; JSON, YAML and names for scripts; messages on standard error.
+//! Output of commands: tables for people; JSON, YAML and names for scripts; messages on standard error.
 //!
-//! Imports the types of the API and of the domain, and of the client the cut of long texts. It knows no
-//! command, and asks nothing. Its tests compare complete outputs; those of the commands print through it.
+//! Imports the types of the API and the domain, and the client's `shorten`. It knows no commands and reads no
+//! input. Its tests compare complete outputs; tests of commands print through it.
 //!
 //! Tests: tests, kubeleet::commands::tests
 

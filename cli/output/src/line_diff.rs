@@ -1,9 +1,9 @@
-//! The difference of two texts, line by line, in the form of `diff -u`.
+//! Line-by-line difference of two texts in the form of `diff -u`.
 
 /// Unchanged lines before and after each change.
 const CONTEXT: usize = 3;
-/// Texts with more pairs of differing lines than this are shown as removed and added as a whole: the table of
-/// all pairs would need too much memory.
+/// Texts with more pairs of differing lines are shown as removed and added as a whole: the table of pairs
+/// would need too much memory.
 const MAX_PAIRS: usize = 4_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +13,8 @@ enum LineChange {
     Added,
 }
 
-/// Returns the changed lines with some lines around them; an empty text if the texts are equal. `` stands
-/// for lines that are left out.
+/// Returns the changed lines with context; empty if the texts are equal. An empty line stands for omitted
+/// lines.
 pub fn line_diff(before: &str, after: &str) -> String {
     let lines = changes(&before.lines().collect::<Vec<_>>(), &after.lines().collect::<Vec<_>>());
     let is_changed = |(change, _): &(LineChange, &str)| *change != LineChange::Kept;
@@ -39,7 +39,6 @@ pub fn line_diff(before: &str, after: &str) -> String {
     text
 }
 
-/// Returns the lines of both texts in order, with what happens to each.
 fn changes<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a str)> {
     let prefix = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (before_rest, after_rest) = (&before[prefix..], &after[prefix..]);
@@ -52,7 +51,6 @@ fn changes<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a st
     lines
 }
 
-/// Compares by the longest common subsequence.
 fn changes_between<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange, &'a str)> {
     let mut lines = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -76,7 +74,7 @@ fn changes_between<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(LineChange
     lines
 }
 
-/// Returns for each pair of positions the number of lines that the texts have in common from there on.
+/// Returns for each pair of positions the number of common lines from there on.
 fn common_lengths(before: &[&str], after: &[&str]) -> Vec<Vec<u32>> {
     let mut lengths = vec![vec![0; after.len() + 1]; before.len() + 1];
     for i in (0..before.len()).rev() {

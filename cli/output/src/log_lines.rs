@@ -1,4 +1,4 @@
-//! Lines of logs as people see them: with the name of the pod, in a colour of its own, and with the time.
+//! Formats log lines for people: with the pod's name in its own colour, and with the time.
 
 use std::io::IsTerminal;
 
@@ -6,26 +6,26 @@ use api_types::LogItemView;
 
 use crate::humanize;
 
-/// The colours of names: those that are readable on light and dark terminals.
+/// Colours of names that are readable on light and dark terminals.
 const COLORS: [u8; 6] = [36, 33, 32, 35, 34, 31];
 
-/// How lines are printed.
+/// Style of printed lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineStyle {
-    /// Each line begins with the name of its pod.
+    /// Begin each line with its pod's name.
     pub names: bool,
-    /// Each line begins with its time.
+    /// Begin each line with its time.
     pub timestamps: bool,
-    /// Names are coloured.
+    /// Colour the names.
     pub colors: bool,
-    /// Control characters of the output are not passed on, except colours: the output is a terminal, and a
-    /// pod could write over the lines of others.
+    /// Remove control characters other than colours: on a terminal, a pod could overwrite the lines of
+    /// others.
     pub escapes: bool,
-    /// Each line is a JSON object.
+    /// Print each line as a JSON object.
     pub json: bool,
 }
 
-/// Returns whether standard output shows colours.
+/// Returns true if standard output shows colours.
 pub fn shows_colors() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -33,7 +33,7 @@ pub fn shows_colors() -> bool {
 }
 
 impl LineStyle {
-    /// Returns a line as it is printed, with its end.
+    /// Returns the printed line with its line end.
     pub fn print(self, item: &LogItemView) -> String {
         if self.json {
             return serde_json::to_string(item).map(|json| json + "\n").unwrap_or_default();
@@ -59,7 +59,7 @@ impl LineStyle {
     }
 }
 
-/// Returns a text whose control characters are visible, `\r` as `^M`. Colours stay, and end with the line.
+/// Makes control characters visible, `\r` as `^M`. Colours stay, and end with the line.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut is_colored = false;
@@ -74,13 +74,13 @@ fn escaped(text: &str) -> String {
         rest = &rest[c.len_utf8()..];
         match c {
             '\t' => escaped.push(c),
-            // As terminals show what was typed with Ctrl.
+            // As terminals show Ctrl sequences.
             '\0'..='\u{1f}' => escaped.extend(['^', char::from(c as u8 + b'@')]),
             c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }
-    // Programs end each line with this, for a terminal.
+    // Programs end each line with this on a terminal.
     let mut line = escaped.strip_suffix("^M").unwrap_or(&escaped).to_owned();
     if is_colored {
         line.push_str("\x1b[0m");
@@ -88,14 +88,13 @@ fn escaped(text: &str) -> String {
     line
 }
 
-/// Returns the sequence at the beginning of a text that changes colours and nothing else: `ESC [ 1 ; 31 m`.
+/// Returns the leading escape sequence if it only changes colours: `ESC [ 1 ; 31 m`.
 fn color_code(text: &str) -> Option<&str> {
     let parameters = text.strip_prefix("\x1b[")?;
     let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;
     parameters[end..].starts_with('m').then(|| &text[..text.len() - parameters.len() + end + 1])
 }
 
-/// Returns the colour of a name: always the same one.
 fn color(name: &str) -> u8 {
     let sum = name.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
     COLORS[sum % COLORS.len()]

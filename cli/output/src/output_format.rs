@@ -1,4 +1,4 @@
-//! The options of a command about its output.
+//! Output options of commands.
 
 /// Values of `-o`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]

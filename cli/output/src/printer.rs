@@ -14,9 +14,9 @@ use crate::table_row::TableRow;
 
 /// Writes data in the chosen format.
 pub struct Output {
-    /// The chosen format.
+    /// Chosen format.
     pub format: OutputFormat,
-    /// How lists are printed.
+    /// Style of lists.
     pub list_style: ListStyle,
     pub(crate) now: Timestamp,
     pub(crate) sink: Box<dyn Write + Send>,
@@ -33,7 +33,7 @@ impl Output {
         self.now
     }
 
-    /// Prints a collection. Instead of an empty table it prints `hint` on standard error.
+    /// Prints a collection. Instead of an empty table, prints `hint` on standard error.
     pub fn print_list<T: TableRow>(&mut self, items: &[T], hint: &str) -> io::Result<()> {
         if self.list_style.quiet {
             return items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.id()));
@@ -55,8 +55,7 @@ impl Output {
         }
     }
 
-    /// Prints the changed items of a list that is watched: rows below those before, or an item of a stream
-    /// each.
+    /// Prints the changed items of a watched list: as further rows, or as items of a stream.
     pub fn print_changes<T: TableRow + PartialEq + Clone>(
         &mut self,
         items: &[T],
@@ -70,7 +69,7 @@ impl Output {
                 let (wide, now) = (self.format == OutputFormat::Wide, Timestamp::now());
                 let rows = items.iter().map(|item| item.cells(wide, now)).collect();
                 let text = table::render_below(&self.titles::<T>(), rows, &mut rows_so_far.widths);
-                // The titles stand above the first rows only.
+                // Titles stand above the first rows only.
                 self.list_style.no_headers = true;
                 self.print_text(&text)?;
                 self.sink.flush()
@@ -85,12 +84,11 @@ impl Output {
         }
     }
 
-    /// Returns the column titles, unless they are left out.
     fn titles<T: TableRow>(&self) -> Vec<&'static str> {
         if self.list_style.no_headers { Vec::new() } else { T::titles(self.format == OutputFormat::Wide) }
     }
 
-    /// Prints an object after a change, with its result: `service/web created`.
+    /// Prints a changed object with the result: `service/web created`.
     pub fn print_result<T: TableRow>(&mut self, item: &T, result: &str) -> io::Result<()> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{} {result}", item.name()),
@@ -99,8 +97,7 @@ impl Output {
         }
     }
 
-    /// Prints the result of a change to an object of which only the name is known. `text` is the line for
-    /// people.
+    /// Prints the result of a change to an object known only by name. `text` is the line for people.
     pub fn print_named_result(&mut self, name: &str, text: &str, result: &str) -> io::Result<()> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{text}"),
@@ -124,7 +121,7 @@ impl Output {
         }
     }
 
-    /// Prints data that has no name: `text` for people, the data for scripts.
+    /// Prints data without a name: `text` for people, the data for scripts.
     pub fn print_document<T: Serialize>(
         &mut self,
         data: &T,
@@ -171,7 +168,7 @@ impl Output {
     }
 }
 
-/// Returns the names of the items; the unique ones where several have the same.
+/// Returns the items' names; unique ones where several items share a name.
 fn unique_names<T: TableRow>(items: &[T]) -> Vec<String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for item in items {
@@ -185,7 +182,6 @@ fn yaml<T: Serialize>(data: &T) -> io::Result<String> {
     serde_saphyr::to_string(data).map_err(io::Error::other)
 }
 
-/// A collection in the API's shape, without pages.
 #[derive(Serialize)]
 struct ItemList<'a, T> {
     items: &'a [T],

@@ -1,4 +1,4 @@
-//! Messages on standard error. Standard output carries data only.
+//! Messages on standard error. Standard output carries only data.
 
 use std::io::Write;
 
@@ -7,12 +7,12 @@ pub fn error(text: &str) {
     note(&format!("\x1b[1;31merror\x1b[0m: {}", daemon::without_error_numbers(text)));
 }
 
-/// Prints `warning: …`, for something the user should know although the command succeeded.
+/// Prints `warning: …` for a success that needs attention.
 pub fn warning(text: &str) {
     note(&format!("\x1b[1;33mwarning\x1b[0m: {text}"));
 }
 
-/// Prints a line without a prefix. Colours are removed where standard error does not show them.
+/// Prints a line without a prefix. Removes colours if standard error does not show them.
 pub fn note(text: &str) {
     // A closed standard error cannot be reported anywhere.
     drop(writeln!(anstream::stderr(), "{text}"));

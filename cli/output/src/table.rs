@@ -1,13 +1,13 @@
-//! Tables without borders, as kubectl prints them: easy to read, and easy to cut into columns.
+//! Tables without borders like kubectl's: easy to read and to cut into columns.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Renders the titles, if there are any, and one line per row. Nothing is wrapped: a line is a record.
+/// Renders the titles, if any, and one line per row. Nothing is wrapped: a line is a record.
 pub fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     render_below(titles, rows, &mut Vec::new())
 }
 
-/// As [`render`], with columns at least as wide as those printed before. Sets `widths` to the new widths.
+/// As [`render`], with columns at least as wide as before. Updates `widths`.
 pub(crate) fn render_below(titles: &[&str], mut rows: Vec<Vec<String>>, widths: &mut Vec<usize>) -> String {
     for cell in rows.iter_mut().flatten() {
         *cell = if cell.is_empty() { "-".to_owned() } else { on_one_line(cell) };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::{Output, OutputFormat};
 
-/// Everything that was written.
+/// All text written so far.
 #[derive(Clone, Default)]
 pub struct Captured(Arc<Mutex<Vec<u8>>>);
 
@@ -28,7 +28,7 @@ impl Write for Captured {
     }
 }
 
-/// Returns an output, and what is written to it.
+/// Returns an output with its captured text.
 pub fn captured_output(format: OutputFormat) -> (Output, Captured) {
     let captured = Captured::default();
     (Output { sink: Box::new(captured.clone()), ..Output::stdout(format) }, captured)

@@ -5,19 +5,16 @@ use output::stderr;
 use super::error::CommandError;
 use crate::exit::Exit;
 
-/// The result of a batch. One failure does not keep the other objects from being handled; the exit code is
-/// that of the first failure.
+/// Result of a batch. A failure does not stop the other objects; the exit code is that of the first failure.
 pub(super) struct BatchResult {
     exit: Exit,
 }
 
 impl BatchResult {
-    /// Starts a batch without failures.
     pub(super) fn new() -> Self {
         Self { exit: Exit::Ok }
     }
 
-    /// Records an exit code, unless a failure was recorded before.
     pub(super) fn record(&mut self, exit: Exit) {
         if self.exit == Exit::Ok {
             self.exit = exit;
@@ -40,7 +37,6 @@ impl BatchResult {
         }
     }
 
-    /// Returns the exit code of the whole batch.
     pub(super) fn exit(&self) -> Exit {
         self.exit
     }

@@ -1,4 +1,4 @@
-//! What every command needs: the client, the output and the global options.
+//! Common parts of commands: the client, the output and the global options.
 
 use client::Client;
 use output::Output;
@@ -8,7 +8,6 @@ use super::globals::Globals;
 use super::wait::Waiter;
 use crate::commands::apps::folder_app::FolderApp;
 
-/// The environment of one command.
 pub(super) struct Context<'a> {
     pub(super) client: Client,
     pub(super) output: Output,
@@ -17,14 +16,13 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Returns the whole name of a service. In a folder with a Compose file a name of that file means a
+    /// Returns the full name of a service. In a folder with a Compose file, a name in that file means a
     /// service of its app.
     pub(super) async fn service_name(&self, typed: &str) -> Result<String, CommandError> {
         let of_app = self.folder.service(&self.client, typed).await?;
         Ok(of_app.unwrap_or_else(|| typed.to_owned()))
     }
 
-    /// Returns a waiter whose deadline is `--timeout` from now.
     pub(super) fn waiter(&self) -> Waiter {
         Waiter::new(self.client.clone(), self.globals.timeout)
     }
@@ -33,7 +31,7 @@ impl Context<'_> {
 /// Returns the subcommand, or the list that a type without a subcommand stands for.
 ///
 /// # Errors
-/// `Usage` if options of the list stand before a subcommand, which would not use them.
+/// `Usage` if options of the list precede a subcommand, which would ignore them.
 pub(super) fn subcommand_or_list<A: Default + PartialEq, C>(
     command: Option<C>,
     list_args: A,

@@ -1,4 +1,4 @@
-//! The warning after a write that is not replicated yet.
+//! Warning after a write that is not replicated yet.
 
 use std::fmt::Display;
 
@@ -7,8 +7,7 @@ use api_types::{DurabilityState, DurabilityView, ServiceView};
 use output::objects::status::durability_text;
 use output::stderr;
 
-/// Warns if the replicas of Redis have not confirmed a write yet. The write is stored, so this is not a
-/// failure.
+/// Warns if Redis' replicas have not confirmed a write yet. The write is stored, so this is not a failure.
 pub(super) fn warn_if_unconfirmed(service: &ServiceView) {
     warn_of_object("service", &service.name, service.durability.as_ref());
 }

@@ -7,20 +7,19 @@ use output::humanize;
 
 use super::error::CommandError;
 
-/// Used when neither `VISUAL` nor `EDITOR` is set.
+/// Default if neither `VISUAL` nor `EDITOR` is set.
 const DEFAULT: &str = "vi";
 
-/// Returns the command line of the editor.
 pub(super) fn command() -> String {
     let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())
 }
 
-/// Opens a file in an editor, and waits until the editor ends. A shell splits its command line, which may
-/// have options: `code --wait`.
+/// Opens a file in an editor and waits for its end. A shell splits the command line, which may have options:
+/// `code --wait`.
 ///
 /// # Errors
-/// It cannot be started, or ends with a failure.
+/// The editor cannot be started, or fails.
 pub(super) fn open(editor: &str, path: &Path) -> Result<(), CommandError> {
     let script = format!("{editor} \"$1\"");
     match Command::new("sh").args(["-c", &script, "sh"]).arg(path).status() {

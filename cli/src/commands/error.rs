@@ -1,37 +1,28 @@
-//! Why a command failed, and its exit code.
+//! Errors of commands, and their exit codes.
 
 use client::ClientError;
 
 use crate::exit::{ErrorExit, Exit};
 
-/// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    /// A call of the API failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
-    /// The arguments are invalid.
     #[error("{0}")]
     Usage(String),
-    /// A named object or file does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// Something took longer than `--timeout`.
     #[error("{0}")]
     TimedOut(String),
-    /// Another client has changed the same.
     #[error("{0}")]
     Conflict(String),
-    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
 
 impl CommandError {
-    /// Returns the exit code of the command.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.exit(),

@@ -8,7 +8,7 @@ use model::duration::HumanDuration;
 use model::network::ingress::{HttpRule, IngressRule, TcpRule, Tls};
 use model::spec::{OnDisconnect, RestartPolicy};
 
-/// Longer durations are refused: a deadline that far away may not be representable.
+/// Maximum duration: a deadline further away may not be representable.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 86_400);
 
 /// Parses `90s`, `2m`, `500ms`, or a number of seconds.
@@ -18,13 +18,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     valid.ok_or_else(|| format!("{text:?} is not a duration: write 90s, 2m or a number of seconds"))
 }
 
-/// Parses how long a recovery waits for the workers: a whole number of seconds, at most 20.
+/// Parses a recovery's wait for the workers: whole seconds, at most 20.
 pub(super) fn wait_seconds(text: &str) -> Result<u64, String> {
     let seconds = duration(text)?.as_secs();
     if seconds <= 20 { Ok(seconds) } else { Err(format!("{text:?} is too long: wait at most 20s")) }
 }
 
-/// Parses `KEY=value`.
 pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -32,8 +31,8 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress; `,tls` after the
-/// port of the first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks its values.
+/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as an ingress rule; `,tls` after the port of the
+/// first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks the values.
 pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     let invalid = || {
         format!(
@@ -62,16 +61,14 @@ pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     }))
 }
 
-/// A rule of `run --ingress`.
 #[derive(Debug, Clone)]
 pub(super) enum IngressArgument {
     Rule(IngressRule),
-    /// A host without the port of the pods.
     Host(String),
 }
 
 impl IngressArgument {
-    /// The port that a host without one leads to, unless the pods publish exactly one.
+    /// Port for a host without one, unless the pods publish exactly one.
     pub(super) const DEFAULT_PORT: u16 = 80;
 
     /// Parses [`ingress_rule`], also without a port.
@@ -84,7 +81,7 @@ impl IngressArgument {
         Ok(Self::Host(text.to_owned()))
     }
 
-    /// Returns the rule; a host without a port leads to this one.
+    /// Returns the rule; a host without a port gets this one.
     pub(super) fn rule(&self, port: u16) -> Result<IngressRule, String> {
         match self {
             Self::Rule(rule) => Ok(rule.clone()),
@@ -93,7 +90,6 @@ impl IngressArgument {
     }
 }
 
-/// Writes the port of the pods before the options of a rule.
 fn with_port(text: &str, port: u16) -> String {
     match text.split_once(',') {
         Some((host, options)) => format!("{host}:{port},{options}"),
@@ -101,12 +97,10 @@ fn with_port(text: &str, port: u16) -> String {
     }
 }
 
-/// Parses a number of pods.
 pub(super) fn replica_count(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number of pods: write 0, 1, 2 …"))
 }
 
-/// Returns a parser of restart policies, which shells can complete.
 pub(super) fn restart_policy() -> impl TypedValueParser<Value = RestartPolicy> {
     let policies = [
         PossibleValue::new("always").alias("unless-stopped"),
@@ -116,18 +110,16 @@ pub(super) fn restart_policy() -> impl TypedValueParser<Value = RestartPolicy> {
     PossibleValuesParser::new(policies).try_map(|text| deserialized(&text))
 }
 
-/// Returns a parser of disconnect policies, which shells can complete.
 pub(super) fn on_disconnect() -> impl TypedValueParser<Value = OnDisconnect> {
     PossibleValuesParser::new(["keep", "stop"]).try_map(|text| deserialized(&text))
 }
 
-/// Parses a number of entries to show: 1 to 10000.
 pub(super) fn page_size(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
     number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 10000"))
 }
 
-/// Parses what the API accepts as a text for a value, such as one of the names of an enum.
+/// Parses a text as the API parses a value, such as an enum's name.
 pub(super) fn deserialized<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let read = document::read(&DocumentNode::text(text), Vocabulary::Fields).into_result();
     read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.detail).collect())

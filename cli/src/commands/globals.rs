@@ -16,7 +16,6 @@ use super::error::CommandError;
 use super::flag_values;
 use crate::dev_token;
 
-/// The address of an API on this machine.
 const DEFAULT_API: &str = "http://127.0.0.1:7070";
 
 /// Options of all commands.
@@ -54,11 +53,11 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Forgets a token of the environment if a flag names a token file. An error is one of `command_line`, as
-    /// the parser's errors are.
+    /// Drops a token from the environment if a flag names a token file. Errors refer to `command_line`, like
+    /// those of the parser.
     ///
     /// # Errors
-    /// Both are flags.
+    /// If both are flags.
     pub(crate) fn prefer_flags(
         &mut self,
         matches: &ArgMatches,
@@ -83,13 +82,13 @@ impl Globals {
         (self.token.as_ref(), self.token_file.as_deref())
     }
 
-    /// Returns a client for this API with this token. Without one, a `dev` of this user may have saved it.
+    /// Returns a client for this API with this token, or with one saved by this user's `dev`.
     pub(crate) fn client(&self) -> Result<Client, CommandError> {
         // As for the token, an empty variable counts as unset.
         let api = if self.api.is_empty() { DEFAULT_API } else { &self.api };
         let endpoint = ApiUrl::parse(api)?;
         let token = self.read_token()?.or_else(|| dev_token::saved_for(&endpoint));
-        // Only a person reads it; in the output of a script it would stand each time.
+        // Only for people; in scripts the warning would repeat each time.
         if token.is_some() && !endpoint.is_loopback() && std::io::stderr().is_terminal() {
             stderr::warning(&format!(
                 "the token goes to {endpoint} unencrypted; where others can read the network, use a tunnel: ssh -L \
@@ -131,7 +130,6 @@ mod tests {
     use super::*;
     use crate::help;
 
-    /// Reads a line; `variable` has the value that KUBELEET_TOKEN has.
     fn globals(line: &str, variable: Option<&'static str>) -> Result<Globals, clap::Error> {
         let command = help::command_line().mut_arg("token", |arg| match variable {
             Some(token) => arg.env(Resettable::Reset).default_value(token),

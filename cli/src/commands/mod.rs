@@ -1,5 +1,5 @@
-//! The user commands. Each subject has its own file with its arguments; this file lists the commands and runs
-//! them.
+//! The user commands. Each subject has its own file with its arguments; this file lists and runs the
+//! commands.
 
 mod apps;
 mod batch;
@@ -153,7 +153,6 @@ pub(crate) enum UserCommand {
     Man(completions_and_man::ManArgs),
 }
 
-/// Runs a command and reports its error. `command_line` is the definition that man pages describe.
 pub(crate) async fn run(command: UserCommand, globals: &Globals, command_line: clap::Command) -> ExitCode {
     let folder = FolderApp::of_this_directory();
     match dispatch(command, globals, folder, command_line, Output::stdout(globals.output)).await {

@@ -1,4 +1,4 @@
-//! `-l`: selects services by their labels, pods by those of their service, and nodes by theirs.
+//! `-l`: selects services and nodes by their labels, and pods by their service's labels.
 
 use clap::Args;
 use model::service::selector::LabelSelector;
@@ -13,23 +13,21 @@ pub(crate) struct SelectorArgs {
 }
 
 impl SelectorArgs {
-    /// Returns true if no selector was given.
     pub(super) fn is_empty(&self) -> bool {
         self.label.is_empty()
     }
 
-    /// Returns the requirements as one text, if there are any.
     pub(super) fn text(&self) -> Option<String> {
         (!self.label.is_empty()).then(|| self.label.join(","))
     }
 
-    /// Returns the selector. Its texts were checked when they were parsed.
+    /// Returns the selector. Its texts were checked by the parser.
     pub(super) fn selector(&self) -> LabelSelector {
         self.text().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 }
 
-/// Checks a selector and returns it unchanged: the API evaluates it.
+/// Validates a selector and returns it unchanged: the API evaluates it.
 fn selector(text: &str) -> Result<String, String> {
     text.parse::<LabelSelector>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The user commands, from the command line to the output, against a fake API.
+//! Tests the user commands from the command line to the output with a fake API.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -243,7 +243,7 @@ fn a_batch_keeps_the_first_failure_and_ends_when_the_output_is_closed() {
     assert!(batch.accept::<()>(Err(CommandError::Output(std::io::ErrorKind::BrokenPipe.into()))).is_err());
 }
 
-/// Runs a command line against a fake API. Returns its result, its standard output and the requests it sent.
+/// Runs a command line with a fake API. Returns its result, its standard output and the requests it sent.
 async fn run_line(
     line: &str,
     respond: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -256,7 +256,6 @@ async fn run_line(
     (result, captured.text(), api.request_lines())
 }
 
-/// Returns the service name in the body of a request.
 fn posted_name(request: &str) -> String {
     let body = request.split_once("\r\n\r\n").unwrap().1;
     serde_json::from_str::<serde_json::Value>(body).unwrap()["name"].as_str().unwrap().to_owned()
@@ -346,7 +345,7 @@ async fn a_wrong_name_does_not_keep_the_other_objects_from_being_deleted() {
     assert_eq!(requests, ["DELETE /service/wrong", "DELETE /service/web", "GET /volume"]);
 }
 
-/// An API with two pods of `web`, which finds a pod by its complete uuid only.
+/// An API with two pods of `web`, which finds a pod only by its complete uuid.
 fn two_pods(request: &str) -> String {
     let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running));
     let list = |items: &[&api_types::PodView]| ok_json(&serde_json::json!({ "items": items }));
@@ -495,7 +494,7 @@ async fn a_watch_reconnects_after_the_last_event_it_received() {
     assert_eq!((exit.unwrap_err().exit(), shown.lines().count()), (Exit::Unauthorized, 3), "{shown}");
 }
 
-/// An API with the app `shop`, whose web has two pods, and a service `lone`.
+/// An API with the app `shop`, whose service `web` has two pods, and a service `lone`.
 fn shop(request: &str) -> String {
     let service = |name: &str| {
         let app = name.starts_with("shop-").then(|| model::ids::AppName::new("shop").unwrap());
@@ -517,7 +516,6 @@ fn shop(request: &str) -> String {
     }
 }
 
-/// Runs a command line in the folder of an app.
 async fn run_in(folder: FolderApp, line: &str) -> (Result<Exit, CommandError>, String, Vec<String>) {
     let mut api = FakeApi::start(shop).await;
     let line = parse(&format!("--api {} {line}", api.address)).unwrap();
@@ -572,7 +570,6 @@ async fn a_name_without_a_type_is_found_and_deletes_nothing_but_a_service() {
     assert!(requests.iter().any(|line| line == "DELETE /service/lone"), "{requests:?}");
 }
 
-/// An API with one pod of a service that was just created, which has ended with an exit code.
 fn one_off(request: &str) -> String {
     let pod = api_types::PodView {
         exit_code: Some(4),

@@ -11,12 +11,11 @@ use super::context::Context;
 use super::error::CommandError;
 use crate::exit::Exit;
 
-/// Time between two reads of the list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A long list is expensive for the API: the pause is at least this many times as long as the last read took.
+/// Minimum pause as a multiple of the last read's duration: a long list is expensive for the API.
 const PAUSE_PER_READ_TIME: u32 = 4;
 
-/// Watches a list until the process is stopped. If the first read fails, that is an error.
+/// Watches a list until the process is stopped. A failed first read is an error.
 pub(super) async fn run<T: TableRow + PartialEq + Clone>(
     read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
     context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! What `dev` prints: the cluster's addresses, the state of the `hello` service, and commands to try next.
+//! Output of `dev`: the cluster's addresses, the state of the `hello` service, and commands to try next.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,26 +11,22 @@ use super::credentials::DevCredentials;
 use super::engine::{Engine, HELLO_IMAGE};
 use super::options::DevOptions;
 
-/// What clients of the cluster need to know.
 pub(super) struct ClientSettings<'a> {
     pub(super) api: SocketAddr,
-    /// The port of Redis.
     pub(super) redis: u16,
-    /// Where requests for services are taken; `None` if nowhere.
+    /// Address of the ingress; `None` if there is none.
     pub(super) ingress: Option<SocketAddr>,
-    /// The file with the logs of the daemons; `None` if they are in the terminal.
+    /// Log file of the daemons; `None` if they log to the terminal.
     pub(super) log: Option<&'a Path>,
     pub(super) credentials: &'a DevCredentials,
 }
 
 impl ClientSettings<'_> {
-    /// Returns the redis-cli command that connects to Redis.
     fn redis_cli(&self) -> String {
         format!("{}redis-cli -p {}", self.credentials.redis_cli_prefix(), self.redis)
     }
 }
 
-/// Prints the cluster's size and addresses.
 pub(super) fn cluster(
     options: &DevOptions,
     engine: &Engine,
@@ -51,7 +47,6 @@ pub(super) fn cluster(
     Ok(())
 }
 
-/// Prints where the daemons log.
 pub(super) fn log(clients: &ClientSettings<'_>) -> anyhow::Result<()> {
     if let Some(path) = clients.log {
         writeln!(anstream::stdout(), "  logs       {} (-v: here)", path.display())?;
@@ -59,8 +54,8 @@ pub(super) fn log(clients: &ClientSettings<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints where the cluster is kept, and whether it was there before.
-/// A Redis that was started again may be another one, so workers wait for the `fence` before they start pods.
+/// Prints the cluster's directory, and whether it existed before. A restarted Redis may be another one, so
+/// workers wait for the `fence` before they start pods.
 pub(super) fn data(path: &Path, is_continued: bool, fence: Duration) -> anyhow::Result<()> {
     let what = match is_continued {
         true => format!("continued: no pod is started for {} s", fence.as_secs()),
@@ -70,22 +65,20 @@ pub(super) fn data(path: &Path, is_continued: bool, fence: Duration) -> anyhow::
     Ok(())
 }
 
-/// Prints that all pods of the `hello` service run.
 pub(super) fn hello_is_running(running: usize, took: Duration) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "  hello      {running}/{running} running after {:.1} s", took.as_secs_f64())?;
     Ok(())
 }
 
-/// Prints why some pods of the `hello` service do not run yet.
 pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "  hello      only {running} of {replicas} running: {problem}")?;
     Ok(())
 }
 
-/// Prints commands to try next. `kept` is the directory of `--data`; `has_route` says whether the ingress
-/// leads to the `hello` service.
+/// Prints commands to try next. `kept` is the directory of `--data`; `has_route` is true if the ingress leads
+/// to the `hello` service.
 pub(super) fn next_steps(
     engine: &Engine,
     kept: Option<&Path>,

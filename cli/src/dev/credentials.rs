@@ -1,4 +1,4 @@
-//! Password and token of a `dev` cluster. One whose pods are plain processes always has them: without them
+//! Password and token of a `dev` cluster. A cluster whose pods are plain processes always has them: otherwise
 //! any user of the machine could run commands as the user of `dev`.
 
 use std::fmt::Write;
@@ -11,18 +11,16 @@ use model::value::secret_key::SecretKey;
 
 use crate::dev_token::{SavedToken, replace_private};
 
-/// What clients of the cluster need.
 #[derive(Default)]
 pub(super) struct DevCredentials {
-    /// The password of Redis and the Sentinels, and the file that has it.
     redis: Option<(Secret, PathBuf)>,
-    /// The API's token, and the file with the header that sends it.
+    /// Token of the API, with the file of the header that sends it.
     api: Option<(Secret, PathBuf)>,
 }
 
 impl DevCredentials {
-    /// Makes them if pods run as plain processes, and writes them to files in `home` that only this user can
-    /// read; also a token that the user has set, so that the printed commands work.
+    /// Creates credentials if pods run as plain processes, and writes them to files in `home` readable only
+    /// by this user; also writes a token set by the user, so that the printed commands work.
     pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
         let write = |name: &str, text: &str| {
             let path = home.join(name);
@@ -44,31 +42,29 @@ impl DevCredentials {
         Ok(credentials)
     }
 
-    /// Returns the password of Redis and the Sentinels, if they have one.
     pub(super) fn password(&self) -> Option<Secret> {
         self.redis.as_ref().map(|(password, _)| password.clone())
     }
 
-    /// Saves the token where the user commands look for it, until the result is dropped.
     pub(super) fn save_token(&self, port: u16) -> anyhow::Result<Option<SavedToken>> {
         let Some((token, _)) = &self.api else { return Ok(None) };
         SavedToken::save(port, token).map(Some).context("cannot save the API's token for the user commands")
     }
 
-    /// Returns the option of curl that sends the token, with a space after it; empty if none is needed.
+    /// Returns curl's option that sends the token, with a trailing space; empty if none is needed.
     pub(super) fn curl_option(&self) -> String {
         self.api.as_ref().map_or_else(String::new, |(_, file)| format!("-H @{} ", file.display()))
     }
 
-    /// Returns what a shell must set before redis-cli, with a space after it; empty if nothing.
+    /// Returns the environment for redis-cli, with a trailing space; empty if none is needed.
     pub(super) fn redis_cli_prefix(&self) -> String {
         let Some((_, file)) = &self.redis else { return String::new() };
         format!("REDISCLI_AUTH=$(cat {}) ", file.display())
     }
 }
 
-/// Sets the key for secrets, unless the user has set one: that of the `dev` before, or a new one in a file in
-/// `home` that only this user can read.
+/// Sets the key for secrets unless the user has: the previous `dev`'s key, or a new one in a file in `home`
+/// readable only by this user.
 pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result<()> {
     if config.secret_key.is_some() {
         return Ok(());
@@ -88,7 +84,6 @@ pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result
     Ok(())
 }
 
-/// Returns 32 random hexadecimal digits.
 fn random_secret() -> anyhow::Result<Secret> {
     let mut bytes = [0; 16];
     let mut filled = 0;

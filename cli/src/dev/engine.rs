@@ -1,4 +1,4 @@
-//! The container engine of a `dev` cluster: chooses it, and removes what the cluster created on it.
+//! The container engine of a `dev` cluster: its choice, and cleanup of what the cluster created on it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +14,14 @@ use futures_util::future::join_all;
 use model::ids::{ClusterId, NodeName};
 use proxy::names::rules;
 
-/// The image of the `hello` service, created locally.
 pub(super) const HELLO_IMAGE: &str = "kubeleet/hello:dev";
 
 /// Time between SIGTERM and SIGKILL when `dev` ends.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// The engine of this cluster.
 pub(super) struct Engine {
     pub(super) kind: RuntimeKind,
     pub(super) runtime: Arc<dyn Runtime>,
-    /// Name, version, or why it was chosen; for the banner.
     pub(super) description: String,
     docker: Option<Arc<DockerRuntime>>,
     created_image: std::sync::atomic::AtomicBool,
@@ -76,7 +73,6 @@ impl Engine {
         Self { kind, runtime, description, docker, created_image: false.into() }
     }
 
-    /// Creates the `hello` image, if this is a Docker engine that does not have it.
     pub(super) async fn create_hello_image(&self) -> anyhow::Result<()> {
         if let Some(docker) = &self.docker {
             let created = ensure_hello_image(docker, &[HELLO_IMAGE]).await?;
@@ -85,9 +81,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns `count` names for the workers: the `known` ones, then `worker1`, `worker2` … without those
-    /// that have containers on this engine. Such containers are of another cluster, or of a `dev` that was
-    /// killed.
+    /// Returns `count` worker names: the `known` ones, then `worker1`, `worker2` … without those that have
+    /// containers on this engine, from another cluster or a killed `dev`.
     pub(super) async fn worker_names(
         &self,
         known: &[NodeName],
@@ -130,7 +125,7 @@ impl Engine {
         {
             tracing::warn!("cannot remove the network of the pods: {error}");
         }
-        // Without the right to remove them they were not set by this process.
+        // Without the permission to remove them, this process has not set them.
         if self.docker.is_some() && !rules::are_in_use() {
             let _ = rules::remove().await;
         }
@@ -142,7 +137,6 @@ impl Engine {
         }
     }
 
-    /// Stops and removes all containers that these nodes have created for `cluster`.
     pub(super) async fn remove_containers(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         for result in join_all(nodes.iter().map(|node| self.stop_all(node, cluster))).await {
             if let Err(error) = result {
@@ -154,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Removes the volumes of a node. Those of another cluster stay, and those without the label of one.
+    /// Removes the volumes of a node, except those of other clusters or without a cluster label.
     async fn remove_volumes(
         &self,
         node: &NodeName,

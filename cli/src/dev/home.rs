@@ -1,5 +1,5 @@
-//! Where a `dev` cluster keeps its files: a temporary directory, or the one of `--data`, with which a later
-//! `dev` continues.
+//! Files of a `dev` cluster: in a temporary directory, or in the directory of `--data`, which a later `dev`
+//! continues.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{ErrorKind, Write};
@@ -14,33 +14,30 @@ use tempfile::TempDir;
 
 use super::log_file;
 
-/// The version of `dev.json`. A later version that this one cannot read has a larger number.
+/// Version of `dev.json`. A later, incompatible version has a larger number.
 const FORMAT: u32 = 1;
 const FILE: &str = "dev.json";
 
-/// The files of one cluster.
 pub(super) enum Home {
-    /// They go when `dev` ends.
+    /// Removed when `dev` ends.
     Temporary(TempDir),
-    /// They stay.
     Kept(KeptHome),
 }
 
-/// A directory that outlives `dev`.
 pub(super) struct KeptHome {
     path: PathBuf,
-    /// What the cluster was the last time; `None` the first time.
+    /// The previous state; `None` the first time.
     saved: Option<SavedCluster>,
-    /// Held for as long as `dev` uses the directory.
+    /// Held while `dev` uses the directory.
     _lock: File,
 }
 
-/// What a later `dev` must do as this one: the file `dev.json`.
+/// Settings that a later `dev` must keep: the file `dev.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SavedCluster {
     format: u32,
     runtime: String,
-    /// The names of the workers; empty until Redis has started once.
+    /// Names of the workers; empty until Redis has started once.
     #[serde(default)]
     workers: Vec<NodeName>,
 }
@@ -52,7 +49,7 @@ impl SavedCluster {
 }
 
 impl Home {
-    /// Makes a temporary directory, or opens the one of `--data`.
+    /// Creates a temporary directory, or opens the directory of `--data`.
     ///
     /// # Errors
     /// The directory has other files, or another `dev` uses it.
@@ -75,7 +72,6 @@ impl Home {
         }
     }
 
-    /// Returns the directory that stays, if it does.
     pub(super) fn kept(&self) -> Option<&KeptHome> {
         match self {
             Self::Temporary(_) => None,
@@ -83,13 +79,11 @@ impl Home {
         }
     }
 
-    /// Returns the workers of the last time; none if no `dev` has started in this directory before.
     pub(super) fn known_workers(&self) -> &[NodeName] {
         let saved = self.kept().and_then(|kept| kept.saved.as_ref());
         saved.map(|saved| saved.workers.as_slice()).unwrap_or_default()
     }
 
-    /// Removes a temporary directory.
     pub(super) fn close(self) -> anyhow::Result<()> {
         match self {
             Self::Temporary(directory) => directory.close().context("cannot remove the temporary directory"),
@@ -109,7 +103,7 @@ impl KeptHome {
                 "{shown} has files and none of `kubeleet dev`: name an empty or a new directory with --data"
             );
         }
-        // Redis writes the environment of containers there, which may be secret.
+        // Redis writes containers' environments there, which may be secret.
         fs::set_permissions(&path, Permissions::from_mode(0o700)).with_context(unusable)?;
         let lock = File::options().create(true).truncate(false).write(true).open(path.join("lock"));
         let lock = lock.with_context(unusable)?;
@@ -128,10 +122,10 @@ impl KeptHome {
         &self.path
     }
 
-    /// Returns the runtime to use: that of the first time, which must not be another than the `wanted` one.
+    /// Returns the runtime to use: the first one, which must not differ from `wanted`.
     ///
     /// # Errors
-    /// If it is another: the containers of one runtime cannot go on on another.
+    /// If it differs: containers cannot move between runtimes.
     pub(super) fn runtime(&self, wanted: Option<RuntimeKind>) -> anyhow::Result<Option<RuntimeKind>> {
         let Some(SavedCluster { runtime: saved, .. }) = &self.saved else { return Ok(wanted) };
         let shown = self.path.display();
@@ -147,7 +141,6 @@ impl KeptHome {
         }
     }
 
-    /// Writes down what the next `dev` must do as this one.
     pub(super) fn save(&self, cluster: &SavedCluster) -> anyhow::Result<()> {
         let path = self.path.join(FILE);
         let write = || {
@@ -176,10 +169,10 @@ fn read(path: &Path) -> anyhow::Result<Option<SavedCluster>> {
     Ok(Some(saved))
 }
 
-/// Returns whether there is anything but the lock, which a `dev` that failed early leaves.
+/// Returns true if there is anything besides the files of a `dev` that failed early.
 fn has_other_files(path: &Path) -> std::io::Result<bool> {
     for entry in fs::read_dir(path)? {
-        // What a `dev` leaves that has failed at once.
+        // Left by a `dev` that failed at once.
         let name = entry?.file_name();
         if name != "lock" && name != log_file::NAME {
             return Ok(true);

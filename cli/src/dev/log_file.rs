@@ -1,4 +1,4 @@
-//! Where the daemons of `dev` log: a file, for the terminal shows the banner and what happens to services.
+//! Log file of `dev`'s daemons: the terminal shows the banner and events of services.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,16 +9,14 @@ use daemon::config::Config;
 
 use output::stderr;
 
-/// The name of the file in the directory of the cluster.
 pub(super) const NAME: &str = "dev.log";
-/// Lines that are shown of it after a failure.
 const SHOWN_LINES: usize = 30;
 
-/// The file with the logs; `None` if they are on standard error.
+/// Path of the log file; `None` if logs go to standard error.
 pub(super) struct LogFile(Option<PathBuf>);
 
 impl LogFile {
-    /// Starts logging, into a file of this directory unless the terminal is to show all.
+    /// Starts logging into a file in this directory, or to the terminal if `verbose`.
     pub(super) fn start(directory: &Path, config: &Config, verbose: bool) -> anyhow::Result<Self> {
         if verbose {
             daemon::telemetry::init(&config.log, config.log_json);
@@ -29,7 +27,6 @@ impl LogFile {
         Ok(Self(Some(path)))
     }
 
-    /// Returns where the logs are.
     pub(super) fn path(&self) -> Option<&Path> {
         self.0.as_deref()
     }
@@ -44,7 +41,7 @@ impl LogFile {
     }
 }
 
-/// Opens the file at its end. Logs name services and images, which other users need not know.
+/// Opens the file at its end, private to this user: logs name services and images.
 fn create(path: &Path) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     let opened = options.append(true).create(true).mode(0o600).open(path);

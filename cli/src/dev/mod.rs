@@ -1,7 +1,8 @@
 //! `kubeleet dev`: a whole cluster in one process, for first steps and for work on kubeleet itself.
 //!
-//! Everything it creates is private (Redis, temporary directory, `hello` image) and removed when it ends.
-//! With `--data` it stays for the next `dev`: what Redis knows, what workers save, containers on an engine.
+//! Everything it creates is private (Redis, temporary directory, `hello` image) and removed at its end. With
+//! `--data` the next `dev` continues with the state in Redis, the workers' saved state, and the containers on
+//! an engine.
 
 mod banner;
 mod credentials;
@@ -41,10 +42,9 @@ use log_file::LogFile;
 use options::DevOptions;
 use redis::PrivateRedis;
 
-/// Time for the daemons to end after Ctrl-C. Then the cleanup begins without them.
+/// Time for the daemons to end after Ctrl-C. Then cleanup begins without them.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Number of workers of a new cluster.
 const DEFAULT_WORKERS: usize = 2;
 
 /// Runs a cluster until Ctrl-C. Then removes all its containers, processes and files, unless they are kept.
@@ -56,7 +56,7 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     let engine = choose_engine(&mut config, flags, &home).await?;
-    // Processes are in the directory of their cluster.
+    // Processes are in their cluster's directory and need no lock.
     let _lock = (engine.kind == RuntimeKind::Docker).then(lock_worker_names).transpose()?;
     let credentials = DevCredentials::create(&mut config, home.path())?;
     credentials::set_secret_key(&mut config, home.path())?;
@@ -102,20 +102,19 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
         let cluster = store.cluster_id().await.ok().flatten();
         engine.clean_up(&nodes, cluster.as_ref()).await;
     }
-    // First everything that is connected to Redis: it would log errors when Redis stops.
+    // Clients of Redis end first: they would log errors when Redis stops.
     drop((daemons, store));
     redis.stop().await;
     home.close()?;
     result
 }
 
-/// Returns whether containers go on when `dev` ends, as they do when a worker ends. Plain processes do not:
-/// they would be left in the background of a terminal, with no `docker ps` that shows them.
+/// Returns true if containers outlive `dev`, as they outlive a worker. Plain processes do not: they would
+/// stay in the background of a terminal, where no `docker ps` shows them.
 fn leaves_containers(home: &Home, engine: &Engine) -> bool {
     home.kept().is_some() && engine.kind == RuntimeKind::Docker
 }
 
-/// Chooses the engine: the one of the `dev` before, or the configured one, or one that answers.
 async fn choose_engine(config: &mut Config, flags: &SettingFlags, home: &Home) -> anyhow::Result<Engine> {
     let wanted = flags.has_runtime().then_some(config.runtime);
     let runtime = match home.kept() {
@@ -126,14 +125,14 @@ async fn choose_engine(config: &mut Config, flags: &SettingFlags, home: &Home) -
     let engine = Engine::choose(config, runtime.is_some(), home.path()).await?;
     config.runtime = engine.kind;
     if let Some(kept) = home.kept() {
-        // Before anything else is there: it tells that the directory is one of `dev`.
+        // First of all files: it marks the directory as one of `dev`.
         kept.save(&SavedCluster::new(engine.kind, home.known_workers().to_vec()))?;
     }
     Ok(engine)
 }
 
-/// Returns the names of the workers, and writes them down for the next `dev`. If there were more workers
-/// before, the containers of the others are removed; their pods move when the nodes are declared dead.
+/// Returns the names of the workers, and saves them for the next `dev`. Removes the containers of surplus
+/// workers of the previous `dev`; their pods move when the nodes are declared dead.
 async fn worker_names(
     options: &DevOptions,
     engine: &Engine,
@@ -155,7 +154,7 @@ async fn worker_names(
     Ok(nodes)
 }
 
-/// Makes sure that only one `dev` uses the container engine: two clusters with the same worker names would
+/// Ensures that only one `dev` uses the container engine: two clusters with the same worker names would
 /// remove each other's containers. An abstract socket is a lock that disappears with the process, even after
 /// a crash.
 fn lock_worker_names() -> anyhow::Result<UnixListener> {
@@ -185,9 +184,9 @@ fn configure(
         RuntimeKind::Sim => None,
         RuntimeKind::Docker | RuntimeKind::Process => proxy_socket_in(&config.state_dir),
     };
-    // Only containers can be in a network of pods: for others nothing of this machine is changed.
+    // Only containers can join a network of pods: other runtimes change nothing on this machine.
     config.names &= config.runtime == RuntimeKind::Docker;
-    // All of the cluster is on this host.
+    // The whole cluster is on this host.
     config.tunnel_listen = TunnelListen::Off;
     config.data_dir = home.join("pods");
     config.policy.processes = true;
@@ -204,7 +203,7 @@ fn configure(
     Ok(())
 }
 
-/// Prints the banner, deploys the `hello` service into a new cluster, and prints what to try next.
+/// Prints the banner, deploys the `hello` service into a new cluster, and prints commands to try next.
 async fn welcome(
     options: &DevOptions,
     engine: &Engine,
@@ -220,7 +219,7 @@ async fn welcome(
     if let Some(kept) = home.kept() {
         banner::data(kept.path(), is_continued, fence_after)?;
     }
-    // The commands to try next use it, also without the service.
+    // The commands to try next use it, even without the service.
     engine.create_hello_image().await?;
     // A user who has changed or deleted it does not want it back.
     if !options.no_hello && !is_continued {
@@ -230,7 +229,6 @@ async fn welcome(
     banner::next_steps(engine, home.kept().map(home::KeptHome::path), clients, has_route)
 }
 
-/// The daemons, as tasks of this process.
 struct Daemons {
     api: SocketAddr,
     store: Store,
@@ -268,11 +266,10 @@ impl Daemons {
         Ok(Self { api, store, tasks })
     }
 
-    /// Waits for Ctrl-C. Returns an error if a daemon ends before.
     async fn run_until(&mut self, shutdown: &CancellationToken) -> anyhow::Result<()> {
         tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            // At Ctrl-C the daemons end as well, and this branch may win although they ended on request.
+            // Ctrl-C also ends the daemons, so this branch may win although they ended on request.
             error = self.first_failure() => if shutdown.is_cancelled() { Ok(()) } else { Err(error) },
         }
     }
@@ -299,10 +296,9 @@ impl Daemons {
     }
 }
 
-/// Where Docker has its volumes, unless it is configured otherwise.
 const DOCKER_VOLUMES: &str = "/var/lib/docker/volumes";
 
-/// Limits a worker to an equal share of the machine, because all run on the same one.
+/// Limits a worker to an equal share of the machine, because all workers run on it.
 fn limit_to_share(config: &mut Config, workers: u64) {
     let all: Resources = config.capacity(::worker::machine::resources(Path::new(DOCKER_VOLUMES)));
     config.cpus = config.cpus.or(Some(Cpus::from_millis(all.cpu_millis / workers)));

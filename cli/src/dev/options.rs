@@ -30,7 +30,6 @@ pub(crate) struct DevOptions {
 }
 
 impl DevOptions {
-    /// Returns these options with the global options `--token` and `--token-file`.
     pub(crate) fn with_token(mut self, token: (Option<&Secret>, Option<&Path>)) -> Self {
         self.settings = self.settings.with_token(token);
         self

@@ -15,29 +15,25 @@ use tokio::process::{Child, Command};
 
 use crate::dev_token::replace_private;
 
-/// Redis is ready within milliseconds; a machine that swaps may need longer.
+/// Redis is ready within milliseconds; a swapping machine may need longer.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// In the directory of a server: its process.
 const PID_FILE: &str = "pid";
 
-/// Redis writes what it has within moments; a slow disk may need longer.
+/// Redis writes its data within moments; a slow disk may need longer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Redis processes, killed when this value is dropped.
 pub(super) struct PrivateRedis {
     port: u16,
     sentinels: Vec<u16>,
-    /// Of the servers and of the Sentinels.
     password: Option<Secret>,
-    /// Whether the servers write what they have to their directories.
     is_kept: bool,
     processes: Vec<Child>,
 }
 
 impl PrivateRedis {
-    /// Starts the servers and waits until the master answers. Clients need the `password`, if there is one. A
-    /// server that is kept continues with what it wrote to `directory` before.
+    /// Starts the servers and waits until the master answers. Clients need the `password`, if any. A kept
+    /// server continues with its data in `directory`.
     pub(super) async fn start(
         directory: &Path,
         ha: bool,
@@ -60,7 +56,6 @@ impl PrivateRedis {
         Ok(redis)
     }
 
-    /// Returns the URL for `KUBELEET_REDIS_URL`.
     pub(super) fn url(&self) -> String {
         let password = self.password.as_ref().map(Secret::expose);
         let login = password.map_or_else(String::new, |password| format!(":{password}@"));
@@ -72,19 +67,18 @@ impl PrivateRedis {
         format!("redis+sentinel://{login}{}/mymaster{option}", hosts.join(","))
     }
 
-    /// Returns the port of the first master.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends the processes; those that are kept write everything first.
+    /// Stops the processes; kept ones write all data first.
     pub(super) async fn stop(mut self) {
         if !self.is_kept {
             return;
         }
         for process in &mut self.processes {
             let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-            // One that has ended by itself has nothing more to write.
+            // It may have ended by itself.
             let _is_gone = pid.map(|pid| kill_process(pid, Signal::TERM));
             if tokio::time::timeout(STOP_TIMEOUT, process.wait()).await.is_err() {
                 tracing::warn!("Redis did not end within {STOP_TIMEOUT:?}: its last second may be lost");
@@ -94,7 +88,7 @@ impl PrivateRedis {
 
     async fn start_server(&mut self, directory: &Path, port: u16, master: Option<u16>) -> anyhow::Result<()> {
         std::fs::create_dir_all(directory)?;
-        // Any user of the machine can read the arguments of a process.
+        // In a file, because any user of the machine can read a process's arguments.
         let file = directory.join("redis.conf");
         let password = self.password.as_ref().map(Secret::expose);
         let text = password.map_or_else(String::new, |it| format!("requirepass {it}\nmasterauth {it}\n"));
@@ -146,7 +140,7 @@ impl PrivateRedis {
     }
 }
 
-/// Returns the lines by which a Sentinel demands the password, and logs in to the other ones and to Redis.
+/// Returns the lines with which a Sentinel requires the password, and logs in to other Sentinels and Redis.
 fn sentinel_logins(password: &str) -> String {
     format!(
         "requirepass {password}\nsentinel sentinel-pass {password}\nsentinel auth-pass mymaster {password}\n"
@@ -166,7 +160,7 @@ async fn wait_until_listening(port: u16) -> anyhow::Result<()> {
 }
 
 /// Takes the lock of a server's directory, which the server inherits: two servers would write the same files.
-/// A server that outlived its `dev`, because that was killed, still has it and is ended.
+/// Ends a server that outlived a killed `dev` and still has the lock.
 async fn lock(directory: &Path) -> anyhow::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
     let started = Instant::now();
@@ -184,14 +178,14 @@ async fn lock(directory: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Asks the server that works in this directory to end. Its number may be another process' by now: the
-/// working directory tells.
+/// Asks the server working in this directory to end. Its pid may belong to another process by now, so the
+/// working directory is compared.
 fn end_leftover(directory: &Path) {
     let pid = std::fs::read_to_string(directory.join(PID_FILE)).ok();
     let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()).and_then(Pid::from_raw) else { return };
     let works_in = std::fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero()));
     if works_in.ok().is_some_and(|works_in| Some(works_in) == directory.canonicalize().ok()) {
-        // It may have ended in this moment.
+        // It may just have ended.
         let _is_gone = kill_process(pid, Signal::TERM);
     }
 }
@@ -231,7 +225,6 @@ mod tests {
 
     use super::*;
 
-    /// Sends one command without a login, and returns the first line of the reply.
     async fn reply_without_login(port: u16, command: &str) -> String {
         use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();

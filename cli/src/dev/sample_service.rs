@@ -14,12 +14,11 @@ use super::engine::{Engine, HELLO_IMAGE};
 use crate::sample_app;
 
 const REPLICAS: u32 = 3;
-/// Time in which all pods should run. After it, `dev` prints a problem and goes on.
+/// Time in which all pods should run. After it, `dev` prints a problem and continues.
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(30);
-/// Workers register within milliseconds. One that does not must not delay the first pods of the others.
+/// Workers register within milliseconds. A stuck worker must not delay the first pods of the others.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Deploys the service and prints when all its pods run, or why they do not.
 pub(super) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> anyhow::Result<()> {
     wait_for_workers(store, workers).await?;
     let started = Instant::now();

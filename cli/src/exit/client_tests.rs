@@ -1,4 +1,4 @@
-//! Errors of the client against a fake API, with their exit codes.
+//! Errors of the client with a fake API, with their exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

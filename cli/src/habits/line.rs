@@ -1,15 +1,11 @@
-//! A command line as it was typed: options of all commands, the command, and the rest.
+//! A typed command line: global options, the command, and the rest.
 
 use clap::{Arg, Command};
 
-/// A command line in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TypedLine {
-    /// The program and the options before the command.
     pub(super) before: Vec<String>,
-    /// The first word.
     pub(super) word: String,
-    /// What follows it.
     pub(super) rest: Vec<String>,
 }
 
@@ -35,23 +31,20 @@ impl TypedLine {
         })
     }
 
-    /// Returns the line with other words in the place of the command and the rest.
     pub(super) fn with(&self, words: Vec<String>) -> Vec<String> {
         self.before.iter().cloned().chain(words).collect()
     }
 
-    /// Returns the second word, if it is no option.
     pub(super) fn second(&self) -> Option<&str> {
         self.rest.first().map(String::as_str).filter(|word| !word.starts_with('-'))
     }
 
-    /// Returns the command that is named, as far as there is such a one.
     pub(super) fn command<'a>(&self, root: &'a Command) -> &'a Command {
         let Some(command) = root.find_subcommand(&self.word) else { return root };
         self.second().and_then(|second| command.find_subcommand(second)).unwrap_or(command)
     }
 
-    /// Returns the names of the command that is named: `service` and, for `svc scale`, `scale`.
+    /// Returns the full name of the command: `service` and, for `svc scale`, `scale`.
     pub(super) fn path(&self, root: &Command) -> String {
         let Some(command) = root.find_subcommand(&self.word) else { return self.word.clone() };
         match self.second().and_then(|second| command.find_subcommand(second)) {
@@ -61,7 +54,7 @@ impl TypedLine {
     }
 }
 
-/// Returns how many characters are to be added, removed or replaced to make one word of the other.
+/// Returns the edit distance of two words.
 pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

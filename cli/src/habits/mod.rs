@@ -1,9 +1,9 @@
-//! What hands type that know Docker, Compose, Swarm, Nomad or kubectl.
+//! Understands command lines of Docker, Compose, Swarm, Nomad and kubectl.
 //!
-//! A line that this program cannot parse is looked up in two tables: [`words`] for commands, [`options`] for
-//! options. A row says which words of this program mean the same, and these are parsed then; or it says what
-//! to type. What no row knows is refused as usual, without suggestions that merely look alike. A line that
-//! can be parsed is never looked up.
+//! A line that cannot be parsed is looked up in two tables: [`words`] for commands, [`options`] for options.
+//! A row gives equivalent words of this program, which are then parsed, or advice on what to type. Lines
+//! without a row are refused as usual, without suggestions that merely look alike. Valid lines are never
+//! looked up.
 
 mod habit;
 mod line;
@@ -26,17 +26,13 @@ use crate::help;
 /// Each round replaces one word or option.
 const MAX_ROUNDS: usize = 12;
 
-/// Why a line is refused.
 #[derive(Debug)]
 pub(crate) enum LineRefusal {
-    /// The error of the parser; or the help or version that was asked for.
     Usage(Box<clap::Error>),
-    /// What to type instead.
     Advice(String),
 }
 
 impl LineRefusal {
-    /// Prints it and ends the process.
     pub(crate) fn exit(self) -> ! {
         match self {
             Self::Usage(error) => error.exit(),
@@ -51,7 +47,7 @@ impl LineRefusal {
 /// Parses the command line of this process.
 ///
 /// # Errors
-/// What is wrong with it, or what to type instead.
+/// The parser's error, or advice on what to type instead.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<ArgMatches, LineRefusal> {
     let mut arguments = arguments;
     for _ in 0..MAX_ROUNDS {
@@ -76,7 +72,6 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<ArgMatches, LineRefusal>
     help::command_line().try_get_matches_from(&arguments).map_err(|error| LineRefusal::Usage(Box::new(error)))
 }
 
-/// Looks a line up that cannot be parsed.
 fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
     let root = help::command_line();
     let line = TypedLine::read(arguments, &root)?;
@@ -91,8 +86,8 @@ fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
     options::find(&line, option)
 }
 
-/// Takes out of an error what would mislead: suggestions of hidden commands and of words that only begin
-/// alike, the advice to write an option as a value, and options that are set in the environment.
+/// Removes misleading parts of an error: suggestions of hidden commands and of words with only a common
+/// beginning, the advice to write an option as a value, and options set in the environment.
 fn plain(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mut root = help::command_line();
     root.build();

@@ -4,21 +4,16 @@ use super::habit::{Habit, NO_NAMESPACES};
 use super::line::TypedLine;
 use crate::help;
 
-/// What becomes of an option.
 #[derive(Debug, Clone, Copy)]
 enum OptionHabit {
-    /// It asks for what happens anyway.
     Drop,
-    /// Another one means the same.
     Is(&'static str),
-    /// What to type instead.
     Say(&'static str),
 }
 
-/// The options of some commands.
 type OptionRow = (&'static [&'static str], &'static [&'static str], OptionHabit);
 
-/// The commands, the options, and what becomes of these. Without a command it holds for all.
+/// Commands, options, and their translation. A row without commands applies to all.
 const TABLE: &[OptionRow] = &[
     (&[], &["-A", "--all-namespaces"], OptionHabit::Drop),
     (&[], &["-n", "--namespace", "--ns"], OptionHabit::Say(NO_NAMESPACES)),
@@ -132,14 +127,13 @@ const TABLE: &[OptionRow] = &[
     ),
 ];
 
-/// Looks up the unknown option of a line, and values that other programs have.
 pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
     let path = line.path(&help::command_line());
     if let Some(position) = line.rest.iter().position(|word| word.starts_with("--dry-run=")) {
         let is_off = line.rest[position] == "--dry-run=none";
         return Some(replaced(line, position, (!is_off).then_some("--dry-run")));
     }
-    // `-n web` of kubectl is no number of lines.
+    // kubectl's `-n web` is not a number of lines.
     if line.rest.iter().any(|word| word == "-n" || word == "--namespace")
         && path.ends_with("logs")
         && option.is_none()
@@ -162,7 +156,6 @@ pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
     }
 }
 
-/// Returns the line with another option in the place of one, and the value that was written behind it.
 fn replaced(line: &TypedLine, position: usize, option: Option<&str>) -> Habit {
     let mut words = vec![line.word.clone()];
     for (index, word) in line.rest.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What lines of other programs become.
+//! Translations of lines of other programs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,6 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
-/// Returns the line that is parsed in the place of another one.
 fn becomes(typed: &str) -> String {
     let mut line: Vec<String> = format!("kubeleet {typed}").split_whitespace().map(str::to_owned).collect();
     for _ in 0..MAX_ROUNDS {

@@ -1,4 +1,4 @@
-//! Commands of other programs, and what they are here.
+//! Commands of other programs, with their translations.
 
 use clap::Command;
 use model::ids::ServiceName;
@@ -6,25 +6,20 @@ use model::ids::ServiceName;
 use super::habit::Habit;
 use super::line::TypedLine;
 
-/// Reads what follows a command. Returns the words of this program, or what to type instead.
+/// Parses the words after a command. Returns the words of this program, or advice on what to type instead.
 type Reader = fn(&[String]) -> Result<Vec<String>, String>;
 
-/// What a command of another program is here.
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// These words, with what follows.
     Is(&'static str),
-    /// What follows decides.
     Read(Reader),
-    /// What to type instead.
     Say(&'static str),
 }
 
-/// A row of the table that was found.
 pub(super) struct WordRow(Meaning);
 
 impl WordRow {
-    /// Returns what to do with a line; `rest` is what follows the words of the row.
+    /// Returns the translation of a line; `rest` are the words after the row's words.
     pub(super) fn apply(self, line: &TypedLine, rest: &[String]) -> Option<Habit> {
         let words = match self.0 {
             Meaning::Is(words) => {
@@ -72,7 +67,7 @@ const NETWORKS: &str =
 const SCHEDULES: &str =
     "`kubeleet apply -f FILE` with `kind: job` or `kind: cron` makes one: see docs/how-to/jobs.md";
 
-/// The commands and what they are. Two words stand for a command of a command.
+/// Commands with their translations. Two words stand for a subcommand.
 const TABLE: &[(&[&str], Meaning)] = &[
     // Compose.
     (&["up"], Meaning::Read(up)),
@@ -280,7 +275,7 @@ const TABLE: &[(&[&str], Meaning)] = &[
     ),
 ];
 
-/// Finds the row of a line whose command, or command of a command, this program does not have.
+/// Finds the row of a line whose command or subcommand does not exist here.
 pub(super) fn find(line: &TypedLine, root: &Command) -> Option<(WordRow, Vec<String>)> {
     let known = root.find_subcommand(&line.word);
     let first = known.map_or(line.word.as_str(), Command::get_name);
@@ -307,7 +302,6 @@ fn kubectl_run(line: &TypedLine) -> Option<(WordRow, Vec<String>)> {
     has_image.then(|| (WordRow(Meaning::Read(deployment)), line.rest.clone()))
 }
 
-/// Compose's options with a value.
 const COMPOSE_VALUES: [&str; 8] =
     ["-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--timeout", "--project-directory"];
 
@@ -315,7 +309,7 @@ fn words(text: &str, rest: impl IntoIterator<Item = String>) -> Vec<String> {
     text.split(' ').map(str::to_owned).chain(rest).collect()
 }
 
-/// `docker compose -f FILE up`: the options before the command come after it here.
+/// `docker compose -f FILE up`: moves the options before the command behind it.
 fn compose(rest: &[String]) -> Result<Vec<String>, String> {
     let mut index = 0;
     while rest.get(index).is_some_and(|word| word.starts_with('-')) {
@@ -469,7 +463,6 @@ fn one_or_all(one: &str, all: &str, rest: &[String]) -> Vec<String> {
     words(if is_named { one } else { all }, rest.iter().cloned())
 }
 
-/// A command that takes names.
 fn of_names(command: &str, rest: &[String], without: &str) -> Result<Vec<String>, String> {
     match rest.iter().any(|word| !word.starts_with('-')) {
         true => Ok(words(command, rest.iter().cloned())),
@@ -491,7 +484,7 @@ fn of_file(command: &str, after: &str, rest: &[String]) -> Result<Vec<String>, S
     }
 }
 
-/// `docker compose stop SERVICE`; of a pod, `docker stop`.
+/// `docker compose stop SERVICE`; for a pod, `docker stop`.
 fn stop(rest: &[String]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut words_left = rest.iter();
@@ -523,7 +516,7 @@ fn remove(rest: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// `docker kill POD`: signals other than the usual ones are for `exec`.
+/// `docker kill POD`: other signals need `exec`.
 fn kill(rest: &[String]) -> Result<Vec<String>, String> {
     match rest.iter().any(|word| word.starts_with('-')) {
         true => Err(SIGNALS.to_owned()),
@@ -546,7 +539,7 @@ fn deploy(rest: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// `app logs APP` is `logs app/APP`; without a name, of the app of this folder.
+/// `app logs APP` is `logs app/APP`; without a name, for this folder's app.
 fn of_app(command: &str, rest: &[String]) -> Result<Vec<String>, String> {
     let app = |word: &String| match word.starts_with('-')
         || word.starts_with("app/")
@@ -636,7 +629,6 @@ fn split_values(rest: &[String]) -> Vec<String> {
     parts.collect()
 }
 
-/// Returns all commands of the table.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|(words, _)| words.iter().copied())

@@ -12,13 +12,10 @@ use testkit::{ChildGuard, Redis};
 
 use super::{BINARY, kubeleet, parts};
 
-/// The processes of a cluster.
 pub(crate) struct Cluster {
-    /// The URL of its API.
     pub(crate) api: String,
     // Before Redis, so that they end first and report no lost connection.
     daemons: Vec<(String, ChildGuard)>,
-    /// Its Redis.
     pub(crate) redis: Redis,
     directory: tempfile::TempDir,
 }
@@ -39,7 +36,6 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Adds a node, and waits until it is ready.
     pub(crate) fn add_worker(&mut self, node: &str) {
         self.start_daemon("worker", node, 0);
         blocking_eventually("the node is ready", || {
@@ -48,7 +44,6 @@ impl Cluster {
         });
     }
 
-    /// Ends the worker of a node.
     pub(crate) fn end_worker(&mut self, node: &str) {
         self.daemons.retain(|(name, _)| name != &format!("worker-{node}"));
     }

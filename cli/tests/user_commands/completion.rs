@@ -1,4 +1,4 @@
-//! Completion in a real bash: the script that the program prints, and names of a real cluster.
+//! Completion in a real bash: the program's script, and names of a real cluster.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::process::Command;
 use super::cluster::Cluster;
 use super::{BINARY, kubeleet, parts};
 
-/// Calls the function of the script as readline does, and prints what it would offer. Readline passes what
-/// stands after the last `:` or `=` as the word.
+/// Calls the script's function like readline, and prints the offers. Readline passes the text after the last
+/// `:` or `=` as the word.
 const DRIVER: &str = r#"
 source <(kubeleet completions bash)
 COMP_LINE=$1 COMP_POINT=${#1}
@@ -16,7 +16,6 @@ _kubeleet_complete kubeleet "${last##*[:=]}" ""
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-/// Returns what bash offers at the end of `line`, in one text.
 fn offered(api: &str, line: &str) -> String {
     let folder = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());

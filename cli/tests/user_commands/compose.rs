@@ -1,9 +1,8 @@
-//! The Compose files of `examples/`, applied as they are.
+//! Applies the Compose files of `examples/` unchanged.
 
 use super::cluster::Cluster;
 use super::{BINARY, kubeleet, kubeleet_with, parts};
 
-/// The files, their apps and the number of their services, secrets and configs.
 const EXAMPLES: [(&str, &str, usize); 5] = [
     ("shop/docker-compose.yml", "shop", 5),
     ("wordpress/docker-compose.yml", "wordpress", 2),
@@ -122,7 +121,7 @@ fn secrets_and_configs_come_and_go_with_their_app_and_are_never_shown() {
     assert!(out.starts_with("secret/shop-db configured\nconfig/shop-site unchanged\n"), "{out}");
     assert!(err.contains("what has changed is used by shop-web: "), "{err}");
 
-    // What another one has made is not touched.
+    // Objects of others are not touched.
     assert_eq!(run("config create other-site --from-literal x").0, 0);
     let (exit, out, err) = hidden(run("apply -p other -f FILE"));
     assert!(exit == 1 && err.contains("config other-site exists and belongs to no app"), "{err}");

@@ -1,4 +1,4 @@
-//! `kubeleet dev --data DIR`: a later `dev` continues with what was made, however the earlier one ended.
+//! `kubeleet dev --data DIR`: a later `dev` continues, however the earlier one ended.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,20 +10,19 @@ use testkit::ports::free_port;
 
 use super::{BINARY, kubeleet, kubeleet_with, parts};
 
-/// A `dev` that runs, and the URL of its API.
 struct Dev {
     process: ChildGuard,
     api: String,
 }
 
 impl Dev {
-    /// Starts it and waits until it has printed what to try next. One at a time runs on a machine: waits for
-    /// those of other tests.
+    /// Starts it and waits until it has printed commands to try next. Only one runs on a machine at a time:
+    /// waits for those of other tests.
     fn start(home: &Path, runtime: &str) -> Self {
         Self::start_with(home, Some(&home.join("data")), runtime)
     }
 
-    /// Without a directory for data nothing of it is kept.
+    /// Without a directory for data nothing is kept.
     fn start_with(home: &Path, data: Option<&Path>, runtime: &str) -> Self {
         let (out, err) = (home.join("out"), home.join("err"));
         let api = format!("http://127.0.0.1:{}", free_port());
@@ -41,7 +40,6 @@ impl Dev {
         Self { process, api }
     }
 
-    /// Ends it in order, as Ctrl-C does.
     fn end(mut self) {
         let status = self.process.terminate(Duration::from_secs(30));
         assert!(status.is_some_and(|status| status.success()), "{status:?}");
@@ -53,7 +51,7 @@ impl Dev {
         out
     }
 
-    /// Waits until both pods of the service run, under other assignments than those `before`. Returns their
+    /// Waits until both pods of the service run, under assignments other than `before`. Returns their
     /// assignments, which change with each new start.
     fn assignments(&self, service: &str, before: &[String]) -> Vec<String> {
         blocking_eventually("both pods run", || {
@@ -83,7 +81,7 @@ fn command(data: Option<&Path>, runtime: &str) -> Command {
     if let Some(data) = data {
         command.arg("--data").arg(data);
     }
-    // Short, because a Redis that was started again lets everything wait for the fence.
+    // Short, because a restarted Redis makes everything wait for the fence.
     let timing = [("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "4s")];
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.envs(timing.map(|(name, value)| (format!("KUBELEET_{name}"), value)));
@@ -101,7 +99,7 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     let (exit, out, err) = parts(&kubeleet_with(&dev.api, "apply -f - --wait --timeout 60s", service));
     assert_eq!(exit, 0, "{out}{err}");
     let first = dev.assignments("web", &[]);
-    // The terminal shows what happens to services; the daemons log elsewhere.
+    // The terminal shows events of services; the daemons log to a file.
     let log = std::fs::read_to_string(data.join("dev.log")).unwrap();
     assert!(log.contains("INFO"), "{log}");
     blocking_eventually("the terminal shows the service", || {
@@ -120,10 +118,10 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     // Their processes have ended with the first `dev`.
     let second = dev.assignments("web", &first);
 
-    // Its Redis and its pods go on without it.
+    // Its Redis and its pods continue without it.
     dev.process.kill();
     let dev = Dev::start(home.path(), "process");
-    // A new pod is started only after the pause, and by then nothing was done to the others.
+    // A new pod is started only after the pause, and until then the others were left alone.
     dev.run("service scale web 3 --wait --timeout 60s");
     dev.run("service scale web 2 --wait --timeout 60s");
     assert_eq!(dev.assignments("web", &[]), second, "the same processes");
@@ -138,7 +136,7 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     );
 }
 
-/// Removes the containers of the service, also if the test panics.
+/// Removes the service's containers, even if the test panics.
 struct Cleanup(String);
 
 impl Drop for Cleanup {
@@ -185,7 +183,7 @@ fn containers_of_a_kept_cluster_run_on_between_two_devs() {
 
     let dev = Dev::start(home.path(), "docker");
     assert_eq!(dev.assignments(&name, &[]), assignments);
-    // A new pod is started only after the pause, and by then nothing was done to the others.
+    // A new pod is started only after the pause, and until then the others were left alone.
     dev.run(&format!("service scale {name} 3 --wait --timeout 60s"));
     let after = containers();
     assert!(

@@ -1,10 +1,10 @@
-//! The commands of `docs/how-to/jobs.md`, as they stand there, with its example files.
+//! Runs the commands of `docs/how-to/jobs.md` unchanged, with its example files.
 
 use super::{Cluster, kubeleet, parts};
 
 const PAGE: &str = include_str!("../../../docs/how-to/jobs.md");
 
-/// Returns the example files with an image whose simulated containers end well, in a folder.
+/// Returns a folder with the example files and an image whose simulated containers succeed.
 fn examples() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["sums.yaml", "nightly.yaml"] {

@@ -1,5 +1,5 @@
-//! The user commands end to end: the real binary and, where a test needs a cluster, real daemons with
-//! simulated pods on a private Redis.
+//! The user commands end to end: the real binary and, if needed, real daemons with simulated pods on a
+//! private Redis.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,6 @@ use cluster::Cluster;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kubeleet");
 
-/// Runs a command line, without any settings from the environment.
 fn kubeleet(api: &str, line: &str) -> Output {
     kubeleet_with(api, line, "")
 }
@@ -32,7 +31,6 @@ fn kubeleet_with(api: &str, line: &str, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Exit code, standard output and standard error.
 fn parts(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
@@ -236,7 +234,7 @@ fn a_dead_letter_is_corrected_in_an_editor_and_its_pod_runs() {
     let (exit, out, err) = edit("true");
     assert!((exit, out.as_str()) == (0, "") && err.contains("unchanged, not requeued"), "{err}");
     assert_eq!(edit("false").0, 1);
-    // Still no image: what was typed is kept.
+    // Still no image: the typed text is kept.
     let (exit, out, err) = edit("sed -i s/imgae/omage/");
     assert!(exit != 0 && out.is_empty() && err.contains("image"), "{exit} {err}");
     let kept = err.split("your text is in ").nth(1).and_then(|rest| rest.split(": ").next()).unwrap();

@@ -1,4 +1,4 @@
-//! The commands of pages for operators, as they stand there, and the units that these pages install.
+//! Runs the commands of pages for operators, and the units that these pages install.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,6 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the lines of a page that begin with `kubeleet`, without the word.
 fn commands(page: &str) -> Vec<String> {
     let page = read(page);
     page.lines().filter_map(|line| line.strip_prefix("    kubeleet ")).map(str::to_owned).collect()

@@ -1,5 +1,4 @@
-//! What this project ships for machines is as safe as its pages say: units, the configuration of Redis, the
-//! image.
+//! Checks the safety of shipped files against their pages: units, the configuration of Redis, the image.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +8,6 @@ fn read(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The lines of a file that are no comments.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
@@ -35,7 +33,7 @@ fn the_units_allow_many_connections_and_take_every_privilege_away() {
     }
 }
 
-/// What a reload does is in `a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost`.
+/// `a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost` tests the effect of a reload.
 #[test]
 fn the_unit_of_the_proxy_can_be_reloaded() {
     let text = read("packaging/systemd/kubeleet-proxy.service");
@@ -45,8 +43,8 @@ fn the_unit_of_the_proxy_can_be_reloaded() {
     }
 }
 
-/// In a namespace of its own for users, a unit has no right over the network of the machine, whatever
-/// capabilities it is given.
+/// In its own user namespace, a unit has no right over the machine's network, whatever capabilities it is
+/// given.
 #[test]
 fn the_drop_in_for_low_ports_gives_a_right_over_the_network_of_the_machine() {
     let text = read("packaging/systemd/privileged-ports.conf");
@@ -90,7 +88,7 @@ fn the_image_runs_as_no_root() {
     assert!(!user.starts_with("0") && !user.starts_with("root"), "{user}");
 }
 
-/// A worker saves what a lost Redis is recovered from, and its container can write nowhere else.
+/// A worker saves the state for recovering a lost Redis, and its container can write nowhere else.
 #[test]
 fn each_worker_of_the_stack_has_a_volume_for_its_lease_and_one_for_what_it_saves() {
     let text = read("docker-compose.yml");
@@ -105,7 +103,7 @@ fn each_worker_of_the_stack_has_a_volume_for_its_lease_and_one_for_what_it_saves
     }
 }
 
-/// A Sentinel that forgot its master followed FIRST_MASTER, a replica by then, for ever.
+/// A Sentinel that forgot its master followed FIRST_MASTER, by then a replica, forever.
 #[test]
 fn a_sentinel_that_has_forgotten_its_master_asks_the_servers_for_their_roles() {
     let ask = |servers: &str| {

@@ -1,4 +1,4 @@
-//! The rows, in the order of the schema's groups.
+//! Rows in the order of the schema's groups.
 
 use super::row::How::{Parts, Reading, Translated};
 use super::row::Support::{Declares, Honoured, NotHonoured, Refused};
@@ -39,9 +39,8 @@ const PLACEMENT: &str = "kubeleet places pods by free resources and pressure";
 const LIMIT_RESERVES: &str = "kubeleet reserves what is set as the limit";
 const BUILD: &str = "kubeleet runs images that exist: build and push it, and name it in `image`";
 
-/// All rows.
 pub(crate) static TABLE: &[FieldRow] = &[
-    // The file
+    // Top level
     known("version", Reading, "has no effect, as with Compose"),
     known("name", Reading, "the name of the app; without it, the folder's"),
     known("include", Reading, ""),
@@ -73,7 +72,7 @@ pub(crate) static TABLE: &[FieldRow] = &[
     not_honoured("configs.*.labels", NO_LABELS),
     not_honoured("configs.*.template_driver", NO_DRIVER),
     declares("models", AT_USE),
-    // What runs
+    // Image and command
     honoured("services.*.image", to::image, ""),
     not_honoured("services.*.build", BUILD),
     honoured("services.*.entrypoint", to::entrypoint, "an empty one leaves the image's"),
@@ -116,7 +115,7 @@ pub(crate) static TABLE: &[FieldRow] = &[
     not_honoured("services.*.pre_stop.privileged", NO_PRIVILEGES),
     not_honoured("services.*.pre_stop.working_dir", "begin the command with a `cd` in a shell"),
     not_honoured("services.*.pre_stop.environment", "the command has the container's environment"),
-    // Its life
+    // Lifecycle
     honoured(
         "services.*.restart",
         to::restart,

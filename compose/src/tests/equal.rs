@@ -1,9 +1,8 @@
-//! What Compose does with files in which kubeleet once read something else: each kind once, as Compose 2.40
-//! reads it.
+//! Files that kubeleet once read differently than Compose 2.40, one of each kind.
 
 use super::*;
 
-/// Loads files as they are written here: each begins with `== path`.
+/// Loads inline files, each after a line `== path`.
 fn app_from(paths: &[&str], text: &str) -> App {
     let files = text.split("== ").skip(1).filter_map(|file| file.split_once('\n'));
     let files: BTreeMap<String, String> =
@@ -184,7 +183,7 @@ fn a_path_of_the_nodes_is_noted() {
     }
 }
 
-/// `local` is the driver of Compose, too.
+/// Compose also calls its default driver `local`.
 #[test]
 fn the_default_driver_of_a_volume_is_not_noted() {
     let text = "services:\n  a: {image: x, volumes: ['data:/d']}\nvolumes: {data: {driver: local}}\n";

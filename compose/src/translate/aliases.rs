@@ -1,5 +1,5 @@
-//! The further names of services: the `aliases` of their networks, those of `links`, and `container_name`, by
-//! which Compose files reach them as well. Here an alias is one of the app, and leads to one service.
+//! Aliases of services: the `aliases` of their networks, those of `links`, and `container_name`, which
+//! Compose also resolves. In kubeleet an alias belongs to the app and leads to one service.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,13 @@ use crate::implied::link_names;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 
-/// A name that a service has in the file beside its own.
 struct Alias {
     name: String,
     place: Option<TextPosition>,
     is_container_name: bool,
 }
 
-/// Sets the `aliases` of services. `names` has their whole names, by those in the file.
+/// Sets the `aliases` of services. `names` maps names in the file to full names.
 pub(crate) fn name_services(
     root: &DocumentNode,
     documents: &mut [(&str, &mut DocumentNode)],
@@ -35,7 +34,7 @@ pub(crate) fn name_services(
         let linked = documents.iter().find(|(known, _)| **known == service).map(|(known, _)| *known);
         written.extend(linked.map(|known| (known, Alias { name, place, is_container_name: false })));
     }
-    // Those of networks come first: what a container is called was perhaps never a host name.
+    // Network aliases come first: a container's name was perhaps never used as a host name.
     written.sort_by_key(|(_, alias)| alias.is_container_name);
     for (service, alias) in written {
         let asked = asked_for(&alias.name);

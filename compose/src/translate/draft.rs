@@ -1,4 +1,4 @@
-//! The service that is being made of a Compose service.
+//! Draft of a service during translation.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,17 @@ use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::values::Declared;
 
-/// Sets fields of the service from a field of the Compose service.
 pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 
-/// The service that is being made.
 pub(crate) struct ServiceDraft<'a, 'f> {
-    /// The name of the service in the file.
     pub(crate) service: &'a str,
-    /// The document so far.
     pub(crate) document: DocumentNode,
-    /// The fields of the document that are called otherwise in the file, and their names there.
+    /// Fields of the document with a different name in the file, with that name.
     pub(crate) renamed: Vec<(String, String)>,
     pub(crate) lookup: VariableLookup<'a>,
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) declared: &'a mut Declared<'f>,
-    /// The names of the services with an active profile or none.
+    /// Names of services without a profile or with an active one.
     pub(crate) active: &'a BTreeSet<String>,
     pub(crate) report: &'a mut Report,
 }
@@ -37,7 +33,6 @@ impl ServiceDraft<'_, '_> {
         self.document.set(name, field.place, value);
     }
 
-    /// Sets a field that two fields of Compose can set.
     pub(super) fn set_once(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
         let before = self.document.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
         let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));
@@ -50,7 +45,6 @@ impl ServiceDraft<'_, '_> {
         self.set(name, field, value);
     }
 
-    /// Adds secrets or configs to those that the service has.
     pub(super) fn add_values(
         &mut self,
         kind: ValueKind,
@@ -73,7 +67,7 @@ impl ServiceDraft<'_, '_> {
         self.report.note(kind, place, self.service, detail);
     }
 
-    /// Sets what holds without the file saying so.
+    /// Sets `restart: on-failure` unless the file sets a policy.
     pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
         if !self.document.has_field("restart") {
             self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));

@@ -1,4 +1,4 @@
-//! Environment variables: those of `env_file`, then those of `environment`.
+//! Environment variables: `env_file`, then `environment`.
 
 use document::{DocumentNode, Field, TextPosition};
 
@@ -8,10 +8,9 @@ use crate::report::{NoteKind, note_unset};
 use crate::scalars;
 use crate::source::SourceError;
 
-/// The field of the service.
 const ENVIRONMENT: &str = "environment";
 
-/// Adds the variables of files. Their paths are complete already.
+/// Adds the variables of files, whose paths are already complete.
 pub(crate) fn env_file(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     for entry in field.value.items().unwrap_or_default() {
         let text = |name: &str| entry.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
@@ -49,7 +48,7 @@ fn add_file(
         Err(SourceError::NotFound) if !is_required => return,
         Err(error) => return draft.mistake(place, &format!("env_file {path}: {error}")),
     };
-    // A file may use what those above it say.
+    // A file may use variables of earlier files.
     let above = draft.document.get(ENVIRONMENT).cloned();
     let of_files = |name: &str| above.as_ref()?.get(name)?.scalar().map(|value| value.into_owned());
     let lookup = |name: &str| (draft.lookup)(name).or_else(|| of_files(name));
@@ -74,8 +73,7 @@ fn add_file(
     }
 }
 
-/// Adds the variables of the service itself. One without a value takes that of the environment, if there is
-/// one.
+/// Adds the service's own variables. A variable without a value takes its value from the environment, if set.
 pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());
@@ -88,7 +86,7 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
         };
         match value {
             Some(value) => set(variable.name, variable.place, value, field.place, draft),
-            // Also where a file of variables has set it.
+            // Also removes a value that a file of variables set.
             None => {
                 let variables = draft.document.get_mut(ENVIRONMENT);
                 variables.into_iter().for_each(|variables| variables.remove_field(variable.name));
@@ -97,7 +95,7 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Returns the value of a map of texts as Compose has it. A number that it writes otherwise is pointed out.
+/// Returns a value of a map of texts as Compose reads it. Notes a number that Compose writes differently.
 pub(super) fn as_text(entry: Field<'_>, field: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let Some(text) = scalars::as_text(entry.value) else { return entry.value.clone() };
     let written = entry.value.scalar().unwrap_or_default();

@@ -1,43 +1,39 @@
-//! Files and directories beside a Compose file, or in the user's home, that a service mounts, such as
-//! `./nginx.conf:/etc/nginx/nginx.conf`. They are not on the nodes. A file goes with the app as a config or a
-//! secret: what is in it when the Compose file is applied, and read-only. A directory without files becomes a
-//! volume, as what the container writes there is to stay. Any other directory is left out, which is refused
-//! where the container could write to it.
+//! Local files and directories that a service mounts, such as `./nginx.conf:/etc/nginx/nginx.conf`. They do
+//! not exist on the nodes.
+//!
+//! A file becomes a read-only config or secret with its content at the time of `apply`. An empty directory
+//! becomes a volume, so that the container's data stays. Any other directory is left out, and refused where
+//! the container could write to it.
 
 use document::DocumentNode;
 use model::value::ValueKind;
 
 use crate::source::{FileSources, PathKind, join};
 
-/// What a path begins with that is relative to a Compose file, also after [`complete`].
+/// Prefix of paths relative to a Compose file, also after [`complete`].
 const MARK: &str = "./";
-/// Words in the path of a file that make its content a secret.
 const SECRET_WORDS: [&str; 6] = ["secret", "password", "passwd", "token", "credential", "id_rsa"];
-/// The bits of a mode that let others than the owner read.
 const OTHERS_READ: u32 = 0o044;
 
-/// Returns whether a path in a mount is relative to the Compose file.
 pub(crate) fn is_beside(path: &str) -> bool {
     path.starts_with('.')
 }
 
-/// Returns whether a path in a mount is in the home of the user.
 pub(super) fn is_in_home(path: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
 
-/// Returns whether a path in a mount is on this machine, and not on the nodes.
+/// Returns true if a mount's path is on this machine and not on the nodes.
 pub(crate) fn is_local(path: &str) -> bool {
     is_beside(path) || is_in_home(path)
 }
 
-/// Completes the paths of mounts that are relative to the file, which is in `folder`.
 pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
     let completed = |path: &str| format!("{MARK}{}", join(folder, path));
     for item in volumes.items_mut().into_iter().flatten() {
         if item.is_map() {
             let is_bind = item.get("type").and_then(DocumentNode::scalar).is_some_and(|kind| kind == "bind");
-            // With its type a bind needs no `./`.
+            // An explicit bind needs no `./`.
             let is_relative =
                 |path: &str| is_beside(path) || (is_bind && !path.starts_with(['/', '~', '\\']));
             let Some(source) = item.get_mut("source") else { continue };
@@ -55,16 +51,14 @@ pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
     }
 }
 
-/// A file that a service mounts, and what it becomes.
 pub(crate) struct FileBeside {
     pub(crate) path: String,
     pub(crate) target: String,
-    /// Its name as a config or secret: that of the app, the service, and the file in the container. The same
-    /// for each user of the app, wherever the file is.
+    /// Name of the config or secret, made of the app, the service and the file's path in the container: it
+    /// does not depend on the user or the local path.
     pub(crate) name: String,
 }
 
-/// Returns the mounts of a service that are relative to the Compose file.
 pub(crate) fn mounts(app: &str, service: &str, volumes: &DocumentNode) -> Vec<FileBeside> {
     let text = |item: &DocumentNode, name: &str| {
         item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned())
@@ -91,8 +85,7 @@ pub(crate) fn mounts(app: &str, service: &str, volumes: &DocumentNode) -> Vec<Fi
     files
 }
 
-/// Returns whether the content of a file is a config, or a secret: what only its owner may read, or is called
-/// so.
+/// Returns `Secret` if only the owner may read the file or its name suggests a secret, else `Config`.
 pub(crate) fn kind_of(path: &str, sources: &dyn FileSources) -> ValueKind {
     let lower = path.to_ascii_lowercase();
     let is_key = |word: &str| word.ends_with("key") || word.ends_with("keys");

@@ -1,4 +1,4 @@
-//! The mounts of a service whose paths are on this machine: what each becomes, or why it is left out.
+//! Translates the local mounts of a service, or leaves them out with a reason.
 
 use document::DocumentNode;
 
@@ -9,12 +9,9 @@ use crate::project::Allowance;
 use crate::report::NoteKind;
 use crate::source::PathKind;
 
-/// The longest name of a volume.
 const MAX_VOLUME_NAME: usize = 63;
-/// The bits of a mode that let a file run.
 const RUNS: u32 = 0o111;
 
-/// A mount of a path on this machine.
 pub(super) struct LocalMount<'a> {
     pub(super) path: &'a str,
     pub(super) target: &'a str,
@@ -22,7 +19,7 @@ pub(super) struct LocalMount<'a> {
     pub(super) item: &'a DocumentNode,
 }
 
-/// Makes a file a config or a secret of the app. Returns the volume that a directory becomes.
+/// Makes a file a config or a secret of the app. Returns the volume that replaces a directory.
 pub(super) fn add(mount: &LocalMount<'_>, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let path = match mount.path.strip_prefix('~') {
         Some(rest) if is_in_home(mount.path) => {
@@ -56,7 +53,7 @@ pub(super) fn add(mount: &LocalMount<'_>, draft: &mut ServiceDraft<'_, '_>) -> O
     None
 }
 
-/// Returns whether a file is meant, and not a directory: both paths end alike.
+/// Returns true if the mount means a file and not a directory: both paths have the same extension.
 fn is_file_name(path: &str, target: &str) -> bool {
     let ending = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -88,8 +85,8 @@ fn add_file(
     Ok(())
 }
 
-/// Returns the volume that a directory without files becomes. Its name is that of the place in the container,
-/// which is the same wherever the Compose file is.
+/// Returns the volume for an empty directory. Its name comes from the path in the container, so it does not
+/// depend on the Compose file's location.
 fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let whole = format!("{}-{}", label(draft.service), label(&mount.target.replace('/', "-")));
     let start = whole.len().saturating_sub(MAX_VOLUME_NAME);
@@ -105,7 +102,7 @@ fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) 
     mount.item.with_text(format!("{name}:{}", mount.target))
 }
 
-/// Leaves out a mount. Refuses that where the container can write: what it writes would be lost with it.
+/// Leaves out a mount. Refuses a writable one, because the container's writes would be lost.
 fn leave_out(mount: &LocalMount<'_>, path: &str, why: &str, draft: &mut ServiceDraft<'_, '_>) {
     let (place, allowance) = (mount.item.place(), Allowance::LostDirectories);
     let shown = if is_in_home(mount.path) { mount.path } else { path };

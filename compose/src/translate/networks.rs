@@ -1,5 +1,5 @@
-//! Which services of a file reach each other by name: those that have a network in common, as with Compose. A
-//! file that names no networks keeps out no service.
+//! Access between services by networks: as with Compose, services reach each other if they share a network. A
+//! file without networks restricts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,10 @@ use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
 
-/// The network of a service that names none.
 const DEFAULT: &str = "default";
-/// What is honoured of a network that the file declares.
 const HONOURED: [&str; 2] = ["external", "name"];
 
-/// Sets the `allow_from` of services. `names` has their whole names, by those in the file.
+/// Sets the `allow_from` of services. `names` maps names in the file to full names.
 pub(crate) fn allow_networks(
     root: &DocumentNode,
     documents: &mut [(&str, &mut DocumentNode)],
@@ -52,7 +50,6 @@ pub(crate) fn allow_networks(
     }
 }
 
-/// Returns why isolation that a file asks for is refused.
 pub(super) fn not_isolated(service: &str, asked: &str) -> String {
     format!(
         "{service}: {asked}, and kubeleet cannot keep containers from what is outside: take it out, or add `--allow {}` to \
@@ -70,7 +67,6 @@ fn is_external(root: &DocumentNode, network: &str) -> bool {
     external.is_some_and(|external| external.is_map() || external.scalar().as_deref() == Some("true"))
 }
 
-/// Notes what networks are not, and finds those that the file does not declare.
 fn note_uses(
     root: &DocumentNode,
     service: &str,

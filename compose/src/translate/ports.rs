@@ -25,14 +25,14 @@ pub(crate) fn ports(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
             }
             Some(Err(problem)) => draft.mistake(item.place(), &format!("ports: {problem}")),
             None if item.is_map() => draft.mistake(item.place(), "ports: target is missing"),
-            // What is wrong is said where ports are read.
+            // Malformed ports are reported where ports are parsed.
             None => ports.push(item.clone()),
         }
     }
     draft.set("ports", field, DocumentNode::list(ports, field.value.place()));
 }
 
-/// Returns the single ports that a port in short form stands for; the item itself if it is not understood.
+/// Splits a short-form port range into single ports; returns the item unchanged if it is malformed.
 pub(crate) fn one_by_one(item: &DocumentNode) -> Vec<DocumentNode> {
     let ports = match item.scalar().as_deref().map(parse) {
         Some(Ok(port)) => port.each(),
@@ -44,7 +44,6 @@ pub(crate) fn one_by_one(item: &DocumentNode) -> Vec<DocumentNode> {
     }
 }
 
-/// Returns what identifies a port, whatever its form.
 pub(crate) fn key(item: &DocumentNode) -> Option<String> {
     let text = if item.is_map() { long(item)? } else { item.scalar()?.into_owned() };
     let port = parse(&text).ok()?;
@@ -52,7 +51,6 @@ pub(crate) fn key(item: &DocumentNode) -> Option<String> {
     Some(format!("{address} {}", PortRange { address: None, ..port }.each().join(" ")))
 }
 
-/// A published port, or a range of them.
 struct PortRange<'a> {
     address: Option<&'a str>,
     host: Range<'a>,
@@ -60,15 +58,13 @@ struct PortRange<'a> {
     protocol: &'a str,
 }
 
-/// What stands for one port or several.
 enum Range<'a> {
     None,
-    /// One port, or something that is none.
+    /// One port, or malformed text.
     One(&'a str),
     Several(u16, u16),
 }
 
-/// Returns the long form as the short one.
 fn long(item: &DocumentNode) -> Option<String> {
     let part = |name: &str| {
         let text = item.get(name).and_then(DocumentNode::scalar).unwrap_or_default();
@@ -92,9 +88,9 @@ fn parse(text: &str) -> Result<PortRange<'_>, String> {
     let (address, host) = match before {
         None => (None, ""),
         Some(before) => match before.rsplit_once(':') {
-            // A variable may stand in the place of the address, and be empty.
+            // The address may come from an empty variable.
             Some((address, host)) => (Some(address).filter(|address| !address.is_empty()), host),
-            // `127.0.0.1::80` without its last colon, or an address where the host's port belongs.
+            // `127.0.0.1::80` without its last colon, or an address in the place of the host port.
             None if before.contains('.') => (Some(before), ""),
             None => (None, before),
         },
@@ -127,7 +123,6 @@ fn range(text: &str) -> Range<'_> {
 }
 
 impl PortRange<'_> {
-    /// Returns the ports one by one.
     fn each(&self) -> Vec<String> {
         match (&self.host, &self.container) {
             (_, Range::None) => vec![self.one("", "")],

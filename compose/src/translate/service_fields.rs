@@ -1,4 +1,4 @@
-//! What becomes of the fields of a Compose service that are translated one by one.
+//! Translates single fields of a Compose service.
 
 use document::{DocumentNode, Field};
 use model::value::ValueKind;
@@ -11,9 +11,8 @@ use crate::report::NoteKind;
 use crate::values::references;
 use crate::words;
 
-/// The longest time in which failed health checks do not count.
+/// Longest start period, in which failed health checks do not count.
 const NO_END: &str = "24h";
-/// The most bytes that a label of a service may have.
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
 
@@ -44,7 +43,7 @@ fn arguments(name: &str, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Returns a command as a list; none if it is one text that is malformed, which is a mistake.
+/// Returns a command as a list. Reports a malformed text as a mistake and returns `None`.
 fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let Some(text) = value.scalar() else { return Some(value.clone()) };
     let split = match words::split(&text) {
@@ -104,7 +103,6 @@ pub(crate) fn configs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     values(ValueKind::Config, field, draft);
 }
 
-/// Adds to those that files beside the Compose file have become.
 fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let values = references(kind, field, draft.service, draft.declared, draft.report);
     match values.items() {
@@ -117,7 +115,7 @@ pub(crate) fn stop_signal(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("stop_signal", field, field.value.clone());
 }
 
-/// Only the command: what else a hook may have is noted where the fields are checked.
+/// Translates only the command; other fields of hooks are noted where fields are checked.
 pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut kept_command = |hook: &DocumentNode| {
         let mut kept = DocumentNode::empty_map(hook.place());
@@ -133,8 +131,8 @@ pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("pre_stop", field, if field.value.items().is_some() { hooks } else { field.value.clone() });
 }
 
-/// Compose stops no unhealthy container. Here one is stopped, but only if it has been healthy before:
-/// failures never count until then.
+/// Compose never stops an unhealthy container. kubeleet does, but only after a first success: earlier
+/// failures never count.
 pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if field.value.is_blank() {
         return;
@@ -169,13 +167,12 @@ fn is_none(test: &[DocumentNode]) -> bool {
     test.first().and_then(DocumentNode::scalar).is_some_and(|kind| kind == "NONE")
 }
 
-/// Returns whether a number or a duration is 0.
 fn is_zero(text: &str) -> bool {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     !digits.is_empty() && digits.chars().all(|c| c == '0')
 }
 
-/// Returns a test with one text for the shell: further ones are its arguments.
+/// Converts a shell test with further items to an exec form: Compose passes them as arguments of the shell.
 fn health_test(test: &DocumentNode) -> DocumentNode {
     match test.items() {
         Some([kind, script, arguments @ ..])
@@ -212,14 +209,14 @@ pub(crate) fn memory(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// 0 is none.
+/// 0 is no reservation.
 pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if field.value.scalar().as_deref() != Some("0") {
         draft.set_once("memory_reservation", field, binary_amount(field.value));
     }
 }
 
-/// Images are built elsewhere, and no engine pulls at times.
+/// Images are built elsewhere, and engines do not pull periodically.
 pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let text = field.value.scalar().unwrap_or_default().into_owned();
     let detail = match text.as_str() {
@@ -236,7 +233,7 @@ pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.note(NoteKind::NotHonoured, field.place, detail);
 }
 
-/// Engines take any name. That of a host has no `_`.
+/// Engines accept any name, but host names cannot contain `_`.
 pub(crate) fn hostname(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar() {
         Some(name) if name.contains('_') => {
@@ -256,7 +253,7 @@ pub(crate) fn cgroup(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     only_private(field, draft);
 }
 
-/// A namespace of its own is what each container has.
+/// Each container has its own namespace, so only a private one is accepted.
 fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mode = field.value.scalar().unwrap_or_default();
     if !matches!(&*mode, "" | "private") {
@@ -268,7 +265,7 @@ fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// A positive one takes something away, and is only noted.
+/// A positive score only takes priority away, so it is noted and not refused.
 pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar().as_deref() {
         None | Some("0") => {}
@@ -284,7 +281,7 @@ pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
     }
 }
 
-/// Drivers whose logs only a program outside could read, and options besides the limits, are noted.
+/// Notes log drivers that only an outside program could read, and options other than limits.
 pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
     if !matches!(driver.as_str(), "" | "json-file" | "local") {
@@ -314,7 +311,7 @@ pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("logging", field, if field.value.is_map() { logging } else { field.value.clone() });
 }
 
-/// Returns an amount of bytes as kubeleet reads it. Docker's units are binary, also those that end in `b`.
+/// Returns a byte amount in kubeleet's units. Docker's units are binary, including those that end in `b`.
 pub(super) fn binary_amount(value: &DocumentNode) -> DocumentNode {
     let Some(text) = value.scalar() else { return value.clone() };
     let text = text.trim().to_ascii_lowercase();
@@ -353,7 +350,6 @@ pub(crate) fn ulimits(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ulimits", field, if field.value.is_map() { limits } else { field.value.clone() });
 }
 
-/// A number of tries behind `on-failure:` is noted.
 pub(crate) fn restart(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let text = field.value.scalar().map(|text| text.into_owned());
     let policy = match text.as_deref() {
@@ -379,7 +375,7 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut ServiceDraft<'_, '
     draft.set("restart", field, policy);
 }
 
-/// The fields that kubeleet has under another name, or not.
+/// Translates fields with another name in kubeleet; notes the rest.
 pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
@@ -396,7 +392,7 @@ pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
     draft.set("update", field, update);
 }
 
-/// A rollback is not judged, so it goes on whatever its pods do.
+/// A rollback is not monitored: it continues whatever its pods do.
 pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
@@ -422,12 +418,11 @@ pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>
     draft.set("update", field, update);
 }
 
-/// Returns what is known of `update`: `update_config` and `rollback_config` come in any order.
+/// Returns `update` so far: `update_config` and `rollback_config` come in any order.
 fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
     draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
 }
 
-/// Sets what an update and a rollback both have.
 fn set_pace(policy: &mut DocumentNode, part: Field<'_>) {
     match part.name {
         "parallelism" => policy.set(part.name, part.place, part.value.unquoted()),
@@ -472,7 +467,7 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
 }
 
-/// A variable of the file is a text, and ports are numbers.
+/// Converts ports to numbers: interpolated variables are texts.
 pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let rule = |rule: &DocumentNode| {
         let mut copy = rule.clone();
@@ -486,8 +481,8 @@ pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
 }
 
-/// Services that are left out because their profile is not active are not awaited; if they are required, that
-/// is a mistake which the order of the services has found.
+/// Skips dependencies on services with inactive profiles. A required one is a mistake that sorting has
+/// already reported.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut needs = DocumentNode::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
@@ -506,7 +501,7 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
-        // What confines a container further is only there on some machines.
+        // SELinux labels only confine a container further, and exist only on some machines.
         if text.starts_with("label:") || text.starts_with("label=") {
             let detail =
                 format!("security_opt {text:?} is not honoured: kubeleet leaves labels to the engine");

@@ -1,5 +1,5 @@
-//! Volumes: named ones, those without a name, those in memory, and paths of the nodes. A file whose path is
-//! relative to the Compose file is [no volume](files_beside).
+//! Volumes: named, anonymous and in-memory ones, and paths of the nodes. A file relative to the Compose file
+//! is [not a volume](files_beside).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,6 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("volumes", field, DocumentNode::list(volumes, field.value.place()));
 }
 
-/// Returns the short form with those options that have an effect.
 fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let parts: Vec<&str> = text.split(':').collect();
     let options: Vec<&str> = parts.get(2).map_or(Vec::new(), |options| options.split(',').collect());
@@ -43,12 +42,12 @@ fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> O
             let end = if options.contains(&"ro") { ":ro" } else { "" };
             Some(item.with_text(format!("{source}:{target}{end}")))
         }
-        // What is wrong is said where volumes are read.
+        // Malformed volumes are reported where volumes are parsed.
         _ => Some(item.clone()),
     }
 }
 
-/// Notes which nodes run a service that mounts a path of theirs. By default no node does.
+/// Notes which nodes run a service that mounts a node's path. By default none does.
 fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     if source.starts_with('/') {
         let detail = format!(
@@ -58,7 +57,7 @@ fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>
     }
 }
 
-/// A name that the file does not declare is a mistake: a mistyped one would be a new, empty volume.
+/// Reports an undeclared name as a mistake: a typo would create a new, empty volume.
 fn check_declared(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     let declared = draft.declared.root.get("volumes");
     if source.is_empty()
@@ -77,7 +76,6 @@ fn check_declared(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_
     draft.mistake(item.place(), &format!("volume {source:?} is not declared; {advice}"));
 }
 
-/// Returns the long form without what has no effect.
 fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     if !item.is_map() {
         return Some(item.clone());
@@ -103,7 +101,7 @@ fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<Documen
         match part.name {
             "bind" | "volume" => {
                 let has_effect = part.value.fields().any(|option| {
-                    // The directory of a node is there already.
+                    // The node's directory must already exist.
                     option.name != "create_host_path"
                         && !option.name.starts_with(EXTENSION)
                         && !option.value.is_blank()
@@ -123,7 +121,7 @@ fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<Documen
     Some(volume)
 }
 
-/// Returns the options of a volume in memory. A size of 0 is no limit.
+/// Returns the options of an in-memory volume. A size of 0 is no limit.
 fn in_memory(options: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let mut known = DocumentNode::empty_map(options.place());
     for option in options.fields().filter(|option| !option.name.starts_with(EXTENSION)) {
@@ -143,8 +141,7 @@ fn not_honoured(node: &DocumentNode, why: &str, draft: &mut ServiceDraft<'_, '_>
     }
 }
 
-/// Returns the named volumes that several services have. `services` are the names of services in the file,
-/// and what they became.
+/// Returns the named volumes of several services. `services` has names in the file with their documents.
 pub(crate) fn common_volumes(services: &[(&str, &mut DocumentNode)]) -> BTreeSet<String> {
     let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (service, document) in services {
@@ -155,7 +152,6 @@ pub(crate) fn common_volumes(services: &[(&str, &mut DocumentNode)]) -> BTreeSet
     users.into_iter().filter(|(_, users)| users.len() > 1).map(|(source, _)| source).collect()
 }
 
-/// Makes these volumes shared ones, unless the file says what kind they are.
 pub(crate) fn share_volumes(common: &BTreeSet<String>, services: &mut [(&str, &mut DocumentNode)]) {
     for (_, document) in services {
         let Some(field) = document.field("volumes") else { continue };
@@ -191,8 +187,8 @@ fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
     long
 }
 
-/// Notes what is otherwise than with Compose about the named volumes that services have. `common` are those
-/// of several services, of which `shared` are.
+/// Notes differences from Compose in named volumes. `common` are those of several services; `shared` is the
+/// shared subset.
 pub(crate) fn note_uses(
     root: &DocumentNode,
     services: &[(&str, &mut DocumentNode)],
@@ -217,7 +213,7 @@ pub(crate) fn note_uses(
             } else {
                 "a plain volume of the replica's node"
             };
-            // `local` is the driver of Compose, too.
+            // Compose also calls its default driver `local`.
             let is_default = |option: &Field<'_>| {
                 option.name == "driver" && option.value.scalar().is_some_and(|driver| driver == "local")
             };
@@ -231,14 +227,12 @@ pub(crate) fn note_uses(
     }
 }
 
-/// Returns the named volumes of a service.
 fn named(document: &DocumentNode) -> impl Iterator<Item = (String, &DocumentNode)> {
     let volumes = document.get("volumes").and_then(DocumentNode::items).unwrap_or_default().iter();
     let named = volumes.filter_map(|volume| Some((source_of(volume)?, volume)));
     named.filter(|(source, _)| !source.starts_with('/'))
 }
 
-/// Returns the name of a volume that has one.
 fn source_of(volume: &DocumentNode) -> Option<String> {
     match volume.scalar() {
         Some(text) => text.split_once(':').map(|(source, _)| source.to_owned()),

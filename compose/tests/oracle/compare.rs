@@ -1,4 +1,4 @@
-//! Compares what Docker Compose prints with what kubeleet has read.
+//! Compares Docker Compose's output with kubeleet's result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,16 +8,15 @@ use serde_json::{Map, Value, json};
 
 use crate::run::notes;
 
-/// Fields of Compose's output that say nothing of their own: they are in others, or have no effect.
+/// Fields of Compose's output that others contain, or that have no effect.
 const WITHOUT_MEANING: [&str; 9] =
     ["profiles", "env_file", "links", "volumes_from", "networks", "attach", "extends", "ipc", "cgroup"];
-/// Fields that both have under one name, as a text, a boolean, or a list of texts.
+/// Fields with one name in both, whose value is a text, a boolean or a list of texts.
 const ALIKE: [&str; 9] =
     ["image", "user", "working_dir", "stop_signal", "init", "read_only", "cap_drop", "tty", "stdin_open"];
-/// Fields that are compared together with another one.
+/// Fields compared together with another one.
 const ELSEWHERE: [&str; 5] = ["scale", "mem_limit", "mem_reservation", "pids_limit", "cpus"];
 
-/// Returns what differs.
 pub(crate) fn differences(read: &Value, app: &App, folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let name = read["name"].as_str().unwrap_or_default().replace('_', "-");
@@ -45,7 +44,7 @@ pub(crate) fn differences(read: &Value, app: &App, folder: &Path) -> Vec<String>
     found
 }
 
-/// Compose prints a text so that it can be read again.
+/// Reverts Compose's escaping in printed texts.
 fn unescaped(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("$$", "$")),
@@ -97,7 +96,6 @@ impl Comparison<'_> {
         self.pairs().into_iter().map(|(field, _, _)| field).chain(more).collect()
     }
 
-    /// Returns fields with what both have.
     fn pairs(&self) -> Vec<(&'static str, Value, Value)> {
         let (theirs, ours) = (self.theirs, self.ours);
         let mut pairs: Vec<(&'static str, Value, Value)> =
@@ -141,7 +139,7 @@ impl Comparison<'_> {
         labels
     }
 
-    /// Without `restart` a container is started again when it fails: that is listed.
+    /// Without `restart`, kubeleet restarts a failed container: a listed difference.
     fn restart(&self) -> Value {
         let policy = self.theirs["deploy"]["restart_policy"]["condition"].as_str();
         let policy = policy.or(self.theirs["restart"].as_str()).unwrap_or("on-failure");
@@ -193,7 +191,7 @@ impl Comparison<'_> {
         needed.map(condition).collect()
     }
 
-    /// A file beside the Compose file is a config or a secret, an empty directory a volume of the service.
+    /// A local file becomes a config or a secret, and an empty directory a volume.
     fn their_volumes(&self) -> Value {
         let kind = |volume: &Value| {
             let (source, target) = (volume["source"].as_str(), volume["target"].clone());
@@ -213,7 +211,6 @@ impl Comparison<'_> {
         sorted(&self.theirs["volumes"].as_array().into_iter().flatten().filter_map(kind).collect())
     }
 
-    /// Returns each value that the service gets, with its target, content and mode.
     fn their_values(&self, group: &str) -> Value {
         let one = |reference: &Value| {
             let source = reference["source"].as_str().unwrap_or_default();
@@ -246,7 +243,7 @@ impl Comparison<'_> {
         sorted(&self.ours[group].as_array().into_iter().flatten().map(one).collect())
     }
 
-    /// Returns the services that have a network in common with this one; nothing if the files name none.
+    /// Returns the services that share a network with this one; null if the files name no networks.
     fn reached_by(&self) -> Value {
         let services = self.read["services"].as_object().unwrap();
         let networks = |service: &Value| -> BTreeSet<String> {
@@ -303,13 +300,12 @@ fn sorted(list: &Value) -> Value {
     Value::Array(items)
 }
 
-/// Returns where a value is in the container; by default below the folder of secrets, or at the root.
+/// Returns a value's path in the container; by default below the secrets folder, or at the root.
 fn plain_target(target: &Value, source: &str) -> String {
     let target = target.as_str().unwrap_or(source);
     target.strip_prefix("/run/secrets/").unwrap_or(target).trim_start_matches('/').to_owned()
 }
 
-/// Returns a duration as Go or kubeleet writes it.
 fn milliseconds(text: &str) -> u64 {
     let (mut total, mut number, mut unit) = (0.0, String::new(), String::new());
     for c in text.chars().chain(['0']) {
@@ -329,7 +325,7 @@ fn milliseconds(text: &str) -> u64 {
     total as u64
 }
 
-/// Failures before the first success never count: that is listed.
+/// Failures before the first success never count: a listed difference.
 fn their_check(check: &Value) -> Value {
     let time = |name: &str| check[name].as_str().map(milliseconds).filter(|time| *time > 0);
     let test = check["test"].as_array().map(|test| match test.as_slice() {
@@ -366,7 +362,7 @@ fn our_ports(ports: &Value) -> Value {
 fn our_volumes(volumes: &Value) -> Value {
     let volume = |volume: &Value| {
         let source = match volume["source"].as_str() {
-            // The name that a directory gets is kubeleet's.
+            // kubeleet chooses the name for a directory's volume.
             Some(source)
                 if source.starts_with("dir-")
                     || volume["kind"] == "persistent" && is_of_directory(volume) =>

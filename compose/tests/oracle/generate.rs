@@ -1,12 +1,11 @@
-//! Makes projects from a seed: fields of the specification in short and long forms, overriding files with
-//! tags, anchors and merges, variables, files of variables, `extends` and `include`. All are right for
-//! Compose, and have nothing that kubeleet refuses.
+//! Generates projects from a seed: fields in short and long forms, overriding files with tags, anchors and
+//! merges, variables, env files, `extends` and `include`. All are valid for Compose and contain nothing that
+//! kubeleet refuses.
 
 use std::fmt::Write as _;
 
 use crate::run::Case;
 
-/// A small generator of numbers: the same seed always makes the same project.
 struct Draw(u64);
 
 impl Draw {
@@ -31,7 +30,6 @@ impl Draw {
     }
 }
 
-/// Fields of a service, each with its forms.
 const FIELDS: [(&str, &[&str]); 39] = [
     ("user", &["'1000'", "app", "\"${WHO:-app}\"", "a:b"]),
     ("working_dir", &["/srv", "\"${DIR-/opt}\""]),
@@ -145,7 +143,7 @@ const FIELDS: [(&str, &[&str]); 39] = [
     ("x-note", &["{any: [thing, 1]}"]),
 ];
 
-/// Fields that an overriding file may reset or replace, with a value for the latter.
+/// Fields that an overriding file may reset or replace, with the replacement.
 const TAGGED: [(&str, &str); 10] = [
     ("environment", "[Z=9]"),
     ("labels", "[z=9]"),
@@ -159,7 +157,6 @@ const TAGGED: [(&str, &str); 10] = [
     ("ulimits", "{nofile: 7}"),
 ];
 
-/// Files that services use.
 const OTHER_FILES: [(&str, &str); 8] = [
     (
         "one.env",
@@ -177,7 +174,6 @@ const OTHER_FILES: [(&str, &str); 8] = [
 const RESOURCES: &str = "volumes:\n  data:\n  more: {driver: local}\nnetworks:\n  front: {}\n  back:\n\
     secrets:\n  pass: {file: ./pass.txt}\nconfigs:\n  conf: {file: conf.txt}\n  inline: {content: \"inline ${V}\"}\n";
 
-/// Returns the project of a seed.
 pub(crate) fn project(seed: u64) -> Case {
     let mut draw = Draw(seed);
     let names = ["db", "web", "job", "my_app"];
@@ -225,7 +221,7 @@ fn write_service(name: &str, earlier: &[&str], draw: &mut Draw, out: &mut String
         0 => out.push_str("    <<: *base\n"),
         1 if !earlier.is_empty() => {
             writeln!(out, "    extends: {}", draw.of(earlier)).unwrap();
-            // An alias is that of one service.
+            // An alias belongs to one service.
             used.push("networks");
         }
         _ => writeln!(out, "    image: \"{name}:${{TAG}}\"").unwrap(),

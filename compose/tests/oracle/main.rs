@@ -1,8 +1,8 @@
-//! Compose files read by kubeleet and by Docker Compose itself, compared field by field. Differences are only
-//! those that docs/how-to/compose.md lists; what has no field in kubeleet has a note.
+//! Reads Compose files with kubeleet and Docker Compose and compares field by field. Only the differences
+//! listed in docs/how-to/compose.md are allowed, and a field without a counterpart needs a note.
 //!
-//! `scripts/install compose` fetches the program of Docker Compose. `ORACLE_FILES` is the number of generated
-//! projects, and `ORACLE_SEED` the first of their seeds.
+//! `scripts/install compose` fetches Docker Compose. `ORACLE_FILES` is the number of generated projects, and
+//! `ORACLE_SEED` their first seed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod compare;
@@ -38,7 +38,7 @@ fn generated_files_mean_what_they_mean_to_docker_compose() {
     for seed in first..first + files {
         let case = generate::project(seed);
         let outcome = run::run(&program, &case);
-        // Fields that two files set may contradict each other.
+        // Fields from two files may contradict each other.
         if matches!(outcome, Outcome::RefusedByCompose(_)) {
             refused += 1;
             continue;

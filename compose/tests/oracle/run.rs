@@ -1,4 +1,4 @@
-//! Runs Docker Compose and kubeleet on one project in a folder of its own.
+//! Runs Docker Compose and kubeleet on one project in a temporary folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::compare;
 
-/// Returns the program of Docker Compose; none if it is not installed and not required.
+/// Returns the path of Docker Compose; `None` if it is neither installed nor required.
 pub(crate) fn program() -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
@@ -25,24 +25,21 @@ pub(crate) fn program() -> Option<PathBuf> {
     None
 }
 
-/// A project: its files, and how it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Case {
     pub(crate) title: String,
     pub(crate) files: Vec<(String, String)>,
-    /// The Compose files, in their order.
     pub(crate) compose_files: Vec<String>,
     pub(crate) profiles: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
-    /// What kubeleet says if it refuses what Compose takes.
+    /// Expected refusal by kubeleet of a project that Compose accepts.
     pub(crate) refused: Option<String>,
-    /// Whether Compose refuses it.
     pub(crate) is_wrong: bool,
 }
 
 impl Case {
-    /// Reads cases: each has a title, lines with `$ files`, `ENV NAME=value`, `PROFILE name`,
-    /// `REFUSED what kubeleet says` or `WRONG`, and files that begin with `== path`.
+    /// Reads cases: each has a title, lines with `$ files`, `ENV NAME=value`, `PROFILE name`, `REFUSED what
+    /// kubeleet says` or `WRONG`, and files after `== path`.
     pub(crate) fn all(text: &str) -> Vec<Self> {
         text.split("=====\n").filter(|case| !case.trim().is_empty()).map(Self::one).collect()
     }
@@ -77,24 +74,19 @@ impl Case {
         case
     }
 
-    /// Returns the files as text.
     pub(crate) fn shown(&self) -> String {
         self.files.iter().map(|(path, text)| format!("== {path}\n{text}")).collect()
     }
 }
 
-/// What both programs said.
 pub(crate) enum Outcome {
-    /// Both read it; what differs.
+    /// Both accept it; the differences.
     Read(Vec<String>),
-    /// Only kubeleet refuses it.
     RefusedByKubeleet(Vec<String>),
-    /// Compose refuses it.
     RefusedByCompose(String),
 }
 
 impl Outcome {
-    /// Returns what is not as the case says.
     pub(crate) fn differences(self, case: &Case) -> Vec<String> {
         match (self, &case.refused, case.is_wrong) {
             (Self::Read(_), _, true) => vec!["Compose takes it".to_owned()],
@@ -112,7 +104,6 @@ impl Outcome {
     }
 }
 
-/// Reads a project with both.
 pub(crate) fn run(program: &Path, case: &Case) -> Outcome {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().canonicalize().unwrap().join("app");
@@ -149,7 +140,6 @@ pub(crate) fn run(program: &Path, case: &Case) -> Outcome {
     }
 }
 
-/// The files of a folder.
 struct Folder(PathBuf);
 
 impl FileSources for Folder {
@@ -167,7 +157,6 @@ impl FileSources for Folder {
     }
 }
 
-/// Returns the notes of an app.
 pub(crate) fn notes(app: &App) -> Vec<String> {
     app.notes.iter().map(|note| note.finding.detail.clone()).collect()
 }

@@ -1,15 +1,13 @@
-//! Amounts of resources as people write them.
+//! Formats amounts of resources for people.
 
 use model::node::Resource;
 
-/// To which side an amount is rounded that has too many digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounded {
     Up,
     Down,
 }
 
-/// Formats an amount with its unit.
 pub(super) fn amount(resource: Resource, amount: u64, rounded: Rounded) -> String {
     match resource {
         Resource::Memory => format!("{} of memory", memory(amount, rounded)),
@@ -24,7 +22,7 @@ pub(super) fn cores(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }
 
-/// Formats bytes as Docker writes them, with at most two decimals: 12G, 1.5G, 64M.
+/// Formats bytes like Docker, with at most two decimals: 12G, 1.5G, 64M.
 pub(super) fn memory(bytes: u64, rounded: Rounded) -> String {
     let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
     let Some((name, unit)) = units.into_iter().find(|(_, unit)| bytes >= *unit) else {

@@ -1,4 +1,4 @@
-//! Why pods do not fit, and the problem that says so.
+//! Reasons why pods do not fit, and their problem document.
 
 use api_types::NodeShortage;
 use model::ids::ServiceName;
@@ -8,33 +8,24 @@ use model::spec::HostPorts;
 use super::amounts::{Rounded, amount, cores, memory};
 use crate::http::problem::{ApiProblem, ProblemKind, ShortageMembers};
 
-/// What is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// An amount that pods reserve.
     Amount(Resource),
-    /// Nodes on which the host ports are free.
     Ports,
-    /// Nodes that allow what the pods ask of their host.
     Permission,
-    /// Places for pods, of which each node has a number.
+    /// Pod slots: each node has a maximum number of pods.
     Slots,
 }
 
-/// Why pods do not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
-    /// What is short.
     pub(crate) lack: Lack,
-    /// How much is required, in the unit of the resource; of ports, the number of nodes; of slots, of pods.
+    /// Required amount in the resource's unit; for ports the number of nodes, for slots the number of pods.
     pub(crate) required: u64,
-    /// How much of it can be allocated.
+    /// Allocatable amount in the same unit.
     pub(crate) allocatable: u64,
-    /// The service.
     pub(crate) service: ServiceName,
-    /// The host ports that the service asks for.
     pub(crate) ports: HostPorts,
-    /// The reason of each node, by name.
     pub(crate) nodes: Vec<NodeShortage>,
 }
 

@@ -13,7 +13,6 @@ use crate::http::problem::ApiProblem;
 
 const GIB: u64 = 1 << 30;
 
-/// A node of 10 GiB, 4 cores and 1000 processes.
 fn node(name: &str) -> Node {
     let capacity =
         Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, disk_bytes: 10 * GIB, pods: 100 };

@@ -1,4 +1,4 @@
-//! A change of a service that exists, which begins again if another client was faster.
+//! Changes an existing service; retries if another client was faster.
 
 use axum::response::Response;
 use model::ids::ServiceName;
@@ -18,22 +18,18 @@ use crate::http::patch;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Attempts to change a service that others change at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
-/// What becomes of a service.
 pub(super) enum ServiceChange {
-    /// Some of its fields get other values: a merge patch.
     Patch(Map<String, Value>),
-    /// Its pods get the specification of this former generation, or of the latest.
+    /// Restores the specification of a former generation; by default the latest good one.
     Undo {
-        /// The generation.
+        /// Generation to restore.
         to: Option<u64>,
     },
 }
 
 impl ServiceChange {
-    /// Returns the desired state, and the former generation that it is of an undo.
     async fn desired(
         &self,
         app: &AppState,
@@ -52,7 +48,6 @@ impl ServiceChange {
         }
     }
 
-    /// Changes a service, and responds.
     pub(super) async fn apply(
         &self,
         app: &AppState,
@@ -79,7 +74,7 @@ impl ServiceChange {
                 Some(former) => app.store.undo_service(&service, &former, expected).await?,
             };
             match stored {
-                // Another client changed the service in between: the change applies to what is stored now.
+                // Another client changed the service: apply the change to the new state.
                 (PutOutcome::Conflict { .. }, _) => {}
                 (outcome, written) => return respond(app, name, outcome, 0, written).await,
             }

@@ -1,4 +1,4 @@
-//! What is checked of a service before it is stored.
+//! Checks of a service before it is stored.
 
 use model::ids::ServiceName;
 use model::spec::{DesiredService, ServiceInput};
@@ -8,7 +8,7 @@ use crate::http::params::PlacementOptions;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Refuses what does not fit the cluster, unless what fits may be started alone.
+/// Refuses a service that does not fit the cluster, unless a partial start is allowed.
 pub(super) async fn check_capacity(
     app: &AppState,
     demand: &Demand,
@@ -20,7 +20,8 @@ pub(super) async fn check_capacity(
     app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
-/// As [`check_capacity`], for a new service. One that exists is told so, however full the cluster is.
+/// As [`check_capacity`], for a new service. An existing service is reported as such even if the cluster is
+/// full.
 pub(super) async fn check_new(
     app: &AppState,
     desired: &DesiredService,
@@ -33,13 +34,11 @@ pub(super) async fn check_new(
     }
 }
 
-/// Refuses rules whose certificates could not be stored.
 pub(super) fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let has_auto = desired.fields.ingress.iter().any(|rule| rule.auto_host().is_some());
     if has_auto && app.config.secret_key.is_none() { Err(ApiProblem::no_secret_key()) } else { Ok(()) }
 }
 
-/// Refuses a service whose name is not the one in the path.
 pub(super) fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem> {
     if input.name() == name {
         return Ok(());

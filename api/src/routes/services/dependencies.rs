@@ -1,4 +1,4 @@
-//! Services that depend on each other.
+//! Dependencies between services.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,16 @@ use model::spec::{DependsOn, DesiredService, StartCondition, circle_with};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// The most services that are looked at for a circle: a request must not read a whole large cluster.
+/// Maximum services read to find a cycle: a request must not read a whole large cluster.
 const MAX_LOOKED_AT: usize = 1000;
 
-/// Refuses a service whose pods would wait for ever.
 pub(super) async fn check_dependencies(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     check_circle(app, desired).await?;
     check_completed(app, desired).await
 }
 
-/// A service whose containers are restarted whenever they end is never completed. One that does not exist
-/// yet, or is changed later, is not looked at: then the pods say what they wait for.
+/// Refuses waiting for the completion of a service that always restarts its containers. Missing services and
+/// later changes are not checked: then the pods report what they wait for.
 async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let completed = |(name, condition): (&str, StartCondition)| {
         let is_awaited = condition == StartCondition::ServiceCompletedSuccessfully;
@@ -46,8 +45,8 @@ async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(),
     Ok(())
 }
 
-/// Refuses a service that would wait for itself. Two requests at the same time can still close a circle: then
-/// the pods say what they wait for.
+/// Refuses a service that would wait for itself. Concurrent requests can still close a cycle: then the pods
+/// report what they wait for.
 async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let mut known: BTreeMap<String, DependsOn> = BTreeMap::new();
     let mut next: Vec<ServiceName> = desired.fields.depends_on.services().collect();

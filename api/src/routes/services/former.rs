@@ -1,4 +1,4 @@
-//! The former generations of a service, and the one to which an undo goes back.
+//! Former generations of a service, and the choice of one for undo.
 
 use model::ids::ServiceName;
 use model::service::{Service, ServiceState};
@@ -9,7 +9,6 @@ use super::stored::being_deleted;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Returns the former generation to which a service goes back.
 pub(super) async fn undone(
     app: &AppState,
     service: &Service,
@@ -22,7 +21,6 @@ pub(super) async fn undone(
     Ok(chosen(service, &former, to)?.clone())
 }
 
-/// Returns the former generations of a service, the newest first.
 pub(super) async fn former_generations(
     app: &AppState,
     name: &ServiceName,
@@ -31,7 +29,6 @@ pub(super) async fn former_generations(
     former.map_err(|error| ApiProblem::of_key(error, |error| broken_key::history(name, error)))
 }
 
-/// Chooses among the former generations, of which the newest is first.
 pub(super) fn chosen<'a>(
     service: &Service,
     former: &'a [FormerGeneration],
@@ -44,13 +41,13 @@ pub(super) fn chosen<'a>(
     found.ok_or_else(|| ApiProblem::new(ProblemKind::NothingToUndo, nothing_to_undo(service, former, to)))
 }
 
-/// Returns the generation to go back to if none is named: never one that is known to be bad.
+/// Returns the default generation for an undo: never a known bad one.
 fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'a FormerGeneration> {
     let marks = &service.rollout;
-    // A version without histories may have brought one back.
+    // A version without histories may have restored one.
     let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());
     if marks.rolled_back.is_some() {
-        // This generation is the one that was good.
+        // The current generation is the good one.
         return None;
     }
     if let Some(undone) = marks.undone {

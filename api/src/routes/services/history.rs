@@ -1,4 +1,4 @@
-//! What a service was before, and how it becomes that again.
+//! History of a service, and undo.
 
 use api_types::{GenerationView, List, ServiceView};
 use axum::Json;
@@ -44,7 +44,6 @@ pub(crate) async fn list_history(
     Ok(Json(List { items: std::iter::once(current).chain(former).collect(), next: None }))
 }
 
-/// Returns what has become of the current generation.
 fn outcome(service: &Service) -> GenerationOutcome {
     let marks = &service.rollout;
     let is_failure = |why: &&String| *why != "paused by hand";

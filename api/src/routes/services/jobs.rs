@@ -1,4 +1,4 @@
-//! Results of jobs, and jobs of crons that are run by hand.
+//! Results of jobs, and manual runs of crons.
 
 use api_types::{IndexResultView, List, ServiceView};
 use axum::Json;
@@ -19,7 +19,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::kind_status;
 
-/// Attempts to create a job of a cron that others change at the same time.
 const MAX_ATTEMPTS: usize = 20;
 
 /// Shows what has become of the indices of a job that have ended.

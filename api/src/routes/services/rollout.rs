@@ -1,4 +1,4 @@
-//! Pausing, resuming and promoting the replacement of a service's pods.
+//! Pauses, resumes and promotes rollouts.
 
 use api_types::ServiceView;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! The selection of services for a list.
+//! Selection of services for a list.
 
 use model::ids::AppName;
 use model::service::Service;
@@ -9,17 +9,15 @@ use crate::http::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Selects services by labels, app and page.
 pub(super) struct ServiceSelection {
     labels: LabelSelector,
     app: Option<AppName>,
-    /// The size of the page.
     pub(super) limit: usize,
     after: Option<String>,
 }
 
 impl ServiceSelection {
-    /// Reads the query, in which `label` may occur several times.
+    /// Parses the query, in which `label` may repeat.
     pub(super) fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiProblem> {
         let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidQuery, detail);
         let mut labels = LabelSelector::default();

@@ -1,4 +1,4 @@
-//! What happens once a service is stored, and the responses to writes.
+//! Follow-up of a stored service, and responses to writes.
 
 use std::collections::HashSet;
 
@@ -19,10 +19,8 @@ use crate::state::{AppState, status_of};
 use crate::status::kind_status;
 use crate::status::pod_counts;
 
-/// The most pods that are counted for the response to a write.
 const MAX_COUNTED_INLINE: u64 = 4 * PODS_CREATED_INLINE as u64;
 
-/// Responds to a write; `created_pods` were created together with the service.
 pub(super) async fn respond(
     app: &AppState,
     name: &ServiceName,
@@ -51,7 +49,6 @@ pub(super) async fn respond(
     }
 }
 
-/// Responds to a request that only asks whether `desired` would be stored in the place of `existing`.
 pub(super) fn respond_to_dry_run(
     desired: &DesiredService,
     existing: Option<&Service>,
@@ -92,8 +89,8 @@ fn route_taken(name: &ServiceName, route: &str, other: &str) -> ApiProblem {
     ApiProblem::new(ProblemKind::RouteTaken, detail.clone()).at("/ingress", detail)
 }
 
-/// Creates the remaining pods of a new service and shows it. Nothing is read again: the script has returned
-/// what it stored, and every further round trip would delay the first pod.
+/// Creates the remaining pods of a new service and shows it. Nothing is read again: the script returned the
+/// stored service, and every further round trip would delay the first pod.
 async fn respond_created(
     app: &AppState,
     service: &Service,
@@ -114,7 +111,6 @@ async fn respond_created(
     write_response(StatusCode::CREATED, kind_status::new_view(service.clone(), status), durability)
 }
 
-/// Creates the missing pods of a stored service and shows it.
 pub(super) async fn respond_stored(
     app: &AppState,
     name: &ServiceName,
@@ -122,7 +118,7 @@ pub(super) async fn respond_stored(
     written: WriteReceipt,
 ) -> Result<Response, ApiProblem> {
     let durability = app.note_write(name, written);
-    // The service may have been deleted and forgotten since.
+    // The service may have been deleted since.
     let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
     // Many pods are being stopped: counting them would take longer than a client waits.
     let counts = app.store.creation_progress(std::slice::from_ref(name)).await?;
@@ -163,16 +159,15 @@ fn create_missing_pods_later(app: &AppState, service: Service) {
     });
 }
 
-/// Creates a pod for every free slot.
 async fn create_missing_pods(app: &AppState, service: &Service) {
-    // Those of a job are created step by step, by the schedulers alone.
+    // Only the schedulers create pods of jobs, step by step.
     if service.state == ServiceState::Deleting || !service.kind().is_service() {
         return;
     }
     let free = match app.store.slots(&service.name).await {
         Ok(slots) => {
             let mut taken: HashSet<u32> = slots.into_iter().map(|(slot, _)| slot.replica).collect();
-            // Beside a container whose record is lost no other pod is started: the schedulers say so.
+            // No second pod is started beside a container whose record is lost: the schedulers report it.
             let nodes = app.store.holding_nodes().await.unwrap_or_default();
             let held = nodes.iter().flat_map(|node| &node.held_pods);
             taken.extend(held.filter(|held| held.service == service.name).map(|held| held.replica));
@@ -203,7 +198,6 @@ async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> u
     0
 }
 
-/// Returns the record of a service, if it exists.
 pub(super) async fn read(app: &AppState, name: &ServiceName) -> Result<Option<Service>, ApiProblem> {
     let service = app.store.service(name).await;
     service.map_err(|error| ApiProblem::of_key(error, |error| broken_key::service(name, error)))

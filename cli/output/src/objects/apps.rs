@@ -1,4 +1,4 @@
-//! Apps as table rows and descriptions: the services that belong to one, together.
+//! Apps as table rows and descriptions: all services of an app together.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,12 @@ use crate::{TableRow, humanize, table};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AppSummary {
     name: AppName,
-    /// The number of services that have all their pods ready.
     ready: usize,
     services: Vec<ServiceView>,
 }
 
 impl AppSummary {
-    /// Returns the apps that these services belong to, by name.
+    /// Returns the apps of these services, by name.
     pub fn all(services: Vec<ServiceView>) -> Vec<Self> {
         let mut apps: BTreeMap<AppName, Vec<ServiceView>> = BTreeMap::new();
         for service in services {
@@ -36,17 +35,17 @@ impl AppSummary {
         apps.into_iter().map(summary).collect()
     }
 
-    /// Returns its name.
+    /// Returns the app's name.
     pub fn name(&self) -> &AppName {
         &self.name
     }
 
-    /// Returns whether the app has this name.
+    /// Returns true if the app has this name.
     pub fn has_name(&self, name: &str) -> bool {
         self.name.as_str() == name
     }
 
-    /// Returns the whole names of its services.
+    /// Returns the full names of the services.
     pub fn service_names(&self) -> Vec<String> {
         self.services.iter().map(|service| service.name.to_string()).collect()
     }
@@ -58,7 +57,7 @@ impl AppSummary {
     }
 }
 
-/// A job that has ended is as ready as it will be.
+/// An ended job counts as ready.
 fn is_ready(service: &ServiceView) -> bool {
     matches!(services::status_word(service), "ready" | "succeeded")
 }

@@ -7,7 +7,7 @@ use model::spec::{ContainerSpec, Port, RestartPolicy};
 
 use crate::humanize;
 
-/// Returns what an image is, whatever its name means by now.
+/// Returns an image's content, independent of its tag.
 pub fn content(image: &ImageContent) -> String {
     match image.digest {
         Some(_) => format!("{} is {}", image.image, image.identity()),
@@ -31,7 +31,7 @@ pub fn lines(container: &ContainerSpec) -> Vec<String> {
     lines
 }
 
-/// Returns a line for each other field that is set, as a file has it.
+/// Returns a line for each other set field, as in a file.
 fn other_fields(container: &ContainerSpec) -> Vec<String> {
     const SHOWN: [&str; 7] = ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(container) else { return Vec::new() };

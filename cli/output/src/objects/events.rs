@@ -36,8 +36,7 @@ fn subject(event: &ClusterEvent) -> String {
     text
 }
 
-/// Returns the last `count` of these events that are about one object. Events about a service's pods count
-/// for the service, and events about pods on a node for the node.
+/// Returns the last `count` events about an object. Events about pods count for their service and their node.
 pub fn about(events: Vec<ClusterEvent>, kind: ObjectKind, object: &str, count: usize) -> Vec<ClusterEvent> {
     let concerns = |event: &ClusterEvent| match kind {
         ObjectKind::Service => {

@@ -1,4 +1,4 @@
-//! What `cluster check` found, as a table.
+//! Findings of `cluster check` as a table.
 
 use api_types::FindingView;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! What could go from the disks of nodes, as table rows.
+//! Garbage on the disks of nodes as table rows.
 
 use jiff::Timestamp;
 use model::node::usage::GarbageView;

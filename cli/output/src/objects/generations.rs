@@ -11,12 +11,11 @@ use crate::{TableRow, humanize};
 #[serde(transparent)]
 pub struct GenerationRow {
     view: GenerationView,
-    /// The fields that differ from the generation before it in the history.
     #[serde(skip)]
     changed: Vec<String>,
 }
 
-/// Returns the row of a generation; `changed` are the fields in which it differs from the one before it.
+/// Returns the row of a generation; `changed` are the fields that differ from the previous one.
 pub fn row(view: GenerationView, changed: Vec<String>) -> GenerationRow {
     GenerationRow { view, changed }
 }

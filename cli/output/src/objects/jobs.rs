@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{TableRow, humanize};
 
-/// A job as a row.
+/// Row of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct JobRow(pub ServiceView);
@@ -48,7 +48,7 @@ impl TableRow for JobRow {
     }
 }
 
-/// A cron as a row.
+/// Row of a cron.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct CronRow(pub ServiceView);
@@ -123,7 +123,7 @@ impl TableRow for IndexResultView {
     }
 }
 
-/// Returns how far a job is: `3/10 complete, 2 active, 1 failed`.
+/// Returns the progress of a job: `3/10 complete, 2 active, 1 failed`.
 pub fn job_line(job: &JobStatus) -> String {
     let mut line = format!("{}/{} complete", job.succeeded, job.completions);
     for (count, word) in [(job.active, "active"), (job.failures, "failed")] {
@@ -137,7 +137,7 @@ pub fn job_line(job: &JobStatus) -> String {
     line
 }
 
-/// Returns when a cron was due and is next.
+/// Returns the last and the next run of a cron.
 pub fn cron_line(status: &CronStatus) -> String {
     let time = |time: &Option<String>, none: &str| time.clone().unwrap_or_else(|| none.to_owned());
     format!(

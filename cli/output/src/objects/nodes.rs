@@ -77,7 +77,7 @@ fn kind_words(node: &NodeView) -> &'static str {
     }
 }
 
-/// Returns what waits for CPU, memory and I/O on a node, in one cell.
+/// Returns the pressure (PSI) of CPU, memory and I/O on a node, in one cell.
 pub fn pressure(psi: &Psi) -> String {
     format!("cpu {:.0}% mem {:.0}% io {:.0}%", psi.cpu_some, psi.memory_some, psi.io_some)
 }
@@ -129,8 +129,7 @@ pub fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent], now:
     layout.finish()
 }
 
-/// Returns whether pods with shared volumes are placed on the node; nothing if it declares no directory for
-/// them.
+/// Returns whether the node takes pods with shared volumes; empty without a directory for them.
 fn shared_word(node: &NodeView) -> &'static str {
     match node.shared_volumes.as_deref() {
         None => "",
@@ -139,14 +138,12 @@ fn shared_word(node: &NodeView) -> &'static str {
     }
 }
 
-/// Returns what is wrong with the node.
 fn message(node: &NodeView) -> &str {
     let refused = node.shared_volumes.as_deref().filter(|state| *state != "ready");
     let other = node.problems.first().map(String::as_str);
     node.engine_problem.as_deref().or(node.disk_problem.as_deref()).or(refused).or(other).unwrap_or_default()
 }
 
-/// Returns what the pods may have of processes; nothing for a worker that does not limit them.
 fn processes(node: &NodeView) -> String {
     match node.capacity.pids {
         0 => String::new(),
@@ -154,7 +151,6 @@ fn processes(node: &NodeView) -> String {
     }
 }
 
-/// Returns what the volumes of pods may have of the disk; nothing for a worker that does not limit it.
 fn disk(node: &NodeView) -> String {
     match node.capacity.disk_bytes {
         0 => String::new(),
@@ -165,7 +161,6 @@ fn disk(node: &NodeView) -> String {
     }
 }
 
-/// Returns what of the machine is kept for the system; nothing if none is.
 fn kept_words(kept: &Resources) -> String {
     let parts = [
         (kept.cpu_millis, format!("{} CPUs", humanize::cores(kept.cpu_millis))),

@@ -11,7 +11,6 @@ use super::{containers, events};
 use crate::describe_layout::DescribeLayout;
 use crate::{TableRow, humanize};
 
-/// Characters of a message on a line of progress.
 const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
@@ -47,8 +46,8 @@ impl TableRow for PodView {
         cells
     }
 
-    /// A stopped pod is named by its uuid: the name belongs to its replacement. So is a pushed pod: any
-    /// number of them may have the same name.
+    /// A stopped pod is named by its uuid, because its replacement has the name. So is a pushed pod, because
+    /// such names may repeat.
     fn name(&self) -> String {
         if self.service.is_none() || self.phase == Phase::Stopped {
             return self.unique_name();
@@ -77,7 +76,6 @@ pub fn line(pod: &PodView) -> String {
     text
 }
 
-/// Returns the published ports as `docker ps` prints them.
 fn ports(pod: &PodView) -> String {
     let ports: Vec<String> = pod.ports.iter().map(ToString::to_string).collect();
     ports.join(", ")
@@ -139,7 +137,6 @@ fn container_line(container: &ContainerStatus) -> String {
     format!("{}: {state}{}{suffix}", container.name, restarts.unwrap_or_default())
 }
 
-/// Returns how a run ended, and below it the last lines that it wrote.
 fn run_lines(run: &EndedRun, now: Timestamp) -> Vec<String> {
     let container = run.container.as_ref().map_or_else(String::new, |name| format!("{name} "));
     let how = match (run.out_of_memory, run.signal()) {
@@ -184,7 +181,6 @@ fn refusals(pod: &PodView) -> Vec<String> {
     lines
 }
 
-/// Says what the phase means for this pod.
 fn phase_meaning(pod: &PodView) -> &'static str {
     match pod.phase {
         Phase::Pending if pod.refusals.is_empty() => "waiting for a scheduler to assign it to a node",
@@ -199,8 +195,8 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// Returns ` (Reason: message)`, or an empty text without a reason and a message. A long message is
-/// shortened: this is for lines that say how something goes on.
+/// Returns ` (Reason: message)`, or an empty text without a reason and a message. Shortens long messages:
+/// this is for progress lines.
 pub fn reason_suffix(reason: &str, message: &str) -> String {
     suffix(reason, message, MAX_MESSAGE_LENGTH)
 }

@@ -12,11 +12,11 @@ pub struct QueueRow {
     /// Key of the queue in Redis.
     pub queue: String,
     length: u64,
-    /// What the queue is for.
+    /// Purpose of the queue.
     pub holds: &'static str,
 }
 
-/// Returns a row for each queue. Empty queues of nodes are left out unless `all` is set.
+/// Returns a row for each queue. Skips empty queues of nodes unless `all` is set.
 pub fn rows(queues: &QueuesView, all: bool) -> Vec<QueueRow> {
     let row = |queue: &str, length, holds| QueueRow { queue: queue.to_owned(), length, holds };
     let mut rows = vec![
@@ -72,13 +72,12 @@ impl TableRow for DeadLetterView {
     }
 }
 
-/// Returns what `-o name` prints for a dead letter. Scripts rely on it.
+/// Returns the `-o name` output for a dead letter. Scripts rely on it.
 pub fn dead_letter_name(id: &str) -> String {
     format!("letter/{id}")
 }
 
-/// Returns the payloads of a queue, one per line, the next one to be taken first. A reason stands before its
-/// payload.
+/// Returns the payloads of a queue, one per line, next one first. A reason precedes its payload.
 pub fn payloads(queue: &QueueView) -> String {
     let line = |item: &QueueItem| {
         let reason = item.reason.as_deref().map(|reason| humanize::shorten(reason, usize::MAX) + "  ");

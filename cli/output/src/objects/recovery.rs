@@ -1,4 +1,4 @@
-//! What a recovery finds or has done, for people.
+//! Findings and results of a recovery, for people.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use api_types::RecoveryView;
 
 use crate::{humanize, table};
 
-/// Returns whether anything is missing in Redis.
+/// Returns true if anything is missing in Redis.
 pub fn has_work(view: &RecoveryView) -> bool {
     !view.services.is_empty() || view.pushed_pods > 0 || view.volumes > 0 || view.values > 0
 }
 
-/// Returns a table of the services, and a line for each other thing to know.
+/// Returns a table of the services, and a line for each other finding.
 pub fn describe(view: &RecoveryView) -> String {
     let mut text = String::new();
     if !view.services.is_empty() {

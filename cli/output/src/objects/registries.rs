@@ -1,4 +1,4 @@
-//! Logins for registries as table rows and descriptions.
+//! Registry logins as table rows and descriptions.
 
 use api_types::RegistryView;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ impl TableRow for RegistryView {
     }
 }
 
-/// Describes the login for a registry.
+/// Describes a registry login.
 pub fn describe(registry: &RegistryView, now: Timestamp) -> String {
     let RegistryView { host, user, updated_at, .. } = registry;
     let mut layout = DescribeLayout::default();

@@ -1,4 +1,4 @@
-//! Routes as table rows, and where a request goes.
+//! Routes as table rows, and the destination of a request.
 
 use api_types::{CertificateView, PodView, RouteView};
 use jiff::Timestamp;
@@ -37,7 +37,6 @@ impl TableRow for RouteView {
     }
 }
 
-/// Says in few words how it stands with a certificate.
 fn certificate_words(view: &CertificateView, now: Timestamp) -> String {
     let until = |time: &String| humanize::until(time, now);
     let state = match (&view.expires_at, view.is_being_ordered, &view.error) {
@@ -53,32 +52,32 @@ fn certificate_words(view: &CertificateView, now: Timestamp) -> String {
     }
 }
 
-/// Where a request or connection goes.
+/// Destination of a request or connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// What was asked about.
+    /// URL asked about.
     pub url: String,
-    /// The service that the route leads to.
+    /// Service of the route.
     pub service: ServiceName,
-    /// The port of its pods.
+    /// Port of its pods.
     pub port: u16,
-    /// The certificate of its host, if that is ordered.
+    /// Certificate of its host, if ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
-    /// Its pods.
+    /// Pods of the service.
     pub pods: Vec<RoutePod>,
 }
 
 /// A pod of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RoutePod {
-    /// Its name.
+    /// Name.
     pub pod: String,
-    /// Its node, if it has one.
+    /// Node, if assigned.
     pub node: Option<String>,
-    /// Whether it gets requests.
+    /// True if the pod gets requests.
     pub is_ready: bool,
-    /// The reason why it gets none; empty if it does.
+    /// Reason why it gets none; empty if it does.
     pub why_not: String,
 }
 
@@ -116,7 +115,7 @@ impl TableRow for Explanation {
     }
 }
 
-/// Describes where a request goes.
+/// Describes the destination of a request.
 pub fn describe(explanation: &Explanation, now: Timestamp) -> String {
     let Explanation { url, service, port, certificate, pods } = explanation;
     let mut layout = DescribeLayout::default();

@@ -43,7 +43,7 @@ impl TableRow for ValueRow {
     }
 }
 
-/// Describes a secret or config, and names the services that use it.
+/// Describes a secret or config with the services that use it.
 pub fn describe(row: &ValueRow, users: &[String], now: Timestamp) -> String {
     let ValueView { name, version, created_at, updated_at, app, .. } = &row.view;
     let age = |at: &str| format!("{at} ({} ago)", humanize::age(at, now));

@@ -45,7 +45,7 @@ impl TableRow for ServiceView {
     }
 }
 
-/// Returns how many of the pods are ready, of a job how many indices are complete.
+/// Returns the number of ready pods; for a job, of complete indices.
 fn ready(service: &ServiceView) -> String {
     match (service.kind, &service.job_status) {
         (Kind::Job, Some(job)) => format!("{}/{}", job.succeeded, job.completions),
@@ -82,8 +82,8 @@ pub fn pod_counts(service: &ServiceView) -> String {
     text
 }
 
-/// Describes a service, some of its unhealthy pods and its latest events. `with_machine_ports` tells whether
-/// its pods have the ports of their machines.
+/// Describes a service, some of its unhealthy pods and its latest events. `with_machine_ports` is true if its
+/// pods use ports of their machines.
 pub fn describe(
     service: &ServiceView,
     with_machine_ports: bool,
@@ -130,7 +130,7 @@ pub fn describe(
     layout.finish()
 }
 
-/// Returns in which order pods are replaced, and why if that is not plain from the service.
+/// Returns the update order of pods, with the reason if the service does not make it obvious.
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
     let desired = service.desired();
     let order = |with_machine_ports| desired.fields.update_in_force(&desired.pod, with_machine_ports).order;
@@ -144,7 +144,7 @@ fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
     }
 }
 
-/// Returns what has become of the latest change, in a sentence.
+/// Describes the outcome of the latest change in a sentence.
 pub fn rollout_line(rollout: &RolloutView) -> String {
     let RolloutView { state, generation, message } = rollout;
     match state {

@@ -1,4 +1,4 @@
-//! The state of the cluster.
+//! State of the cluster.
 
 use api_types::{DurabilityState, DurabilityView, PauseView, RedisMemoryView, RedundancyView, StatusView};
 
@@ -55,7 +55,7 @@ pub fn describe(status: &StatusView) -> String {
     layout.finish()
 }
 
-/// Says whether a write would survive the loss of the Redis master.
+/// Returns whether a write would survive the loss of the Redis master.
 pub fn durability_text(durability: &DurabilityView) -> String {
     if !durability.message.is_empty() {
         return durability.message.clone();
@@ -70,7 +70,7 @@ pub fn durability_text(durability: &DurabilityView) -> String {
     }
 }
 
-/// Says how many replicas and Sentinels there are; nothing of a Redis that has neither.
+/// Describes the numbers of replicas and Sentinels; empty if there are none.
 fn redundancy(redundancy: RedundancyView) -> String {
     let RedundancyView { replicas, replicas_attached, sentinels, sentinels_answering, can_fail_over } =
         redundancy;
@@ -82,7 +82,6 @@ fn redundancy(redundancy: RedundancyView) -> String {
     parts.join(", ")
 }
 
-/// Says what pauses after a change of the Redis master, and for how long.
 fn pause(pause: &PauseView) -> String {
     let PauseView { no_deaths_for_seconds, no_starts_for_seconds, .. } = pause;
     let deaths = (*no_deaths_for_seconds > 0)

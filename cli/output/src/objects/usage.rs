@@ -1,4 +1,4 @@
-//! What pods and nodes use, as table rows.
+//! Usage of pods and nodes as table rows.
 
 use jiff::Timestamp;
 use model::node::usage::{NodeUsageView, PodUsageView, Usage};

@@ -41,7 +41,6 @@ fn status(volume: &VolumeView) -> &'static str {
     }
 }
 
-/// Returns how much it holds, as far as that is known, of how much it is meant to hold.
 fn space(volume: &VolumeView) -> String {
     match (volume.used.map(humanize::bytes), volume.space.map(humanize::bytes)) {
         (Some(used), Some(space)) => format!("{used}/{space}"),

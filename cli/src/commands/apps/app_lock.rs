@@ -1,5 +1,5 @@
-//! Keeps other clients from changing an app at the same time: two that apply different files at once would
-//! leave a mixture.
+//! Locks an app against concurrent changes: two clients applying different files at once would leave a
+//! mixture.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,26 +13,24 @@ use tokio::time::Instant;
 
 use crate::commands::error::CommandError;
 
-/// Between two renewals: two may fail before the lock ends.
+/// Renewal interval: two renewals may fail before the lock expires.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Between two tries.
 const RETRY: Duration = Duration::from_millis(300);
-/// The longest wait for another client: the lock of one that has died ends before.
+/// Maximum wait for another client: the lock of a dead client expires sooner.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// The lock of an app. A process that dies loses it after some seconds.
+/// Lock of an app. It expires some seconds after its process dies.
 pub(crate) struct AppLock {
     client: Client,
     app: AppName,
     input: AppLockInput,
-    /// Why it was lost, if it was.
     lost: Arc<Mutex<Option<String>>>,
-    /// `None` with an API of the version before, which has no locks.
+    /// `None` with an API of the previous version, which has no locks.
     renewal: Option<AbortHandle>,
 }
 
 impl AppLock {
-    /// Takes the lock; waits for another client, but for `timeout` at most.
+    /// Takes the lock, waiting for another client for at most `timeout`.
     ///
     /// # Errors
     /// `Conflict` if another client keeps it.
@@ -68,10 +66,10 @@ impl AppLock {
         Ok(lock)
     }
 
-    /// Checks that no other client has got the lock meanwhile, as after a failover of Redis.
+    /// Checks that no other client got the lock meanwhile, as after a failover of Redis.
     ///
     /// # Errors
-    /// `Conflict` with who has it.
+    /// `Conflict` with the holder.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         match &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
             None => Ok(()),
@@ -81,14 +79,14 @@ impl AppLock {
         }
     }
 
-    /// Releases it. If that fails, it ends by itself.
+    /// Releases the lock. If that fails, the lock expires.
     pub(crate) async fn release(self) {
         if self.renewal.is_some() {
             _ = self.client.unlock_app(&self.app, &self.input.id).await;
         }
     }
 
-    /// Renews the lock until another client has it. An error says nothing about that.
+    /// Renews the lock until another client has it. Errors say nothing about that.
     fn renewing(&self) -> impl Future<Output = ()> + Send + use<> {
         let (client, app, input) = (self.client.clone(), self.app.clone(), self.input.clone());
         let lost = self.lost.clone();
@@ -118,7 +116,6 @@ fn is_held(error: &ClientError) -> bool {
     error.status() == Some(409)
 }
 
-/// Returns how others know this user, as in `ann@laptop`.
 fn holder() -> String {
     let user =
         std::env::var("USER").unwrap_or_else(|_| format!("user {}", rustix::process::getuid().as_raw()));

@@ -1,5 +1,5 @@
-//! The secrets and configs of an app: `apply` creates them before the services, and they go with the app.
-//! Contents are compared by the API, and never printed.
+//! Secrets and configs of an app: `apply` creates them before the services, and they are deleted with the
+//! app. The API compares contents, which are never printed.
 
 use api_types::{ServiceView, ValueInput, ValueView};
 use client::Client;
@@ -17,7 +17,6 @@ use crate::commands::error::CommandError;
 use crate::commands::objects::secret_and_config::users_of;
 use crate::exit::Exit;
 
-/// What becomes of a secret or config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueChange {
     Created,
@@ -26,7 +25,6 @@ pub(crate) enum ValueChange {
 }
 
 impl ValueChange {
-    /// Returns the word that `apply` prints.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -36,12 +34,10 @@ impl ValueChange {
     }
 }
 
-/// Returns the name of a secret or config with its type.
 pub(crate) fn title(kind: ValueKind, name: &str) -> String {
     format!("{kind}/{name}")
 }
 
-/// Returns what `apply` would do with a secret or config of the app.
 pub(crate) async fn compare(
     client: &Client,
     app: &AppName,
@@ -63,8 +59,8 @@ pub(crate) async fn compare(
     Ok(if compared.same { ValueChange::Unchanged } else { ValueChange::Configured })
 }
 
-/// Creates those that are missing and stores those that differ. Returns the ones with a new version. Nothing
-/// else is to be applied if the batch failed: services would wait for what is missing.
+/// Creates missing values and stores changed ones. Returns those with a new version. If the batch fails,
+/// nothing else may be applied: services would wait for missing values.
 pub(crate) async fn apply<'a>(
     values: &'a [AppValue],
     app: &AppName,
@@ -96,7 +92,6 @@ async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<ValueCh
     Ok(change)
 }
 
-/// Says which services that did not change themselves get the new versions.
 pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     let mut users: Vec<String> =
         changed.iter().flat_map(|value| users_of(value.kind, value.name.as_str(), unchanged)).collect();
@@ -111,13 +106,12 @@ pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     }
 }
 
-/// Returns the secrets and configs that belong to an app.
 pub(crate) async fn of_app(client: &Client, app: &str) -> Result<Vec<(ValueKind, ValueView)>, CommandError> {
     let mut found = Vec::new();
     for kind in [ValueKind::Secret, ValueKind::Config] {
         match client.values(kind).await {
             Ok(values) => found.extend(values.into_iter().map(|value| (kind, value))),
-            // An API of the version before has none.
+            // An API of the previous version has none.
             Err(error) if error.status() == Some(404) => {}
             Err(error) => return Err(error.into()),
         }
@@ -126,7 +120,6 @@ pub(crate) async fn of_app(client: &Client, app: &str) -> Result<Vec<(ValueKind,
     Ok(found)
 }
 
-/// Returns the names of those that belong to the app and that its files would not make.
 pub(crate) async fn surplus(
     client: &Client,
     app: &DesiredApp,
@@ -136,7 +129,6 @@ pub(crate) async fn surplus(
     Ok(found.into_iter().map(|(kind, value)| (kind, value.name.to_string())).collect())
 }
 
-/// Deletes secrets and configs.
 pub(crate) async fn remove(
     values: Vec<(ValueKind, String)>,
     batch: &mut BatchResult,
@@ -152,8 +144,8 @@ pub(crate) async fn remove(
     Ok(())
 }
 
-/// Deletes what belongs to an app whose services are being deleted, except what a service that stays uses:
-/// one of another profile. After a failure all of them stay.
+/// Deletes the values of an app whose services are being deleted, except those that a remaining service uses,
+/// such as one of another profile. After a failure all of them stay.
 pub(crate) async fn remove_all(
     app: &str,
     batch: &mut BatchResult,

@@ -32,13 +32,10 @@ use crate::exit::Exit;
 const HELP: &str = "\
 A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.";
 
-/// How often a service is read and written that others change at the same moment.
 const TRIES: u32 = 5;
 
-/// Services that are written at the same time.
 const MAX_CONCURRENT_WRITES: usize = 16;
 
-/// The result of a write that changed nothing.
 const UNCHANGED: &str = "unchanged";
 
 /// Arguments of `apply`.
@@ -64,7 +61,6 @@ pub(crate) struct ApplyArgs {
     dry_run: bool,
 }
 
-/// Applies the services in the order of the files.
 pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut desired = desired_state::read(&args.files, &context.client).await?;
     desired.leaves_volumes = args.leave_volumes;
@@ -92,7 +88,7 @@ pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     Ok(batch.exit())
 }
 
-/// Writes the secrets, configs and services. Also returns what `--wait` waits for.
+/// Writes the secrets, configs and services. Also returns the services that `--wait` waits for.
 async fn apply(
     args: &ApplyArgs,
     desired: &Desired,
@@ -140,9 +136,8 @@ async fn apply(
     Ok((batch, goals))
 }
 
-/// Splits services, in their order, into those that are written at the same time. A service is written after
-/// all before it if it depends on one of them, or one of them on it, or if it may take over routes or names
-/// from one.
+/// Splits services, in order, into groups for concurrent writes. A service starts a new group if it depends
+/// on one of the group, one of the group depends on it, or it may take over routes or names.
 fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -166,11 +161,11 @@ fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     parts
 }
 
-/// Checks that no other client has changed the app while it was applied: two that apply different files at
-/// once leave a mixture. The one that writes last sees what the other one has written.
+/// Checks that no other client changed the app during `apply`: two that apply different files leave a
+/// mixture. The last writer sees the other's writes.
 ///
 /// # Errors
-/// If something of the app is not as it was written.
+/// If any part of the app differs from what was written.
 async fn check_alone(
     app: &str,
     written: &[(String, u64)],
@@ -194,7 +189,6 @@ async fn check_alone(
     )))
 }
 
-/// Returns the services that have another generation than the one that was written.
 fn overwritten(written: &[(String, u64)], now: &[ServiceView]) -> Vec<String> {
     let is_other = |(name, generation): &&(String, u64)| {
         let stored = now.iter().find(|service| service.name.as_str() == name);
@@ -237,8 +231,8 @@ async fn dry_run(
     Ok(batch.exit())
 }
 
-/// Writes a service. `known` is what was stored a moment ago, if it was read. Also returns `created`,
-/// `configured` or `unchanged`.
+/// Writes a service. `known` is its recently read state, if any. Also returns `created`, `configured` or
+/// `unchanged`.
 async fn put(
     client: &Client,
     desired: &Desired,
@@ -248,7 +242,7 @@ async fn put(
     let mut tries = 1;
     loop {
         match put_over_stored(client, desired, input, known.take()).await {
-            // Another client has changed it after it was read: what it added is kept, too.
+            // Another client changed it after it was read: its additions are kept too.
             Err(CommandError::Client(error)) if error.status() == Some(412) && tries < TRIES => tries += 1,
             result => return result,
         }
@@ -269,7 +263,7 @@ async fn put_over_stored(
             Err(error) => return Err(error.into()),
         },
     };
-    // It is refused: what the change would do is not said.
+    // The write is refused, so its effect is not printed.
     let is_going = before.as_ref().is_some_and(|before| before.state == ServiceState::Deleting);
     let stored = before.as_ref().map(service_form::stored);
     let input = desired.over(input, stored.as_ref());

@@ -1,5 +1,5 @@
-//! The files that Compose files name, as far as they may be read: what is not in the folder of the project
-//! would go from this machine to the cluster, or to what a foreign file runs there.
+//! Reads the files that Compose files name. Files outside the project's folder are refused: they would leave
+//! this machine for the cluster, or for programs that a foreign file runs there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -11,10 +11,9 @@ use model::value::MAX_VALUE_BYTES;
 
 use output::humanize;
 
-/// The most bytes of a file: an endless one ends.
+/// Maximum bytes of a file, against endless ones.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Returns the whole path of the folder in which the project's paths begin.
 pub(crate) fn folder_of_project(directory: Option<&str>, files: &[String]) -> PathBuf {
     let first = Path::new(files.first().map_or("", String::as_str));
     let folder = directory.map(Path::new).or_else(|| first.parent());
@@ -22,25 +21,22 @@ pub(crate) fn folder_of_project(directory: Option<&str>, files: &[String]) -> Pa
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Reads files of a project.
 pub(crate) struct ComposeSources {
-    /// The files that were read already: standard input can be read once.
+    /// Files already read: standard input can be read only once.
     texts: BTreeMap<String, String>,
-    /// Those that the command line names.
     named: BTreeSet<String>,
     folder: PathBuf,
     allows_outside: bool,
 }
 
 impl ComposeSources {
-    /// Returns the files of a project, of which those in `texts` were read already.
     pub(crate) fn new(project: &Project, allows_outside: bool, texts: BTreeMap<String, String>) -> Self {
         let folder = folder_of_project(project.directory.as_deref(), &project.files);
         let named = project.files.iter().chain(&project.env_files).cloned().collect();
         Self { texts, named, folder, allows_outside }
     }
 
-    /// Returns up to `limit` bytes of a file, and one more if there are more.
+    /// Returns up to `limit` bytes of a file, plus one if there are more.
     fn bytes(&self, path: &str, limit: u64) -> Result<Vec<u8>, SourceError> {
         let is_named = self.named.contains(path);
         let whole = Path::new(path).canonicalize().map_err(|error| source_error(&error))?;
@@ -77,7 +73,7 @@ impl FileSources for ComposeSources {
             Ok(found) if found.is_file() => PathKind::File { mode: found.permissions().mode() & 0o777 },
             Ok(found) if found.is_dir() => match std::fs::read_dir(path) {
                 Ok(mut entries) => PathKind::Directory { is_empty: entries.next().is_none() },
-                // There may be files in it.
+                // It may contain files.
                 Err(_) => PathKind::Directory { is_empty: false },
             },
             Ok(_) => PathKind::Other,

@@ -1,4 +1,4 @@
-//! What files describe: services, each in a document of its own, or the app of Compose files.
+//! Desired state from files: services, each in its own document, or the app of Compose files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -17,39 +17,33 @@ use super::file_args::{self, ComposeArgs, FileArgs};
 use super::services_in_text::{self, display_name};
 use crate::commands::error::CommandError;
 
-/// The most bytes of a file: an endless one ends.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The services of all files.
 #[derive(Default)]
 pub(crate) struct Desired {
-    /// In the order in which they are to be applied.
+    /// In the order of application.
     pub(crate) services: Vec<ServiceInput>,
-    /// The app, if Compose files are among the files.
     pub(crate) app: Option<DesiredApp>,
-    /// The secrets and configs of the app that its services use.
+    /// Secrets and configs of the app that its services use.
     pub(crate) values: Vec<AppValue>,
-    /// Whether a service may lose sight of volumes with data.
+    /// True if services may lose access to volumes with data.
     pub(crate) leaves_volumes: bool,
     notes: Vec<compose::Note>,
-    /// The files of this machine that go to the cluster, and as what.
+    /// Local files sent to the cluster, with the object each becomes.
     sent_files: BTreeSet<(String, String)>,
-    /// The services of Compose files that do not say what is reached from outside.
+    /// Services whose Compose files do not define an ingress.
     without_ingress: BTreeSet<ServiceName>,
 }
 
-/// The app of Compose files.
 pub(crate) struct DesiredApp {
     pub(crate) name: AppName,
-    /// The names of all its services, also of those without an active profile.
     pub(crate) all_names: BTreeSet<String>,
-    /// The names of all secrets and configs that its files would make.
     pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
 }
 
 impl Desired {
-    /// Returns a service as it is to be stored where `stored` is. A Compose file that does not say what is
-    /// reached from outside leaves that as it is, which is noted.
+    /// Returns a service as it is to be stored over `stored`. A Compose file without an ingress keeps the
+    /// stored one, which is noted.
     pub(crate) fn over(&self, input: &ServiceInput, stored: Option<&ServiceInput>) -> ServiceInput {
         let mut input = input.clone();
         let kept = stored.map_or(&[][..], |stored| &stored.fields.ingress);
@@ -64,7 +58,6 @@ impl Desired {
         input
     }
 
-    /// Prints what the files ask for and do not get.
     pub(crate) fn print_notes(&self) {
         for note in &self.notes {
             stderr::note(&format!("note: {}", note.finding));
@@ -77,7 +70,6 @@ impl Desired {
     }
 }
 
-/// Reads and checks the services of the files, or of the Compose file of this folder.
 pub(crate) async fn read(args: &FileArgs, client: &Client) -> Result<Desired, CommandError> {
     if !args.files.is_empty() {
         return read_files(&args.files, &args.compose, Some(client)).await;
@@ -87,7 +79,8 @@ pub(crate) async fn read(args: &FileArgs, client: &Client) -> Result<Desired, Co
     read_files(&files, &args.compose, Some(client)).await
 }
 
-/// Reads and checks the services of these files. `client` is asked for what they mean in its cluster.
+/// Reads and checks the services of these files. Asks `client` about state of the cluster that affects their
+/// meaning.
 pub(crate) async fn read_files(
     files: &[String],
     compose: &ComposeArgs,
@@ -116,7 +109,7 @@ pub(crate) async fn read_files(
             Err(found) => mistakes.extend(found),
         }
     }
-    // What cannot be parsed may well be one.
+    // An unparsable file may be a Compose file.
     if compose_files.is_empty() && compose.is_set() && mistakes.is_empty() {
         let detail = "--profile, --env-file, --project-name, --project-directory and --allow are for Compose files, and \
                       none of these is one";
@@ -152,14 +145,14 @@ pub(crate) async fn read_files(
     Ok(desired)
 }
 
-/// Whether the cluster has a directory for shared volumes, also if the nodes that have it are down: what a
-/// file means must not change with that.
+/// Returns true if the cluster has a directory for shared volumes, even if its nodes are down: a file's
+/// meaning must not depend on that.
 async fn has_shared_directory(client: &Client) -> Result<bool, CommandError> {
     Ok(client.nodes().await?.iter().any(|node| node.shared_volumes.is_some()))
 }
 
-/// Returns the named volumes that the services of an app have in the cluster, and whether shared. A volume
-/// that any of them has as a persistent one stays that: a shared one in its place would be empty.
+/// Returns the app's named volumes in the cluster; true if shared. A volume that any service has as
+/// persistent stays so: a shared one in its place would be empty.
 async fn kept_volumes(app: &compose::App, client: &Client) -> Result<BTreeMap<String, bool>, CommandError> {
     let mut kept = BTreeMap::new();
     for service in &app.services {
@@ -180,8 +173,7 @@ async fn kept_volumes(app: &compose::App, client: &Client) -> Result<BTreeMap<St
     Ok(kept)
 }
 
-/// Puts the Compose files of a folder in the order in which they override each other, which is not that of
-/// their names.
+/// Sorts the Compose files of a folder by override order, which differs from the order of names.
 fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandError> {
     let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
     let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();
@@ -211,7 +203,6 @@ impl Desired {
         self.sent_files = app.sent_files;
     }
 
-    /// Returns all that is otherwise than with Compose.
     fn differences(&self) -> impl Iterator<Item = String> {
         let is_difference =
             |note: &&compose::Note| matches!(note.kind, NoteKind::NotHonoured | NoteKind::Different);
@@ -255,7 +246,6 @@ fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
     }
 }
 
-/// Returns the name of the app of the Compose file of this folder.
 pub(crate) fn app_of_this_folder() -> Option<AppName> {
     let args = ComposeArgs::default();
     let project = args.project(file_args::of_this_folder(&args).ok()?);

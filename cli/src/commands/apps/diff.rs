@@ -1,4 +1,4 @@
-//! `diff`: what `apply` would change, and the same for `apply --dry-run`. Writes nothing.
+//! `diff` and `apply --dry-run`: show what `apply` would change. Write nothing.
 
 use clap::Args;
 use client::Client;
@@ -28,17 +28,14 @@ pub(crate) struct DiffArgs {
     files: FileArgs,
 }
 
-/// A service of a file beside the stored one.
 pub(crate) struct Comparison {
-    /// The stored service; none if it does not exist.
     before: Option<ServiceInput>,
     after: ServiceInput,
-    /// How long ago its number of pods was set by hand, if it was.
+    /// Age of a manual change of its replicas, if any.
     scaled: Option<String>,
 }
 
 impl Comparison {
-    /// Compares a service of the files with the stored one.
     pub(crate) async fn read(
         client: &Client,
         desired: &Desired,
@@ -59,7 +56,6 @@ impl Comparison {
         Ok(Self { before, after, scaled })
     }
 
-    /// Returns what `apply` would print: `created`, `configured` or `unchanged`.
     pub(crate) fn result(&self) -> &'static str {
         match &self.before {
             None => "created",
@@ -68,7 +64,6 @@ impl Comparison {
         }
     }
 
-    /// Returns the difference; an empty text if nothing would change.
     fn text(&self) -> Result<String, CommandError> {
         if self.before.as_ref() == Some(&self.after) {
             return Ok(String::new());
@@ -80,7 +75,6 @@ impl Comparison {
         Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}{effect}"))
     }
 
-    /// Checks what `apply` would be refused for.
     pub(crate) async fn check(&self, client: &Client, leaves_volumes: bool) -> Result<(), CommandError> {
         match &self.before {
             Some(before) if *before == self.after => return Ok(()),
@@ -90,14 +84,13 @@ impl Comparison {
         Ok(client.check_service(&self.after).await?)
     }
 
-    /// Returns what becomes of the pods of a service that exists; none if nothing would change.
     pub(crate) fn effect(&self) -> Option<String> {
         let before = self.before.as_ref().filter(|before| **before != self.after)?;
         Some(effect_on_pods::of_change(before, &self.after, self.scaled.as_deref()))
     }
 }
 
-/// Prints the differences. An error never has the exit code of a difference.
+/// Prints the differences. Errors never have the exit code of a difference.
 pub(crate) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match differences(&args.files, context).await {
         Err(error) if error.exit() == Exit::Error && !matches!(error, CommandError::Output(_)) => {

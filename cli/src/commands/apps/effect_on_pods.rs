@@ -1,4 +1,4 @@
-//! What a change of a service does to its pods. Pure.
+//! Effect of a service change on pods. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use output::humanize;
 
-/// Returns how many pods are replaced, and the fields because of which: `3 pods are replaced: image, user`.
-/// One that only the former service has is `ingress (removed)`. A number of replicas has both values, and
-/// `scaled` is added to it, which says when it was set by hand.
+/// Returns the number of replaced pods with the changed fields: `3 pods are replaced: image, user`. A removed
+/// field is `ingress (removed)`. A changed number of replicas shows both values, followed by `scaled`, the
+/// age of a manual change.
 pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Option<&str>) -> String {
     let kept = fields(after);
     let changed = changed_fields(before, after).into_iter();
@@ -32,7 +32,6 @@ pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Opt
     }
 }
 
-/// Returns the names of the fields in which two services differ, as a file has them.
 pub(crate) fn changed_fields(before: &ServiceInput, after: &ServiceInput) -> Vec<String> {
     let (before, after) = (fields(before), fields(after));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();

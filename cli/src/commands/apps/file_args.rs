@@ -1,5 +1,4 @@
-//! The files of `-f`: a directory stands for the service files in it. Without `-f`, the Compose file of this
-//! folder.
+//! Files of `-f`: a directory stands for its service files. Without `-f`, this folder's Compose file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +10,6 @@ use output::humanize;
 use super::compose_sources::{ComposeSources, folder_of_project};
 use crate::commands::error::CommandError;
 
-/// Files with these extensions are read from a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The files of `apply` and `diff`.
@@ -63,18 +61,15 @@ pub(crate) enum Allowed {
 }
 
 impl ComposeArgs {
-    /// Returns whether something was chosen that says how Compose files are read.
     pub(crate) fn is_set(&self) -> bool {
         let has_list = !self.profile.is_empty() || !self.env_file.is_empty() || !self.allow.is_empty();
         has_list || self.project_name.is_some() || self.project_directory.is_some()
     }
 
-    /// Returns whether files outside of the project's folder may be read.
     pub(crate) fn allows_outside_files(&self) -> bool {
         self.allow.contains(&Allowed::OutsideFiles)
     }
 
-    /// Returns what is to be read, of these files.
     pub(crate) fn project(&self, files: Vec<String>) -> Project {
         let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -118,11 +113,11 @@ impl ComposeArgs {
     }
 }
 
-/// Returns the Compose file of this folder, or else of the nearest one around it, and the one that overrides
-/// it; or those that `COMPOSE_FILE` names in the environment or in a file of variables.
+/// Returns the Compose file of this folder, or of its nearest ancestor, with its override file; or the files
+/// that `COMPOSE_FILE` names in the environment or an env file.
 ///
 /// # Errors
-/// If there is none, or a file of variables cannot be read.
+/// If there is none, or an env file cannot be read.
 pub(crate) fn of_this_folder(args: &ComposeArgs) -> Result<Vec<String>, CommandError> {
     let project = args.project(Vec::new());
     let sources = ComposeSources::new(&project, args.allows_outside_files(), BTreeMap::new());
@@ -149,7 +144,7 @@ pub(crate) fn of_this_folder(args: &ComposeArgs) -> Result<Vec<String>, CommandE
     })
 }
 
-/// Returns the file with a usual name, and the one that overrides it. All paths begin with `prefix`.
+/// Returns the file with a default name, and its override file. All paths begin with `prefix`.
 pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
     let first =
         |names: [&str; 4]| names.map(|name| format!("{prefix}{name}")).into_iter().find(|path| exists(path));
@@ -157,10 +152,10 @@ pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Opti
     Some(std::iter::once(file).chain(first(compose::OVERRIDE_FILES)).collect())
 }
 
-/// Replaces each directory by its service files, in the order of their names. Directories in it are not read.
+/// Replaces each directory by its service files, sorted by name, without subdirectories.
 ///
 /// # Errors
-/// A directory that cannot be read, or that has no such file.
+/// A directory that cannot be read or has no such file.
 pub(crate) fn expand(files: &[String]) -> Result<Vec<String>, CommandError> {
     let mut expanded = Vec::new();
     for file in files {

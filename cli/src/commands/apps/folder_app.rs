@@ -1,4 +1,4 @@
-//! The app of the Compose file of this folder: there its services are named as in the file.
+//! App of this folder's Compose file: in the folder, commands accept its short service names.
 
 use client::Client;
 use model::ids::AppName;
@@ -8,22 +8,19 @@ use tokio::sync::OnceCell;
 use super::desired_state;
 use crate::commands::error::CommandError;
 
-/// The app of this folder, and the services that it has in the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct FolderApp {
     /// `None` in a folder without a Compose file.
     name: Option<AppName>,
-    /// The whole names of its services, with the short ones.
     services: OnceCell<Vec<(String, String)>>,
 }
 
 impl FolderApp {
-    /// Reads the name of the app of the current directory.
     pub(crate) fn of_this_directory() -> Self {
         Self { name: desired_state::app_of_this_folder(), services: OnceCell::new() }
     }
 
-    /// Returns the name of the app.
+    /// Returns the app's name.
     ///
     /// # Errors
     /// `Usage` if there is no Compose file.
@@ -35,8 +32,7 @@ impl FolderApp {
         })
     }
 
-    /// Returns the whole name of the service that the Compose file calls so, if the app has it in the
-    /// cluster.
+    /// Returns the full name of a service by its name in the Compose file, if it exists in the cluster.
     pub(crate) async fn service(&self, client: &Client, short: &str) -> Result<Option<String>, CommandError> {
         let Some(app) = &self.name else { return Ok(None) };
         let read = async || {

@@ -1,5 +1,5 @@
-//! Stops `apply` before a service loses sight of a volume with data: a volume that is renamed, left out or of
-//! another kind is an empty one, and the service would begin anew.
+//! Stops `apply` before a service loses access to a volume with data: a renamed, removed or converted volume
+//! starts empty.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use model::spec::{ServiceInput, VolumeKind};
 
 use crate::commands::error::CommandError;
 
-/// Fails if a service would lose sight of volumes with data. Both are in the form of the API.
+/// Fails if a service would lose access to volumes with data. Both services are in the API's form.
 pub(crate) async fn check(
     client: &Client,
     stored: &ServiceInput,
@@ -39,7 +39,7 @@ pub(crate) async fn check(
     )))
 }
 
-/// Returns the sources of the volumes that outlive a pod, and whether they are shared.
+/// Returns the sources of volumes that outlive a pod; true if shared.
 fn kept_sources(input: &ServiceInput) -> BTreeSet<(bool, String)> {
     let volumes = input.pod.containers.iter().flat_map(|container| &container.volumes);
     let kept = volumes.filter(|volume| matches!(volume.kind, VolumeKind::Persistent | VolumeKind::Shared));

@@ -1,4 +1,4 @@
-//! Services and apps from files: what files describe, and what `apply` and `diff` do with it.
+//! Services and apps from files, for `apply` and `diff`.
 
 pub(crate) mod app_lock;
 pub(crate) mod app_values;

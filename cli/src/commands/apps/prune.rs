@@ -1,4 +1,4 @@
-//! `apply --prune`: services, secrets and configs of an app that its files do not have any more.
+//! `apply --prune`: deletes services, secrets and configs of an app that its files no longer have.
 
 use client::Client;
 use model::service::ServiceState;
@@ -13,8 +13,8 @@ use crate::commands::error::CommandError;
 use crate::commands::services::service;
 use crate::exit::Exit;
 
-/// Deletes what of the app its files do not have, or says that it is there. After a failure
-/// nothing is deleted: what replaces them may be missing.
+/// Deletes the app's surplus objects, or notes them. Deletes nothing after a failure: their replacements may
+/// be missing.
 pub(crate) async fn run(
     app: &DesiredApp,
     prune: bool,
@@ -41,7 +41,6 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Prints what [`run`] would delete.
 pub(crate) async fn dry_run(
     app: &DesiredApp,
     prune: bool,
@@ -61,11 +60,9 @@ pub(crate) async fn dry_run(
     Ok(())
 }
 
-/// Returns the services of the app that its files do not have.
 async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
     let stored = client.services_of_app(app.name.as_str()).await?;
-    // An API of an earlier version refuses the question; one that ignored it would answer with other
-    // services.
+    // An API of the previous version refuses the query; one that ignored it would return other services.
     let of_app = stored
         .into_iter()
         .filter(|service| service.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active);

@@ -1,12 +1,10 @@
-//! The desired state of a service in one form, whether it comes from a file or from the API: what `edit`
-//! shows and `diff` compares.
+//! Desired state of a service in one form, from a file or the API, for `edit` and `diff`.
 
 use api_types::ServiceView;
 use model::spec::{ServiceInput, Violation};
 
 use crate::commands::error::CommandError;
 
-/// Returns the desired state that the API has stored.
 pub(crate) fn stored(service: &ServiceView) -> ServiceInput {
     ServiceInput::from(service.desired())
 }
@@ -14,12 +12,11 @@ pub(crate) fn stored(service: &ServiceView) -> ServiceInput {
 /// Returns the desired state as the API would store it.
 ///
 /// # Errors
-/// The invalid values.
+/// Invalid values.
 pub(crate) fn normal(input: &ServiceInput) -> Result<ServiceInput, Vec<Violation>> {
     input.clone().normalize().map(ServiceInput::from)
 }
 
-/// Returns the form as YAML.
 pub(crate) fn yaml(input: &ServiceInput) -> Result<String, CommandError> {
     serde_saphyr::to_string(input).map_err(|error| {
         CommandError::Other(format!("cannot write service {} as YAML: {error}", input.name()))

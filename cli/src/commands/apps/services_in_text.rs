@@ -1,17 +1,16 @@
-//! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All
-//! mistakes of the file are found at once, each at its line.
+//! Reads services from the text of a file, as users write them or `get -o yaml` prints them. Finds all
+//! mistakes at once, each with its line.
 
 use api_types::ServiceView;
 use document::{self, DocumentNode, Mistake};
 use model::spec::ServiceInput;
 
-/// The field of a list, as `get -o yaml` prints one.
 const LIST_FIELD: &str = "items";
 
 /// Parses and checks the services of one file. JSON is valid YAML.
 ///
 /// # Errors
-/// All mistakes, each as `file:line:column: what is wrong`.
+/// All mistakes, each as `file:line:column: message`.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<String>> {
     let file = display_name(file);
     let (documents, mut mistakes) = document::yaml(text);
@@ -31,7 +30,6 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<Str
     Err(mistakes.iter().map(|mistake| line(file, mistake)).collect())
 }
 
-/// Returns the services of a document, without what the API sets.
 fn services_of(mut document: DocumentNode) -> Vec<DocumentNode> {
     match document.take_list(LIST_FIELD) {
         Some(items) => items.into_iter().flat_map(services_of).collect(),
@@ -43,7 +41,6 @@ fn services_of(mut document: DocumentNode) -> Vec<DocumentNode> {
     }
 }
 
-/// Returns the name of a file in messages.
 pub(crate) fn display_name(file: &str) -> &str {
     if file == "-" { "standard input" } else { file }
 }
@@ -124,7 +121,7 @@ mod tests {
         assert_eq!(names, ["a", "b"]);
     }
 
-    /// Each mistake, as the user reads it. The first two lines are right.
+    /// Each mistake, as the user reads it. The first two lines are valid.
     #[test]
     fn every_mistake_has_its_line_and_plain_words() {
         let table: &[(&str, &[&str])] = &[

@@ -17,9 +17,9 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// A part of a backup that is sent at once has at most about this many bytes,
+/// Maximum bytes, approximately, of a backup part in one request,
 const PART_BYTES: usize = 1 << 20;
-/// and this many lines.
+/// and maximum lines.
 const PART_LINES: usize = 1000;
 
 /// Arguments of `backup`.
@@ -50,7 +50,7 @@ pub(crate) struct RestoreArgs {
     deleted: bool,
 }
 
-/// Writes a backup. A file is replaced only once the backup is complete.
+/// Writes a backup. A file is replaced only after the backup is complete.
 pub(crate) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut end = LastLine::default();
     let mut stream = context.client.backup().await?;
@@ -86,7 +86,6 @@ pub(crate) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Resu
     Ok(Exit::Ok)
 }
 
-/// The end of a backup while it arrives.
 #[derive(Default)]
 struct LastLine(Vec<u8>);
 
@@ -108,10 +107,10 @@ impl LastLine {
     }
 }
 
-/// Restores a backup, in parts: first secrets, configs and logins, then all pods, then the services, then the
-/// id of the cluster.
+/// Restores a backup in parts: first secrets, configs and logins, then all pods, then the services, then the
+/// cluster's id.
 pub(crate) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    // The whole file is read before anything is changed: one that was cut off is refused.
+    // The whole file is read before any change: a truncated file is refused.
     let Checked { header, has_values } = check(&args.file)?;
     let mut view = RecoveryView::default();
     let mut values = if has_values { Some(Parts::of_values(&args.file, &header)?) } else { None };
@@ -154,7 +153,7 @@ async fn send(
     client.restore(part, args.yes, args.deleted, body).await
 }
 
-/// Adds what a part says. A service may be in several parts; its pods are missing in the others.
+/// Adds the result of a part. A service may be in several parts, each with some of its pods.
 fn merge(view: &mut RecoveryView, part: RecoveryView) {
     view.pushed_pods += part.pushed_pods;
     view.present_pods += part.present_pods;
@@ -185,15 +184,13 @@ fn invalid(path: &Path, why: &InvalidState) -> CommandError {
     CommandError::Other(format!("{} cannot be restored: {why}; nothing was changed", path.display()))
 }
 
-/// What a whole file is.
 #[derive(Debug)]
 struct Checked {
     header: SavedHeader,
-    /// Whether it has the section with secrets, configs and logins.
+    /// True if it has the section with secrets, configs and logins.
     has_values: bool,
 }
 
-/// Reads the whole file once.
 fn check(path: &Path) -> Result<Checked, CommandError> {
     let mut lines = BufReader::new(File::open(path).map_err(|error| unreadable(path, &error))?).lines();
     let first = lines.next().transpose().map_err(|error| unreadable(path, &error))?.unwrap_or_default();
@@ -213,7 +210,6 @@ fn check(path: &Path) -> Result<Checked, CommandError> {
     Err(invalid(path, &InvalidState::Incomplete { expected: 0, found }))
 }
 
-/// Returns lines with a first and a last one.
 fn body_of(header: &SavedHeader, lines: &[String]) -> String {
     let mut body = SavedLine::Header(header.clone()).to_json() + "\n";
     for line in lines {
@@ -223,12 +219,12 @@ fn body_of(header: &SavedHeader, lines: &[String]) -> String {
     body + &SavedLine::End(SavedEnd { lines: lines.len(), ..SavedEnd::default() }).to_json() + "\n"
 }
 
-/// A backup in parts, each of which has the service and the specifications of its pods.
+/// A backup in parts, each with its service and the specifications of its pods.
 struct Parts<'a> {
     path: &'a Path,
     header: &'a SavedHeader,
     lines: std::io::Lines<BufReader<File>>,
-    /// The service and the specifications that the next pods may need.
+    /// Service and specifications that the next pods may need.
     carried: Vec<String>,
     is_ended: bool,
 }
@@ -240,7 +236,6 @@ impl<'a> Parts<'a> {
         Ok(Self { path, header, lines, carried: Vec::new(), is_ended: false })
     }
 
-    /// The parts of the section with secrets, configs and logins.
     fn of_values(path: &'a Path, header: &'a SavedHeader) -> Result<Self, CommandError> {
         let mut parts = Self::open(path, header)?;
         while !parts.is_ended {
@@ -251,7 +246,6 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Returns the next part; none after the last one.
     fn next(&mut self) -> Result<Option<String>, CommandError> {
         let mut part = self.carried.clone();
         let carried = part.len();

@@ -1,4 +1,4 @@
-//! `cluster`: checks and repairs the state in Redis, and recovers what Redis has lost.
+//! `cluster`: checks and repairs the state in Redis, and recovers lost state.
 
 use clap::{Args, Subcommand};
 use output::objects::recovery;
@@ -43,7 +43,6 @@ pub(crate) struct RecoverArgs {
     deleted: bool,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: ClusterCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         ClusterCommand::Check(args) => check(&args, context).await,

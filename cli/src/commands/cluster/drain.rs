@@ -1,4 +1,4 @@
-//! `drain`: replaces the pods of a node by pods on other nodes, one of each service at a time.
+//! `drain`: moves a node's pods to other nodes, one of each service at a time.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,6 @@ use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
-/// How many nodes are named of those that do not take a pod.
 const MAX_REASONS: usize = 5;
 
 /// Arguments of `drain`.
@@ -37,7 +36,7 @@ pub(crate) struct DrainArgs {
     node: String,
 }
 
-/// Cordons the node, and stops its pods step by step: the next pod of a service when the service is ready
+/// Cordons the node and stops its pods step by step: the next pod of a service when the service is ready
 /// again.
 pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let node = context.client.cordon(&args.node, true).await?;
@@ -66,8 +65,8 @@ pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<E
     }
 }
 
-/// Replaces the pods of the node as [`run`] does, except that a service without a replacement in time holds
-/// up no other one. Returns these services.
+/// Replaces the pods of the node as [`run`] does, but a service without a timely replacement does not block
+/// others. Returns such services.
 pub(crate) async fn replace_all(
     node: &str,
     context: &mut Context<'_>,
@@ -84,10 +83,10 @@ pub(crate) async fn replace_all(
     }
 }
 
-/// A replica of a service, whose data is on a node.
+/// A replica whose data is on a node.
 type Replica = (ServiceName, u32);
 
-/// Returns the replicas whose persistent volumes are on a node: no other node can start them.
+/// Returns the replicas with persistent volumes on a node: no other node can start them.
 async fn bound_to(node: &str, context: &Context<'_>) -> Result<BTreeSet<Replica>, CommandError> {
     let volumes = context.client.volumes().await?;
     let here =
@@ -99,7 +98,6 @@ fn is_bound(pod: &PodView, bound: &BTreeSet<Replica>) -> bool {
     pod.service.as_ref().is_some_and(|service| bound.contains(&(service.clone(), pod.replica)))
 }
 
-/// Says which pods stay because of their data.
 fn note_bound(pods: &[PodView], node: &str) {
     let names: Vec<String> =
         pods.iter().filter(|pod| is_here(pod)).map(|pod| format!("{}-{}", pod.name, pod.replica)).collect();
@@ -113,13 +111,13 @@ fn note_bound(pods: &[PodView], node: &str) {
     }
 }
 
-/// Returns whether another node has room for a pod, as far as it can be seen from here. It is stopped only
-/// then: one that fits nowhere would be down.
+/// Returns true if another node seems to have room for a pod. Only then is it stopped: otherwise it would be
+/// down.
 fn has_place(pod: &PodView, nodes: &[NodeView]) -> bool {
     nodes.iter().any(|node| why_not(pod, node).is_none())
 }
 
-/// Returns why a node does not take a pod, in a word or two.
+/// Returns the reason, in a word or two, why a node does not take a pod.
 fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     let lacks = |resource: Resource| {
         let needed = match resource {
@@ -145,7 +143,7 @@ fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     }
 }
 
-/// Says which pods stay because no other node takes them. Returns whether there are any.
+/// Notes the pods that no other node takes. Returns true if there are any.
 fn note_stuck(pods: &[PodView], node: &str, nodes: &[NodeView]) -> bool {
     for pod in pods {
         let others = nodes.iter().filter(|other| other.name.as_str() != node);
@@ -168,7 +166,7 @@ async fn pods_on(node: &str, context: &Context<'_>) -> Result<Vec<PodView>, Comm
     Ok(context.client.pods(&filter).await?)
 }
 
-/// Returns one pod of each service that is to leave the node, but for some services.
+/// Returns one pod of each service to leave the node, except for some services.
 fn next_round<'a>(pods: &'a [PodView], except: &BTreeSet<ServiceName>) -> Vec<&'a PodView> {
     let mut services = except.iter().collect::<BTreeSet<_>>();
     pods.iter()
@@ -181,8 +179,8 @@ fn is_here(pod: &PodView) -> bool {
     matches!(pod.phase, Phase::Assigned | Phase::Running)
 }
 
-/// Stops pods of different services, and waits until each is gone and its service is ready again. Returns for
-/// each service whether it came to that.
+/// Stops pods of different services, and waits until each is gone and its service is ready again. Returns the
+/// success for each service.
 async fn replace(
     round: &[&PodView],
     context: &mut Context<'_>,
@@ -199,7 +197,7 @@ async fn replace(
         let goal = Goal::PodGone { id: pod.uuid.clone(), name: pods::indexed_name(pod) };
         goals.push((service.clone(), goal));
         match context.client.service(service.as_str()).await {
-            // Its indices go on elsewhere: to wait for its end is to wait for its work.
+            // Its indices continue elsewhere: waiting for its end would mean waiting for its work.
             Ok(view) if view.kind == Kind::Job => {}
             Ok(view) => {
                 let goal = Goal::Ready { service: service.to_string(), generation: view.generation };
@@ -213,7 +211,7 @@ async fn replace(
     Ok(services.into_iter().zip(context.waiter().wait_for_each(goals).await).collect())
 }
 
-/// Says what stays: pods without a service, of which there is no other description than the pod itself.
+/// Notes the remaining pods without a service: nothing would start them elsewhere.
 fn finish(
     pods: &[PodView],
     node: &api_types::NodeView,

@@ -11,7 +11,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Pause between attempts to reconnect to the API.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `events`.
@@ -26,13 +25,11 @@ pub(crate) struct EventArgs {
 }
 
 impl EventArgs {
-    /// The usual number of events.
     pub(crate) fn of(watch: bool) -> Self {
         Self { watch, tail: None }
     }
 }
 
-/// Prints recent events, and with `--watch` new ones until the process is stopped.
 pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if args.watch {
         return watch(args.tail.unwrap_or(10), context).await;
@@ -43,8 +40,8 @@ pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> Result<E
     Ok(Exit::Ok)
 }
 
-/// Follows events. If the first connection fails, that is an error. A lost connection is made again from the
-/// last event received, so that none is missed.
+/// Follows events. A failed first connection is an error. A lost connection resumes after the last event
+/// received, so that none is missed.
 async fn watch(tail: usize, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut from = EventsFrom::Tail(tail);
     let mut stream = context.client.watch(&from).await?;

@@ -1,4 +1,4 @@
-//! `gc`: removes what is not needed any more from the disks of nodes, or shows what would go.
+//! `gc`: removes unused data from the disks of nodes, or lists it.
 
 use clap::Args;
 use model::node::NodeState;
@@ -27,7 +27,7 @@ pub(crate) struct GcArgs {
     dry_run: bool,
 }
 
-/// Asks the nodes, one after the other. One that does not answer does not keep the others.
+/// Asks the nodes in turn. A node that does not answer does not block the others.
 pub(crate) async fn run(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let nodes = match args.nodes.is_empty() {
         false => args.nodes.clone(),

@@ -1,4 +1,4 @@
-//! The cluster as a whole, its nodes and what it stores.
+//! Commands for the cluster as a whole, its nodes and its data.
 
 pub(crate) mod backup;
 pub(crate) mod check_and_recover;

@@ -1,8 +1,8 @@
-//! `node leave` and `node return`: what the unit `kubeleet-handover` runs when a machine shuts down, and when
-//! it is back.
+//! `node leave` and `node return`: run by the unit `kubeleet-handover` when a machine shuts down and when it
+//! is back.
 //!
-//! A marker file tells whether it was `leave` that cordoned the node: an operator's own cordon outlives a
-//! restart of the machine.
+//! A marker file records that `leave` cordoned the node: an operator's own cordon outlives a restart of the
+//! machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,6 @@ impl LeaveArgs {
     }
 }
 
-/// Cordons the node and replaces its pods by pods on other nodes, if there are any that could take them.
 pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (name, nodes) = (args.node(), context.client.nodes().await?);
     let Some(node) = nodes.iter().find(|node| node.name.as_str() == name) else {
@@ -47,7 +46,7 @@ pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result
         return Ok(Exit::Ok);
     }
     if !node.cordoned {
-        // Before the cordon: a node that was marked and not cordoned comes to no harm.
+        // Before the cordon: a marker without a cordon does no harm.
         write_marker(&args.marker)?;
         let node = context.client.cordon(&name, true).await?;
         context.output.print_result(&node, "cordoned")?;
@@ -65,7 +64,6 @@ pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result
     Ok(Exit::TimedOut)
 }
 
-/// Uncordons the node, if [`leave`] has cordoned it.
 pub(crate) async fn come_back(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if !args.marker.exists() {
         return Ok(Exit::Ok);

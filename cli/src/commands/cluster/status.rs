@@ -14,8 +14,8 @@ pub(crate) struct StatusArgs {
     check: bool,
 }
 
-/// Prints the state of the cluster. Its problems are not failures of the command, unless they were asked for;
-/// while Redis takes no writes the cluster stands still, and that always is one.
+/// Prints the state of the cluster. Problems fail the command only on request, except a write outage, which
+/// always does: the cluster stands still.
 pub(crate) async fn run(context: &mut Context<'_>, args: &StatusArgs) -> Result<Exit, CommandError> {
     let status = context.client.status().await?;
     context.output.print_document(&status, || describe(&status))?;

@@ -1,4 +1,4 @@
-//! `top`: what pods and nodes use now.
+//! `top`: current usage of pods and nodes.
 
 use std::cmp::Reverse;
 use std::io::IsTerminal;
@@ -14,12 +14,10 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Workers measure at this interval.
+/// Interval at which workers measure.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// The size of a terminal that does not tell it.
 const DEFAULT_ROWS: usize = 24;
 const DEFAULT_COLUMNS: usize = 80;
-/// Moves to the first line, and clears what follows.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Arguments of `top`.
@@ -68,7 +66,6 @@ enum SortKey {
     Name,
 }
 
-/// Shows what is used.
 pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let is_table = matches!(context.output.format, OutputFormat::Table | OutputFormat::Wide);
     if args.once || !is_table || !std::io::stdout().is_terminal() {
@@ -83,7 +80,7 @@ pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exi
     live(args, context).await
 }
 
-/// Shows the table again and again. An API that does not answer for a while is not the end.
+/// Shows the table repeatedly. A temporarily unreachable API does not end it.
 async fn live(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut shown = false;
     loop {
@@ -103,7 +100,6 @@ async fn read(args: &TopArgs, context: &Context<'_>) -> Result<ClusterUsageView,
     context.client.usage(args.what == TopSubject::Pods).await
 }
 
-/// Returns the text of one page: totals, then as many rows as fit.
 fn page(args: &TopArgs, usage: ClusterUsageView, context: &Context<'_>) -> String {
     let heading = heading(&usage);
     let (rows, columns) = terminal_size();
@@ -120,7 +116,6 @@ fn table<T: TableRow>(items: &[T], context: &Context<'_>) -> String {
     output::table::render(&T::titles(wide), rows)
 }
 
-/// Returns one line about all nodes.
 fn heading(usage: &ClusterUsageView) -> String {
     let total = usage.nodes.iter().map(|node| node.machine.usage).fold(Usage::default(), Usage::plus);
     let cores = usage.nodes.iter().map(|node| node.machine.cpu_total_millis).sum::<u64>();
@@ -152,7 +147,7 @@ fn warn_of_missing(args: &TopArgs, usage: &ClusterUsageView) {
     }
 }
 
-/// Returns the first lines of a text that a terminal has room for, none of them wrapped.
+/// Returns the first lines that fit a terminal, without wrapping.
 fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines = text.lines().take(rows.saturating_sub(1));
     lines.map(|line| format!("{}\n", line.chars().take(columns).collect::<String>().trim_end())).collect()
@@ -165,7 +160,6 @@ fn terminal_size() -> (usize, usize) {
     }
 }
 
-/// Returns the rows of pods, sorted.
 fn pods(args: &TopArgs, usage: ClusterUsageView) -> Vec<PodUsageView> {
     let mut rows = usage.pods;
     rows.retain(|row| {
@@ -177,7 +171,6 @@ fn pods(args: &TopArgs, usage: ClusterUsageView) -> Vec<PodUsageView> {
     rows
 }
 
-/// Returns the rows of nodes, sorted.
 fn nodes(args: &TopArgs, usage: ClusterUsageView) -> Vec<NodeUsageView> {
     let mut rows = usage.nodes;
     rows.retain(|row| args.node.as_deref().is_none_or(|wanted| row.name.as_str() == wanted));
@@ -185,7 +178,7 @@ fn nodes(args: &TopArgs, usage: ClusterUsageView) -> Vec<NodeUsageView> {
     rows
 }
 
-/// What is not known comes last. Equal ones keep their order, which is by name.
+/// Sorts unknown usage last. Equal rows keep their order by name.
 fn sort_key(sort: SortKey, usage: &Usage) -> Reverse<Option<u64>> {
     Reverse(match sort {
         SortKey::Cpu => usage.cpu_millis,

@@ -7,13 +7,11 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// The version of this command.
 const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Serialize)]
 struct Versions {
     client: &'static str,
-    /// None if the API does not answer.
     api: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `attach`: shows what a running container writes from now on, and passes its input on.
+//! `attach`: shows a running container's new output and forwards input.
 
 use clap::Args;
 use model::stream::channel::Purpose;
@@ -31,7 +31,6 @@ pub(crate) struct AttachArgs {
     tty: bool,
 }
 
-/// Shows the output until the container ends.
 pub(crate) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (stdin, tty) = (args.stdin, args.tty);
     if tty && !terminal::is_interactive() {

@@ -1,4 +1,4 @@
-//! Connects the streams of this process with a channel: input, output, signals and the size of the terminal.
+//! Connects this process's streams with a channel: input, output, signals and terminal size.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,30 +16,28 @@ use super::terminal;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// What is sent first: it does not wait behind input.
+/// Sent before queued input.
 type Control = mpsc::UnboundedSender<Frame>;
 
-/// How a channel is connected.
 pub(crate) struct ChannelStreams {
-    /// Whether standard input is passed on.
     pub(crate) stdin: bool,
-    /// Whether the terminal is in raw mode: its size is passed on, and Ctrl-C is input.
+    /// True if the terminal is in raw mode: its size is forwarded, and Ctrl-C is input.
     pub(crate) tty: bool,
-    /// Whether Ctrl-C is sent to the program; otherwise it ends this command.
+    /// True to send Ctrl-C to the program; otherwise it ends this command.
     pub(crate) forwards_interrupt: bool,
 }
 
-/// Passes everything on until the program in the pod ends. Returns its exit code.
+/// Forwards all streams until the program in the pod ends. Returns its exit code.
 ///
 /// # Errors
-/// Why the channel ended early.
+/// The reason why the channel ended early.
 pub(crate) async fn run(
     (sender, mut receiver): (ChannelSender, ChannelReceiver),
     streams: &ChannelStreams,
 ) -> Result<Exit, CommandError> {
     let (control, controls) = mpsc::unbounded_channel();
     let (input, inputs) = mpsc::channel(2);
-    // Sending has a task of its own: a program that does not read its input still writes its output.
+    // Sending has its own task: a program that does not read its input still writes output.
     let sending = AbortOnDropHandle::new(tokio::spawn(send_all(sender, controls, inputs)));
     let stdin = streams.stdin.then(|| stream_of(io::stdin())).transpose()?;
     let _reading = stdin.map(|stdin| AbortOnDropHandle::new(tokio::spawn(read_input(input, stdin))));
@@ -49,17 +47,15 @@ pub(crate) async fn run(
     };
     let _its_end_is_known = control.send(Frame::Closed);
     drop(control);
-    // What lies in the socket is sent; a peer that does not read is not waited for.
+    // Buffered data is sent, without waiting for a peer that does not read.
     let _sent = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
     result
 }
 
-/// Returns a standard stream for use beside other work.
 fn stream_of(stream: impl AsFd) -> io::Result<File> {
     Ok(File::from_std(stream.as_fd().try_clone_to_owned()?.into()))
 }
 
-/// Writes the output until the last frame.
 async fn receive_all(receiver: &mut ChannelReceiver) -> Result<Exit, CommandError> {
     let (mut stdout, mut stderr) = (stream_of(io::stdout())?, stream_of(io::stderr())?);
     while let Some(frame) = receiver.next().await? {
@@ -80,7 +76,7 @@ async fn receive_all(receiver: &mut ChannelReceiver) -> Result<Exit, CommandErro
     Err(CommandError::Other("the API has ended the session".to_owned()))
 }
 
-/// Sends frames until the client has left. Those of `controls` come first.
+/// Sends frames until the client has left, `controls` first.
 async fn send_all(
     mut sender: ChannelSender,
     mut controls: mpsc::UnboundedReceiver<Frame>,
@@ -112,7 +108,6 @@ async fn send_all(
     }
 }
 
-/// Reads standard input to its end.
 async fn read_input(input: mpsc::Sender<Frame>, mut stdin: File) {
     loop {
         let mut buffer = BytesMut::with_capacity(MAX_DATA);
@@ -127,7 +122,6 @@ async fn read_input(input: mpsc::Sender<Frame>, mut stdin: File) {
     }
 }
 
-/// Acts on signals until one ends this command.
 async fn handle_signals(control: &Control, streams: &ChannelStreams) -> Result<Exit, CommandError> {
     let listen = |kind: SignalKind| signal(kind).map_err(CommandError::Output);
     let mut interrupt = listen(SignalKind::interrupt())?;
@@ -147,7 +141,7 @@ async fn handle_signals(control: &Control, streams: &ChannelStreams) -> Result<E
             () = received(&mut terminate) => 15,
             () = received(&mut hang_up) => 1,
         };
-        // The second time the program has had its chance.
+        // At the second Ctrl-C the program has had its chance.
         if number == 2 && streams.forwards_interrupt && !was_interrupted {
             was_interrupted = true;
             let _ended = control.send(Frame::Signal(number));

@@ -1,4 +1,4 @@
-//! Flags of `run` about the program in the container, in the spellings of `docker run`.
+//! Flags of `run` for the container's program, spelled as in `docker run`.
 
 use clap::Args;
 use model::spec::{
@@ -112,7 +112,6 @@ impl ContainerArgs {
         (self.log_driver.is_some() || !self.log_opt.is_empty()).then_some(logging)
     }
 
-    /// Returns a container with these settings, and defaults for the others.
     pub(crate) fn container(&self, image: String) -> ContainerSpec {
         ContainerSpec {
             pull_policy: self.pull.unwrap_or_default(),
@@ -135,7 +134,7 @@ impl ContainerArgs {
     }
 }
 
-/// Reads one option, as a log has it that has no other one.
+/// Parses a log option; the other one stays unset.
 fn log_option(text: &str) -> Result<LogOptions, String> {
     let known = || format!("{text:?} is not max-size=5m or max-file=2");
     match text.split_once('=') {
@@ -185,7 +184,7 @@ mod tests {
             check(&["--health-cmd", "curl -f localhost", "--health-interval", "5s", "--health-retries", "2"]),
             json(r#"{"test":"curl -f localhost","interval":"5s","retries":2}"#)
         );
-        // Those of the image's own check.
+        // Settings of the image's own check.
         assert_eq!(
             check(&["--health-timeout", "500ms", "--health-start-period", "1m"]),
             json(r#"{"timeout":"500ms","start_period":"1m"}"#)

@@ -35,14 +35,13 @@ pub(crate) struct CopyArgs {
     container: Option<String>,
 }
 
-/// One side of a copy.
 #[derive(Debug, PartialEq, Eq)]
 enum CopySide<'a> {
     Here(&'a Path),
     Pod { pod: &'a str, path: &'a str },
 }
 
-/// Reads `POD:/path`. A path of this machine with a colon is written with a slash before it.
+/// Parses `POD:/path`. A local path with a colon needs a slash before it.
 fn place(text: &str) -> CopySide<'_> {
     match text.split_once(':') {
         Some((pod, path)) if !pod.is_empty() && is_name(pod) => CopySide::Pod { pod, path },
@@ -50,12 +49,11 @@ fn place(text: &str) -> CopySide<'_> {
     }
 }
 
-/// Returns whether what stands before the colon names a pod or service, and not a file.
+/// Returns true if the text before the colon names a pod or service, and not a file.
 fn is_name(text: &str) -> bool {
     !text.contains('/') || object_name::split(text).object_type.is_some()
 }
 
-/// Copies.
 pub(crate) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match (place(&args.source), place(&args.target)) {
         (CopySide::Here(source), CopySide::Pod { pod, path }) => {
@@ -75,7 +73,7 @@ pub(crate) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-/// Splits an absolute path into the directory above and the name. Without a name it is a directory.
+/// Splits an absolute path into its parent directory and name. A path without a name is a directory.
 fn split(path: &str) -> Result<(&str, Option<&str>), CommandError> {
     if !path.starts_with('/') {
         return Err(CommandError::Usage(format!("{path:?} is no absolute path: write POD:/path")));
@@ -116,7 +114,7 @@ async fn to_pod(
         sent = send_archive(&mut sender, &mut written) => sent,
     };
     sent?;
-    // An archive that could not be written to its end is not ended either.
+    // An incomplete archive must not look finished.
     writing.await.map_err(|error| CommandError::Other(error.to_string()))?.map_err(CommandError::Other)?;
     sender.send(&Frame::EndOfInput).await?;
     end_of(&mut receiver).await
@@ -134,7 +132,6 @@ async fn send_archive(
     Ok(())
 }
 
-/// Waits for the end of the copy.
 async fn end_of(receiver: &mut ChannelReceiver) -> Result<Exit, CommandError> {
     while let Some(frame) = receiver.next().await? {
         match frame {
@@ -163,7 +160,7 @@ async fn from_pod(
     let reading = tokio::task::spawn_blocking(move || tar_files::read(received, &target));
     let result = receive_archive(&mut receiver, archive).await;
     let skipped = reading.await.map_err(|error| CommandError::Other(error.to_string()))?;
-    // Why the archive ended early says more than that it did.
+    // The reason for the early end of the archive says more.
     result?;
     for name in skipped.map_err(CommandError::Other)? {
         stderr::error(&format!("{name} was not copied: it is no file, directory or link"));
@@ -177,7 +174,7 @@ async fn receive_archive(
 ) -> Result<(), CommandError> {
     while let Some(frame) = receiver.next().await? {
         let goes_on = match frame {
-            // Else the reader has failed, and says why.
+            // Otherwise the reader has failed and reports the reason.
             Frame::Output(data) => archive.send(Ok(data)).await.is_ok(),
             Frame::Exit(_) => false,
             Frame::Failed(why) => {

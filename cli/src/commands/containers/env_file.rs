@@ -4,7 +4,7 @@ use output::humanize;
 
 use crate::commands::error::CommandError;
 
-/// Parses `KEY=value`, or `KEY` for the value in the environment of this command.
+/// Parses `KEY=value`, or `KEY` for the value in this command's environment.
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     variable_from(text, |key| std::env::var(key).ok())
 }
@@ -20,10 +20,10 @@ fn variable_from(text: &str, get: impl Fn(&str) -> Option<String>) -> Result<(St
     }
 }
 
-/// Reads the variables of a file: one per line, `#` begins a comment line.
+/// Reads variables from a file: one per line, `#` begins a comment line.
 ///
 /// # Errors
-/// A file that cannot be read, or the first invalid line.
+/// An unreadable file, or the first invalid line.
 pub(crate) fn read(path: &str) -> Result<Vec<(String, String)>, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => CommandError::NotFound(format!("{path}: no such file")),

@@ -32,7 +32,6 @@ pub(crate) struct ExecArgs {
     command: Vec<String>,
 }
 
-/// Runs the command, and returns its exit code.
 pub(crate) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if args.tty && !terminal::is_interactive() {
         return Err(CommandError::Usage(terminal::NONE.to_owned()));

@@ -1,5 +1,5 @@
-//! `logs`: prints what pods wrote. The output of one pod is printed byte for byte; that of several line by
-//! line, in order of time, with the name of the pod before each line.
+//! `logs`: prints pods' output: of one pod byte for byte, of several line by line, sorted by time, each line
+//! after its pod's name.
 
 use std::io::IsTerminal;
 
@@ -21,7 +21,6 @@ use crate::commands::objects::object_name::{self, ObjectName, ObjectType};
 use crate::commands::selector_args::SelectorArgs;
 use crate::exit::Exit;
 
-/// Lines of each container that are printed unless the user says otherwise.
 const DEFAULT_TAIL: usize = 100;
 
 /// Arguments of `logs` and `pod logs`.
@@ -68,21 +67,18 @@ pub(crate) struct LogArgs {
     json: bool,
 }
 
-/// Pods of a service without output of which is said why they have not started.
+/// Maximum pods without output whose start problem is shown.
 const MAX_WAITING: usize = 5;
 
-/// What is read.
 #[derive(Debug, Default)]
 struct Selected {
     services: Vec<String>,
     apps: Vec<String>,
     pods: Vec<PodView>,
-    /// Uuids of pods of which no record is left.
     former: Vec<String>,
 }
 
 impl LogArgs {
-    /// Returns whether the output of one pod is printed as it was written.
     fn is_plain(&self) -> bool {
         let has_filter = self.since.is_some() || self.until.is_some() || self.grep.is_some();
         !has_filter && !self.timestamps && !self.json && !self.previous
@@ -118,7 +114,6 @@ impl LogArgs {
     }
 }
 
-/// Prints the output of the pods.
 pub(crate) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let selected = select(args, context).await?;
     if let ([pod], [], [], []) = (&*selected.pods, &*selected.services, &*selected.apps, &*selected.former)
@@ -127,7 +122,7 @@ pub(crate) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exi
         return print_one(pod, args, context).await;
     }
     match print_selected(&selected, args, context).await {
-        // The node is away, or has removed the container: its record says how it ended.
+        // The node is away, or has removed the container: the pod's record says how it ended.
         Err(CommandError::NotFound(_))
             if args.previous && print_ended_runs(&selected, args, context).await? =>
         {
@@ -186,7 +181,6 @@ async fn select(args: &LogArgs, context: &Context<'_>) -> Result<Selected, Comma
     Ok(selected)
 }
 
-/// Selects the service, the app or the pod of a name.
 async fn select_any(
     context: &Context<'_>,
     name: String,
@@ -195,7 +189,7 @@ async fn select_any(
     let client = &context.client;
     match client.service(&context.service_name(&name).await?).await {
         Ok(service) => return select_service(client, service, selected).await,
-        // No service, or no name of one.
+        // Not a service, or not a valid name of one.
         Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -246,7 +240,7 @@ async fn select_app(client: &Client, name: String, selected: &mut Selected) -> R
     Ok(())
 }
 
-/// A pod whose record is gone may have a log that its node has kept.
+/// The node may have kept the log of a pod without a record.
 async fn select_pod(client: &Client, name: String, selected: &mut Selected) -> Result<(), CommandError> {
     match find_pod::pod(client, &name).await {
         Ok(pod) => selected.pods.push(pod),
@@ -260,7 +254,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// Prints what the records of pods have of the last runs that have ended. Returns whether there were any.
+/// Prints the last ended runs in the pods' records. Returns true if there were any.
 async fn print_ended_runs(
     selected: &Selected,
     args: &LogArgs,
@@ -298,7 +292,6 @@ async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> 
     Ok(Exit::Ok)
 }
 
-/// Says of pods without output why they have none, if they have not started.
 fn note_waiting(pods: &[PodView]) {
     pods.iter().filter_map(why_waiting).for_each(|why| stderr::note(&why));
 }
@@ -310,7 +303,7 @@ fn why_waiting(pod: &PodView) -> Option<String> {
     is_waiting.then(|| format!("{} has not started: {why}", pods::indexed_name(pod)))
 }
 
-/// Prints merged lines. What is missing is told on standard error, and the command ends with an error then.
+/// Prints merged lines. Notes missing ones on standard error, and then ends with an error.
 async fn print_lines(
     query: &PodLogQuery,
     style: LineStyle,

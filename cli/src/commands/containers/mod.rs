@@ -1,4 +1,4 @@
-//! Containers: starting one, its output and input, its files and ports.
+//! Containers: start, output, input, files and ports.
 
 pub(crate) mod attach;
 pub(crate) mod channel_streams;

@@ -1,6 +1,6 @@
-//! Makes a service name from an image reference, for `run` without `--name`.
+//! Derives a service name from an image reference, for `run` without `--name`.
 
-/// Leaves space for a suffix: names are at most 63 bytes long.
+/// Leaves space for a suffix: names have at most 63 bytes.
 const MAX_LENGTH: usize = 50;
 
 /// Returns the last segment of the image's path as a DNS label, or `None` if it has no valid character.

@@ -1,4 +1,4 @@
-//! `port-forward`: listens on this machine, and passes each connection on to a port of a pod.
+//! `port-forward`: listens locally and forwards each connection to a port of a pod.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use crate::commands::error::CommandError;
 use crate::commands::objects::find_pod;
 use crate::exit::Exit;
 
-/// The pause after a failed `accept`, for example because this process has too many files open.
+/// Pause after a failed `accept`, for example because this process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `port-forward`.
@@ -37,7 +37,6 @@ pub(crate) struct PortForwardArgs {
     address: IpAddr,
 }
 
-/// A local port, and the port of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PortPair {
     local: u16,
@@ -57,14 +56,12 @@ impl FromStr for PortPair {
     }
 }
 
-/// What all connections to one port need.
 struct ForwardTarget {
     client: Client,
     pod: String,
     port: u16,
 }
 
-/// Listens until a signal ends it.
 pub(crate) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let pod = find_pod::running_pod(context, &args.pod).await?;
     let mut listeners = Vec::new();
@@ -102,7 +99,6 @@ async fn accept_all(listener: TcpListener, target: Arc<ForwardTarget>) {
     }
 }
 
-/// Carries one connection.
 async fn forward(socket: TcpStream, target: &ForwardTarget) -> Result<(), String> {
     let _best_effort = socket.set_nodelay(true);
     let purpose = Purpose::Forward { port: target.port };
@@ -146,7 +142,7 @@ async fn send(sender: &mut ChannelSender, from_user: &mut OwnedReadHalf) -> Clie
 async fn receive(receiver: &mut ChannelReceiver, to_user: &mut OwnedWriteHalf) -> Result<(), String> {
     while let Some(frame) = receiver.next().await.map_err(|error| error.to_string())? {
         let goes_on = match frame {
-            // Else the user has closed the connection, which is no error.
+            // Otherwise the user has closed the connection, which is not an error.
             Frame::Output(data) => to_user.write_all(&data).await.is_ok(),
             Frame::EndOfOutput => {
                 let _closed = to_user.shutdown().await;

@@ -26,7 +26,6 @@ use crate::commands::flag_values::IngressArgument;
 use crate::commands::wait::Goal;
 use crate::exit::{ErrorExit, Exit};
 
-/// Attempts to find a free name by changing the suffix.
 const MAX_NAME_ATTEMPTS: usize = 5;
 
 /// Arguments of `run`.
@@ -109,7 +108,6 @@ pub(crate) struct RunArgs {
     command: Vec<String>,
 }
 
-/// Creates the service and, with `--wait`, waits until it is ready.
 pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     args.check().map_err(|detail| CommandError::Usage(detail.to_owned()))?;
     let client = context.client.allowing_partial(args.allow_partial);
@@ -119,7 +117,7 @@ pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     };
     warn_if_unconfirmed(&service);
     if args.is_attached() {
-        // Standard output is the command's.
+        // Standard output belongs to the program.
         stderr::note(&format!("service/{} created; it is deleted when this ends", service.name));
         return run_attached::run(&service, args.is_interactive().then_some(args.tty), context).await;
     }
@@ -162,13 +160,11 @@ async fn create_with_free_name(args: &RunArgs, client: &Client) -> Result<Servic
     )))
 }
 
-/// Returns four random hexadecimal digits.
 fn random_suffix() -> String {
     SpecId::random().as_str().chars().take(4).collect()
 }
 
 impl RunArgs {
-    /// Returns true if the pods end by themselves.
     fn ends_by_itself(&self) -> bool {
         match self.restart {
             Some(policy) => matches!(policy, RestartPolicy::Never | RestartPolicy::OnFailure),
@@ -176,7 +172,7 @@ impl RunArgs {
         }
     }
 
-    /// Returns true if this process stays connected with the pods, and the service is deleted after them.
+    /// Returns true if this process stays connected to the pods and then deletes the service.
     fn is_attached(&self) -> bool {
         self.rm || self.is_interactive()
     }
@@ -185,7 +181,7 @@ impl RunArgs {
         self.interactive || self.tty
     }
 
-    /// Returns what contradicts itself.
+    /// Returns a contradiction between options.
     fn check(&self) -> Result<(), &'static str> {
         if self.is_attached() && !self.ends_by_itself() {
             return Err("--rm is for pods that end: leave out --restart, or write never or on-failure");
@@ -199,7 +195,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Returns the port of the pods to which a host without one leads.
+    /// Returns the pods' port for an ingress host without a port.
     fn ingress_port(&self) -> u16 {
         match &*self.ports {
             [only] => only.container,

@@ -1,5 +1,5 @@
-//! `run --rm` and `run -it`: a service for one command. Its output is shown, its exit code is passed on, and
-//! the service is deleted afterwards, however this ends.
+//! `run --rm` and `run -it`: a service for one command. Shows its output, returns its exit code, and always
+//! deletes the service afterwards.
 
 use std::time::Duration;
 
@@ -18,13 +18,12 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Between two looks at the pods.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Lines of the log from its beginning: as many as the API sends.
+/// Maximum lines that the API sends, to read the log from its beginning.
 const ALL_LINES: usize = 100_000;
 
-/// Shows the output of the service's pods, or connects this process with its only pod: `interactive` is
-/// whether that has a terminal. Then deletes the service.
+/// Shows the output of the service's pods, or connects this process to its only pod; `interactive` tells
+/// whether with a terminal. Then deletes the service.
 pub(crate) async fn run(
     service: &ServiceView,
     interactive: Option<bool>,
@@ -67,7 +66,7 @@ async fn show_output(service: &ServiceView, context: &mut Context<'_>) -> Result
     }
     let deadline = Instant::now() + context.globals.timeout;
     let pods = pods_when(name, context, Some(deadline), |pods| pods.iter().any(has_begun)).await?;
-    // One that could not be started has written nothing.
+    // A pod that could not be started has written nothing.
     if let Some(pod) = pods.iter().find(|pod| pod.node.is_some()) {
         print_output(pod, context).await?;
     }
@@ -79,7 +78,7 @@ fn has_begun(pod: &PodView) -> bool {
     pod.phase == Phase::Running || pod.phase.is_terminal()
 }
 
-/// Prints the output of a container byte for byte, until it ends. Without a log there is none to show.
+/// Prints a container's output byte for byte until it ends. A missing log is ignored.
 async fn print_output(pod: &PodView, context: &mut Context<'_>) -> Result<(), CommandError> {
     let query = LogQuery { tail: ALL_LINES, follow: true, container: None };
     let mut log = match context.client.logs(pod.uuid.as_str(), &query).await {
@@ -95,7 +94,6 @@ async fn print_output(pod: &PodView, context: &mut Context<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Prints what all pods have written, each line with the name of its pod.
 async fn print_lines(service: &str, context: &mut Context<'_>) -> Result<(), CommandError> {
     let query =
         PodLogQuery { services: vec![service.to_owned()], tail: Some(ALL_LINES), ..PodLogQuery::default() };
@@ -111,7 +109,6 @@ async fn print_lines(service: &str, context: &mut Context<'_>) -> Result<(), Com
     Ok(())
 }
 
-/// Waits until the pods of a service are as they should be, and says what holds them up.
 async fn pods_when(
     service: &str,
     context: &Context<'_>,
@@ -148,7 +145,6 @@ async fn read_pods(service: &str, client: &Client) -> Result<Vec<PodView>, Comma
     }
 }
 
-/// Connects this process with the main process of the service's pod, until that ends.
 async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let deadline = Instant::now() + context.globals.timeout;
     let begun = |pods: &[PodView]| pods.iter().any(has_begun);

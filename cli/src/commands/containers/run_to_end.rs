@@ -1,4 +1,4 @@
-//! `run --wait` of a service whose pods end by themselves: waits for that, and passes on their exit code.
+//! `run --wait` of a service whose pods end by themselves: waits for the end and returns their exit code.
 
 use api_types::{PodView, ServiceView};
 use client::PodFilter;
@@ -22,7 +22,6 @@ pub(crate) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> Re
     Ok(exit_of(&pods))
 }
 
-/// Returns the exit code of the first pod that failed.
 pub(crate) fn exit_of(pods: &[PodView]) -> Exit {
     let Some(failed) = pods.iter().find(|pod| pod.phase == Phase::Failed) else { return Exit::Ok };
     match failed.exit_code.map(u8::try_from) {

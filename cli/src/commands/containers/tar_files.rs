@@ -1,5 +1,5 @@
-//! Files of this machine as tar archives, and back. What an archive contains is not trusted: nothing is
-//! written outside the target, whatever its names and links are.
+//! Converts local files to tar archives and back. Archives are not trusted: nothing is written outside the
+//! target, whatever their names and links are.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -8,14 +8,13 @@ use std::path::{Component, Path};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// The size of the pieces of an archive.
 const PIECE: usize = 128 * 1024;
 
-/// Writes a file or directory as an archive, under this name. Owners are left out: in the container the files
+/// Writes a file or directory as an archive under this name. Owners are omitted: in the container the files
 /// belong to root. Blocks.
 ///
 /// # Errors
-/// What could not be read.
+/// The file that could not be read.
 pub(crate) fn write(source: &Path, name: &str, archive: mpsc::Sender<Bytes>) -> Result<(), String> {
     let pieces = io::BufWriter::with_capacity(PIECE, Pieces(archive));
     let mut builder = tar::Builder::new(pieces);
@@ -24,7 +23,7 @@ pub(crate) fn write(source: &Path, name: &str, archive: mpsc::Sender<Bytes>) -> 
     ended.map_err(|error| error.to_string())
 }
 
-/// Adds a file, or a directory with all in it. Sockets and devices are left out.
+/// Adds a file, or a directory with its contents. Skips sockets and devices.
 fn add<W: Write>(builder: &mut tar::Builder<W>, path: &Path, name: &Path) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {}", path.display(), daemon::system_error(&error));
     let metadata = path.symlink_metadata().map_err(failed)?;
@@ -47,7 +46,7 @@ fn add<W: Write>(builder: &mut tar::Builder<W>, path: &Path, name: &Path) -> Res
         builder.append_link(&mut header, name, target).map_err(failed)?;
     } else if kind.is_file() {
         let file = File::open(path).map_err(failed)?;
-        // One that grows meanwhile is cut; one that shrinks ends the copy.
+        // A file that grows meanwhile is cut; one that shrinks ends the copy.
         let mut content = file.take(metadata.len());
         builder.append_data(&mut header, name, &mut content).map_err(failed)?;
         if content.limit() > 0 {
@@ -57,7 +56,6 @@ fn add<W: Write>(builder: &mut tar::Builder<W>, path: &Path, name: &Path) -> Res
     Ok(())
 }
 
-/// Passes what is written on in pieces.
 struct Pieces(mpsc::Sender<Bytes>);
 
 impl Write for Pieces {
@@ -72,11 +70,11 @@ impl Write for Pieces {
     }
 }
 
-/// Unpacks an archive with one file or directory: into `target` if that is a directory, otherwise it is named
-/// so. Returns the names that were skipped. Blocks.
+/// Unpacks an archive with one file or directory into the directory `target`, or else as `target`. Returns
+/// the names that were skipped. Blocks.
 ///
 /// # Errors
-/// What could not be written.
+/// The file that could not be written.
 pub(crate) fn read(
     archive: mpsc::Receiver<Result<Bytes, String>>,
     target: &Path,
@@ -87,8 +85,7 @@ pub(crate) fn read(
     }
     let failed = |error: io::Error| format!("{}: {}", target.display(), daemon::system_error(&error));
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Its name is only known from the archive. A copy that breaks off leaves nothing under the name of the
-    // target.
+    // Its name is known only from the archive. An interrupted copy leaves nothing at the target.
     let apart = tempfile::Builder::new().prefix(".kubeleet-cp-").tempdir_in(parent).map_err(failed)?;
     let (root, skipped) = unpack(&mut archive, apart.path())?;
     let root = root.ok_or_else(|| "the archive is empty".to_owned())?;
@@ -114,7 +111,7 @@ fn unpack<R: Read>(
             skipped.push(path.display().to_string());
             continue;
         }
-        // It refuses to write through a link that leads out of the directory.
+        // `unpack_in` refuses to write through a link that leads out of the directory.
         if !entry.unpack_in(directory).map_err(broken)? {
             skipped.push(path.display().to_string());
             continue;
@@ -128,7 +125,6 @@ fn unpack<R: Read>(
     Ok((root, skipped))
 }
 
-/// Reads the pieces of an archive.
 struct Received {
     archive: mpsc::Receiver<Result<Bytes, String>>,
     rest: Bytes,
@@ -199,7 +195,7 @@ mod tests {
         assert!(copy.join("inner/empty").is_dir());
         assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("run.sh"));
         assert_eq!(copy.join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o750);
-        // Into a directory that exists, under its own name.
+        // Into an existing directory, under its own name.
         assert_eq!(unpacked(archive, &copy), Ok(vec![]));
         assert!(copy.join("named/run.sh").is_file());
         let left: Vec<_> =
@@ -207,7 +203,7 @@ mod tests {
         assert_eq!(left.len(), 2, "{left:?}");
     }
 
-    /// Returns an archive with these names and links or contents, as no honest program writes it.
+    /// Returns an archive that no honest program writes, with these names and links or contents.
     fn hostile(entries: &[(&str, Option<&str>)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (name, link) in entries {

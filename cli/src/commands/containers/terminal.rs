@@ -1,4 +1,4 @@
-//! The terminal of the user: its size, and raw mode, in which every key goes to the program in the pod.
+//! The user's terminal: its size, and raw mode, in which every key goes to the program in the pod.
 
 use std::io::{self, IsTerminal};
 
@@ -6,29 +6,27 @@ use model::stream::channel::TerminalSize;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// The error of a command that was asked for a terminal.
 pub(crate) const NONE: &str = "standard input is no terminal: leave out -t, or run this in a terminal";
 
-/// Returns whether the user types into a terminal.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Returns the size of the terminal; `None` if there is none, or if it does not tell.
+/// Returns the size of the terminal; `None` if there is none or it is unknown.
 pub(crate) fn size() -> Option<TerminalSize> {
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
     let known = size.ws_col > 0 && size.ws_row > 0;
     known.then_some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
 }
 
-/// A terminal in raw mode. It is as before once this is dropped, also after a panic.
+/// A terminal in raw mode. Dropping it restores the mode, even after a panic.
 pub(crate) struct RawTerminal(Termios);
 
 impl RawTerminal {
     /// Enters raw mode.
     ///
     /// # Errors
-    /// If standard input is no terminal.
+    /// If standard input is not a terminal.
     pub(crate) fn enter() -> io::Result<Self> {
         let before = tcgetattr(stdin())?;
         let mut raw = before.clone();
@@ -40,7 +38,7 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // What was typed and not yet read stays.
+        // Keeps typed input that was not read yet.
         let _best_effort = tcsetattr(stdin(), OptionalActions::Drain, &self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! `app`: list, describe and delete what Compose files made.
+//! `app`: lists, describes and deletes the apps of Compose files.
 
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
@@ -25,7 +25,6 @@ pub(crate) struct AppArgs {
 }
 
 impl AppArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<AppCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, AppCommand::Ls)
     }
@@ -72,13 +71,11 @@ pub(crate) struct RemoveArgs {
 }
 
 impl AppCommand {
-    /// Returns `rm`.
     pub(crate) fn remove(apps: Vec<String>, wait: bool) -> Self {
         Self::Rm(RemoveArgs { apps, here: false, wait })
     }
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: AppCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         AppCommand::Ls(args) => list(&args, context).await,
@@ -104,7 +101,8 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// Deletes the services of each app, then its secrets and configs. All are asked for before the first wait.
+/// Deletes the services of each app, then its secrets and configs. Requests all deletions before the first
+/// wait.
 async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     let mut services = Vec::new();
@@ -144,7 +142,7 @@ async fn remove_locked(
     Ok(())
 }
 
-/// Returns the names of an app's services: none if only secrets and configs are left of it.
+/// Returns the names of an app's services; empty if only secrets and configs remain.
 async fn services_to_remove(app: &str, client: &Client) -> Result<Vec<String>, CommandError> {
     match read(app, client).await {
         Ok(app) => Ok(app.service_names()),

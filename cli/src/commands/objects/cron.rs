@@ -1,4 +1,4 @@
-//! `cron`: list crons, run one now, suspend and resume.
+//! `cron`: lists, runs, suspends and resumes crons.
 
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
@@ -25,7 +25,6 @@ pub(crate) struct CronArgs {
 }
 
 impl CronArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<CronCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, CronCommand::Ls)
     }
@@ -75,7 +74,6 @@ pub(crate) struct CronNames {
     crons: Vec<String>,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: CronCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         CronCommand::Ls(args) => list(&args, context).await,

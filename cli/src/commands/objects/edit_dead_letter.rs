@@ -1,4 +1,4 @@
-//! `queue edit` and `queue requeue --file`: queue a corrected payload in the place of a dead letter's.
+//! `queue edit` and `queue requeue --file`: requeue a dead letter with a corrected payload.
 
 use std::io::{Read, Write};
 
@@ -14,7 +14,6 @@ use crate::commands::editor;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// Opens the payload of a dead letter in an editor, and queues what was saved.
 pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let all = context.client.all_dead_letters().await?;
     let dead_letter = all.into_iter().find(|dead_letter| dead_letter.id == id).ok_or_else(|| {
@@ -32,7 +31,7 @@ pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> Result<Exit, Co
     }
     match requeue(id, after, context).await {
         Err(error) => {
-            // The work of the user is not thrown away.
+            // Keeps the user's edits.
             let kept = file.into_temp_path().keep();
             let hint = kept.map(|path| {
                 format!("; your text is in {0}: kubeleet queue requeue {id} --file {0}", path.display())
@@ -44,7 +43,7 @@ pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> Result<Exit, Co
     }
 }
 
-/// Queues the content of a file in the place of the payload of the only dead letter in `ids`.
+/// Queues a file's content in place of the payload of the only dead letter in `ids`.
 pub(crate) async fn requeue_from_file(
     ids: &[String],
     file: &str,
@@ -89,7 +88,7 @@ fn payload(dead_letter: &DeadLetterView) -> Vec<u8> {
     }
 }
 
-/// Writes the payload to a temporary file that only this user can read: payloads can have secrets.
+/// Writes the payload to a temporary file readable only by this user: payloads can contain secrets.
 fn write_file(payload: &[u8]) -> Result<tempfile::NamedTempFile, CommandError> {
     let file = tempfile::Builder::new().prefix("kubeleet-dead-letter-").suffix(".json").tempfile();
     let mut file = file.map_err(|error| cannot("create a temporary file", &error))?;
@@ -98,7 +97,7 @@ fn write_file(payload: &[u8]) -> Result<tempfile::NamedTempFile, CommandError> {
     Ok(file)
 }
 
-/// Editors add a line feed at the end of a file; a payload has one only if it had one before.
+/// Removes the final line feed that editors add, unless the payload had one before.
 fn without_final_line_feed(mut bytes: Vec<u8>, before: &[u8]) -> Vec<u8> {
     if bytes.ends_with(b"\n") && !before.ends_with(b"\n") {
         bytes.pop();

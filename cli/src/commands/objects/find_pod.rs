@@ -1,5 +1,5 @@
-//! Finds the pod that a user means: a uuid, the beginning of one, `web-0`, or a service. Where any pod of a
-//! service will do, one of several is chosen, and named.
+//! Finds a pod by uuid, uuid prefix, name (`web-0`) or service. If any pod of a service is acceptable,
+//! chooses one and names it.
 
 use api_types::PodView;
 use client::{Client, PodFilter};
@@ -12,10 +12,10 @@ use super::object_name::{self, ObjectName, ObjectType};
 use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 
-/// Candidates that are read and, if the name is ambiguous, shown.
+/// Maximum candidates read and, if the name is ambiguous, shown.
 const MAX_CANDIDATES: usize = 20;
 
-/// Returns the pod that `text` names, with its details.
+/// Returns the pod named by `text`, with its details.
 ///
 /// # Errors
 /// `NotFound` if no pod matches, `Usage` if several do.
@@ -23,7 +23,7 @@ pub(crate) async fn pod(client: &Client, text: &str) -> Result<PodView, CommandE
     match client.pod(text).await {
         Ok(pod) => return Ok(pod),
         Err(error) if error.status() == Some(404) => {}
-        // Not a valid uuid, but perhaps the beginning of one, or a name.
+        // Not a valid uuid, but perhaps a prefix or a name.
         Err(error) if matches!(error.status(), Some(400 | 422)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -37,15 +37,15 @@ pub(crate) async fn pod(client: &Client, text: &str) -> Result<PodView, CommandE
         return Err(no_pod(client, text).await);
     }
     let id = choose(text, candidates, has_more)?.uuid;
-    // Entries of a list do not have the refusals.
+    // Entries of a list lack the refusals.
     Ok(client.pod(id.as_str()).await?)
 }
 
-/// Returns a pod for `exec`, `cp` and the like: the one that `text` names, or one of the service that it
-/// names. Of several pods of a service one that is ready is chosen, and named on standard error.
+/// Returns a pod for `exec`, `cp` and the like: the one named by `text`, or one of the service named by it.
+/// Prefers a ready pod, and names the choice on standard error.
 ///
 /// # Errors
-/// As for [`pod`]; and if the service has no pod that runs.
+/// As for [`pod`]; and if the service has no running pod.
 pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> Result<PodView, CommandError> {
     let client = &context.client;
     let ObjectName { object_type, name } = object_name::split(text);
@@ -60,7 +60,7 @@ pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> Result<Pod
         }
         None => match context.folder.service(client, &name).await? {
             Some(service) => service,
-            // A service may have the name of another one's pod, `web-0`: the pod is meant.
+            // A service may have the name of another service's pod, `web-0`: the pod takes precedence.
             None => match pod(client, &name).await {
                 Err(CommandError::Usage(_)) if client.service(&name).await.is_ok() => name.clone(),
                 other => return other,
@@ -88,7 +88,8 @@ async fn pods_of(client: &Client, service: &str) -> Result<(Vec<PodView>, bool),
     Ok(client.some_pods(&filter, MAX_CANDIDATES).await?)
 }
 
-/// Returns the first ready pod, else the first that runs, else one that has not ended; and how many have not.
+/// Returns the first ready pod, else the first running one, else any active one, with the number of active
+/// pods.
 fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
     let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let rank = |pod: &&PodView| (pod.ready_since.is_none(), pod.phase != Phase::Running, pod.replica);
@@ -96,7 +97,7 @@ fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
     pods.iter().filter(is_active).min_by_key(rank).map(|pod| (pod, count))
 }
 
-/// Says that there is no such pod, and which service of an app may be meant.
+/// Returns the error for a missing pod, with a similar service of an app.
 async fn no_pod(client: &Client, text: &str) -> CommandError {
     let services = client.services(None).await.unwrap_or_default();
     let is_short = |name: &ServiceName, app: &model::ids::AppName| app.short_name(name) == Some(text);
@@ -114,8 +115,8 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
     })
 }
 
-/// Returns the only candidate, or the only active one: while a pod is replaced, the old and the new one share
-/// a name.
+/// Returns the only candidate, or the only active one: during a replacement the old and the new pod share a
+/// name.
 fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> Result<PodView, CommandError> {
     let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();

@@ -1,4 +1,4 @@
-//! `job`: list jobs and show their results. What else there is to do with a job is done as with any service.
+//! `job`: lists jobs and shows their results. Other commands treat a job like any service.
 
 use clap::{Args, Subcommand};
 use client::{Client, ClientError};
@@ -24,7 +24,6 @@ pub(crate) struct JobArgs {
 }
 
 impl JobArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<JobCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, JobCommand::Ls)
     }
@@ -62,7 +61,6 @@ pub(crate) struct ListArgs {
     pub(crate) style: ListStyle,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: JobCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         JobCommand::Ls(args) => list(&args, context).await,

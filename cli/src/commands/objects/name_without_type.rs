@@ -1,4 +1,4 @@
-//! Finds the object of a name without a type.
+//! Finds an object by a name without a type.
 
 use client::{ClientError, PodFilter};
 use model::value::ValueKind;
@@ -8,13 +8,12 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::habits;
 
-/// The words for types, for a name that several have.
 const TYPES: &str = "service, job, cron, app, pod, node, volume, secret, config, registry, route or queue";
 
-/// Returns the type of the only object with this name, and its whole name.
+/// Returns the type and the full name of the only object with this name.
 ///
 /// # Errors
-/// `NotFound` if none has it, `Usage` if several have.
+/// `NotFound` if no object has the name, `Usage` if several have.
 pub(crate) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectType, String), CommandError> {
     let client = &context.client;
     let service = context.service_name(name).await?;
@@ -50,14 +49,12 @@ pub(crate) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectTyp
     }
 }
 
-/// Returns whether there is a pod with this uuid, or the whole name of a service's pod.
 async fn is_pod(name: &str, context: &Context<'_>) -> Result<bool, CommandError> {
     let filter = PodFilter { prefix: Some(name.to_owned()), ..PodFilter::default() };
     let (pods, _) = context.client.some_pods(&filter, 1).await?;
     Ok(!pods.is_empty())
 }
 
-/// Returns whether the API has the object. A text that cannot be the name of one is no error here.
 fn exists<T>(result: Result<T, ClientError>) -> Result<bool, CommandError> {
     match result {
         Ok(_) => Ok(true),

@@ -33,7 +33,6 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<NodeCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, NodeCommand::Ls)
     }
@@ -108,13 +107,11 @@ pub(crate) struct PurgeArgs {
 }
 
 impl NodeCommand {
-    /// Returns `rm`.
     pub(crate) fn remove(names: Vec<String>) -> Self {
         Self::Rm(RemoveArgs { nodes: NodeNames { names }, former: false })
     }
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         NodeCommand::Ls(args) => list(&args, context).await,
@@ -173,11 +170,10 @@ async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> Result<Exit, Comm
     remove(&names, false, context).await
 }
 
-/// Returns the dead nodes whose last heartbeat is at least that old.
 fn long_dead(nodes: &[NodeView], now: Timestamp, dead_for: Duration) -> Vec<String> {
     let is_long_dead = |node: &&NodeView| {
         let beat = node.last_heartbeat.parse::<Timestamp>();
-        // One without a heartbeat has none to wait for.
+        // A node without a heartbeat counts as old.
         let is_old =
             beat.map_or(true, |beat| now.duration_since(beat).unsigned_abs() >= dead_for && beat <= now);
         node.state == NodeState::Dead && is_old
@@ -221,7 +217,7 @@ mod tests {
             (NodeState::Dead, "2026-01-31T11:00:01Z", false),
             (NodeState::Alive, "2026-01-30T11:00:00Z", false),
             (NodeState::Dead, "", true),
-            // The clock of the API was ahead when it was asked.
+            // The API's clock was ahead.
             (NodeState::Dead, "2026-01-31T14:00:00Z", false),
         ] {
             let node = NodeView { state, last_heartbeat: last_heartbeat.to_owned(), ..fixtures::node("w1") };

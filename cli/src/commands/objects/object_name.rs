@@ -1,12 +1,11 @@
-//! The words for types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
+//! Types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
 
 use model::spec::Kind;
 
-/// A type of object that has names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectType {
     Service,
-    /// A service of this kind, as is a cron.
+    /// A service of this kind; so is a cron.
     Job,
     Cron,
     App,
@@ -21,28 +20,23 @@ pub(crate) enum ObjectType {
     Route,
 }
 
-/// An object as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectName {
-    /// The type, unless the user leaves it open.
     pub(crate) object_type: Option<ObjectType>,
-    /// The name without the type.
     pub(crate) name: String,
 }
 
 impl ObjectName {
-    /// Returns a name without a type.
     pub(crate) fn untyped(name: &str) -> Self {
         Self { object_type: None, name: name.to_owned() }
     }
 }
 
 impl ObjectType {
-    /// Returns the type that a word names: singular, plural or short.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         match word {
             "svc" | "service" | "services" => Some(Self::Service),
-            // What kubectl has for services that run: the same here.
+            // kubectl's types for running services.
             "deploy" | "deployment" | "deployments" | "sts" | "statefulset" | "statefulsets" => {
                 Some(Self::Service)
             }
@@ -62,12 +56,12 @@ impl ObjectType {
         }
     }
 
-    /// Returns whether its objects are services, which all commands for services take.
+    /// Returns true if its objects are services, which all commands for services accept.
     pub(crate) fn is_service(self) -> bool {
         self.service_kind().is_some() || self == Self::Service
     }
 
-    /// Returns the kind of service that it means; none if it means any, or none.
+    /// Returns the kind of service of this type; `None` for any kind, or if its objects are not services.
     pub(crate) fn service_kind(self) -> Option<Kind> {
         match self {
             Self::Job => Some(Kind::Job),
@@ -76,7 +70,6 @@ impl ObjectType {
         }
     }
 
-    /// Returns the word for the type in `-o name`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Service => "service",
@@ -96,8 +89,8 @@ impl ObjectType {
     }
 }
 
-/// Splits `TYPE/NAME`. A text that does not begin with a type is a name, because the uuid of a pushed pod may
-/// contain a slash.
+/// Splits `TYPE/NAME`. A text without a leading type is a name, because a pushed pod's uuid may contain a
+/// slash.
 pub(crate) fn split(text: &str) -> ObjectName {
     let typed = text.split_once('/').and_then(|(word, name)| Some((ObjectType::parse(word)?, name)));
     match typed {
@@ -106,10 +99,10 @@ pub(crate) fn split(text: &str) -> ObjectName {
     }
 }
 
-/// Reads `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. Of a single word that is a type, returns no names.
+/// Parses `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. For a single word that is a type, returns no names.
 ///
 /// # Errors
-/// The contradiction, if a name has another type than the first word.
+/// If a name has another type than the first word.
 pub(crate) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
     let first = words.first().and_then(|word| ObjectType::parse(word));
     let (Some(first), rest) = (first, words.get(1..).unwrap_or_default()) else {
@@ -127,7 +120,6 @@ pub(crate) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<O
     Ok((Some(first), named.collect::<Result<_, _>>()?))
 }
 
-/// Reads the name of an object of a known type, with or without the type before it.
 fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     match split(text) {
         ObjectName { object_type: Some(other), name } if other.is_service() && expected.is_service() => {
@@ -140,11 +132,11 @@ fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads the names of services: `web db`, `service web db` or `service/web service/db`. A single word that is
-/// a type is a name, too.
+/// Parses names of services: `web db`, `service web db` or `service/web service/db`. A single word that is a
+/// type is also a name.
 ///
 /// # Errors
-/// The first name that has another type.
+/// Names the first name of another type.
 pub(crate) fn services(words: &[String]) -> Result<Vec<String>, String> {
     let (_, objects) = parse_words(words)?;
     if objects.is_empty() {
@@ -158,12 +150,11 @@ pub(crate) fn services(words: &[String]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Reads the name of a service: `web` or `service/web`.
 pub(crate) fn service(text: &str) -> Result<String, String> {
     without_unknown_type(name_of(ObjectType::Service, text)?)
 }
 
-/// No service has a `/` in its name: what stands before it is no type.
+/// Refuses an unknown type: service names contain no `/`.
 fn without_unknown_type(name: String) -> Result<String, String> {
     match name.split_once('/') {
         Some((word, name)) => Err(format!("there is no type {word}; did you mean service/{name}?")),
@@ -171,22 +162,18 @@ fn without_unknown_type(name: String) -> Result<String, String> {
     }
 }
 
-/// Reads the name of an app: `shop` or `app/shop`.
 pub(crate) fn app(text: &str) -> Result<String, String> {
     name_of(ObjectType::App, text)
 }
 
-/// Reads the name of a pod: `web-0` or `pod/web-0`.
 pub(crate) fn pod(text: &str) -> Result<String, String> {
     name_of(ObjectType::Pod, text)
 }
 
-/// Reads the name of a node: `worker1` or `node/worker1`.
 pub(crate) fn node(text: &str) -> Result<String, String> {
     name_of(ObjectType::Node, text)
 }
 
-/// Reads the name of a secret or config: `db_password`, `secret/db_password` or `config/app.conf`.
 pub(crate) fn value(text: &str) -> Result<String, String> {
     match split(text) {
         ObjectName { object_type: None | Some(ObjectType::Secret | ObjectType::Config), name } => Ok(name),
@@ -196,22 +183,18 @@ pub(crate) fn value(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads the address of a registry: `registry.example:5000` or `registry/registry.example:5000`.
 pub(crate) fn registry(text: &str) -> Result<String, String> {
     name_of(ObjectType::Registry, text)
 }
 
-/// Reads the name of a persistent volume: `web_data_0` or `volume/web_data_0`.
 pub(crate) fn volume(text: &str) -> Result<String, String> {
     name_of(ObjectType::Volume, text)
 }
 
-/// Reads the key of a queue: `sq` or `queue/sq`.
 pub(crate) fn queue(text: &str) -> Result<String, String> {
     name_of(ObjectType::Queue, text)
 }
 
-/// Reads the id of a dead letter, with or without its type.
 pub(crate) fn dead_letter(text: &str) -> Result<String, String> {
     name_of(ObjectType::DeadLetter, text)
 }

@@ -1,5 +1,5 @@
-//! Commands that begin with the operation, as kubectl's do: `get TYPE`, `describe TYPE NAME`, `delete
-//! TYPE/NAME`. Each is a command of the type (`service ls`, `pod describe`) under another name.
+//! Commands that begin with the operation, like kubectl's: `get TYPE`, `describe TYPE NAME`, `delete
+//! TYPE/NAME`. Each is another name for a command of the type (`service ls`, `pod describe`).
 
 use clap::Args;
 use model::spec::Kind;
@@ -93,7 +93,6 @@ pub(crate) struct RestartArgs {
     wait: bool,
 }
 
-/// `get`: the list of a type, or one object.
 pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if let [words] = &*args.object
         && let Some(types) = several_types(words)
@@ -112,7 +111,7 @@ pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit
     }
 }
 
-/// Reads `pods,svc` and `all`. Returns `None` of any other word.
+/// Parses `pods,svc` and `all`. Returns `None` for any other word.
 fn several_types(words: &str) -> Option<Vec<ObjectType>> {
     match words {
         "all" => Some(vec![ObjectType::Service, ObjectType::Pod, ObjectType::Volume]),
@@ -121,7 +120,6 @@ fn several_types(words: &str) -> Option<Vec<ObjectType>> {
     }
 }
 
-/// Prints the lists of several types, with an empty line between them.
 async fn list_several(
     types: Vec<ObjectType>,
     args: &GetArgs,
@@ -202,7 +200,6 @@ async fn list(
     }
 }
 
-/// `describe`: everything about one object.
 pub(crate) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (_, names) = object_name::parse_words(&args.object).map_err(CommandError::Usage)?;
     describe_one(names, context).await
@@ -239,7 +236,6 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
     }
 }
 
-/// Checks that services are of the kind that the type means.
 async fn check_kind(
     object_type: ObjectType,
     names: &[impl AsRef<str>],
@@ -257,11 +253,11 @@ async fn check_kind(
     Ok(())
 }
 
-/// `delete`: each type by its own command, in the order in which the types are named.
+/// `delete`: runs each type's own command, in the order of the types.
 pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if !args.files.is_empty() {
         let desired = desired_state::read_files(&args.files, &args.compose, None).await?;
-        // What depends on others goes first.
+        // Dependent services are deleted first.
         let services = desired.services.iter().rev();
         let names = match desired.app {
             Some(_) => services.map(|service| service.name().to_string()).collect(),
@@ -292,7 +288,6 @@ pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
     Ok(batch.exit())
 }
 
-/// Deletes the services of an app and what belongs to it.
 async fn delete_app(
     app: &str,
     services: Vec<String>,
@@ -337,7 +332,6 @@ async fn delete_all(
     }
 }
 
-/// `delete TYPE -l SELECTOR`
 async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let DeleteArgs { selector, wait, .. } = args;
     match object_name::parse_words(&args.objects).map_err(CommandError::Usage)? {
@@ -353,7 +347,6 @@ async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<
     }
 }
 
-/// Groups names by type.
 async fn by_type(
     words: &[String],
     context: &Context<'_>,
@@ -361,7 +354,7 @@ async fn by_type(
     let (_, mut objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
     for open in objects.iter_mut().filter(|object| object.object_type.is_none()) {
         let (of, name) = name_without_type::find(&open.name, context).await?;
-        // A service can be applied again; anything else is not deleted by its name alone.
+        // A service can be applied again; other objects are never deleted by name alone.
         if of != ObjectType::Service {
             let of = of.as_str();
             let detail =
@@ -388,7 +381,6 @@ fn grouped(objects: Vec<ObjectName>) -> Result<Vec<(ObjectType, Vec<String>)>, C
     Ok(groups)
 }
 
-/// `edit`: one service in an editor.
 pub(crate) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match object_name::services(&args.object).map_err(CommandError::Usage)?.as_slice() {
         [service] => {
@@ -399,14 +391,12 @@ pub(crate) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-/// `restart`: the pods of services, step by step.
 pub(crate) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let services = services_to_restart(&args.objects, context).await?;
     let args = ServiceRestartArgs { services, wait: args.wait };
     service::run(ServiceCommand::Restart(args), context).await
 }
 
-/// Returns the names of the services: of an app all of them that are no jobs.
 async fn services_to_restart(words: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
     let (first, objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
     let is_app = |object: &&ObjectName| object.object_type == Some(ObjectType::App);

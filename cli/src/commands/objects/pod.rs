@@ -32,7 +32,6 @@ pub(crate) struct PodArgs {
 }
 
 impl PodArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<PodCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, PodCommand::Ls)
     }
@@ -122,13 +121,11 @@ pub(crate) struct StopArgs {
 }
 
 impl PodCommand {
-    /// Returns `stop`.
     pub(crate) fn stop(pods: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
         Self::Stop(StopArgs { pods, selector, wait })
     }
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: PodCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         PodCommand::Ls(args) => list(&args, context).await,
@@ -138,7 +135,6 @@ pub(crate) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
     }
 }
 
-/// `ps`: the list of pods, also of services and apps that are named.
 pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let PsArgs { names, mut list } = args;
     if names.is_empty() {
@@ -165,7 +161,7 @@ pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, 
     Ok(Exit::Ok)
 }
 
-/// Returns the names of services, in the place of apps those of their services.
+/// Returns names of services; replaces apps by their services.
 async fn services_of(names: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
     let mut services = Vec::new();
     for word in names {
@@ -192,7 +188,6 @@ async fn services_of(names: &[String], context: &Context<'_>) -> Result<Vec<Stri
     Ok(services)
 }
 
-/// `pod ls`.
 pub(crate) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut filter = args.filter();
     if let Some(service) = &args.service {
@@ -219,7 +214,7 @@ async fn describe(text: &str, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// Returns the service if it is of this generation. The specification of another one does not describe the
+/// Returns the service if it is of this generation. Another generation's specification does not describe the
 /// pod.
 async fn service_of(
     client: &Client,
@@ -248,7 +243,6 @@ async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, Comman
     Ok(batch.exit())
 }
 
-/// Returns the given pods, or the uuids of those with the given labels.
 async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, CommandError> {
     let Some(label) = args.selector.text() else { return Ok(args.pods.clone()) };
     let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;

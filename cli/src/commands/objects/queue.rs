@@ -1,4 +1,4 @@
-//! `queue`: lengths and entries of queues; requeues and drops dead letters.
+//! `queue`: shows lengths and entries of queues; requeues and drops dead letters.
 
 use clap::{Args, Subcommand};
 use client::Client;
@@ -15,7 +15,6 @@ use crate::commands::flag_values;
 use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Entries that `peek` shows unless `--limit` is given.
 const DEFAULT_LIMIT: u32 = 20;
 
 /// Arguments of `queue`: without a subcommand it lists.
@@ -28,7 +27,6 @@ pub(crate) struct QueueArgs {
 }
 
 impl QueueArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<QueueCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, QueueCommand::Ls)
     }
@@ -102,18 +100,15 @@ pub(crate) struct DeadLetterArgs {
 }
 
 impl QueueCommand {
-    /// Returns `peek`.
     pub(crate) fn peek(key: &str) -> Self {
         Self::Peek { key: key.to_owned(), limit: DEFAULT_LIMIT }
     }
 
-    /// Returns `drop`.
     pub(crate) fn drop_dead_letters(ids: Vec<String>) -> Self {
         Self::Drop(DeadLetterArgs { ids, all: false, yes: false })
     }
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         QueueCommand::Ls(args) => list(&args, context).await,
@@ -132,13 +127,13 @@ pub(crate) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Res
 async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if args.style.watch {
         context.output.list_style = args.style;
-        // Empty ones, too: a queue that has become empty has changed.
+        // Includes empty queues: a queue that has become empty has changed.
         let read = async |client: &Client| Ok(queues::rows(&client.queues().await?, true));
         return watch_list::run(read, context).await;
     }
     let lengths = context.client.queues().await?;
     match context.output.format {
-        // Scripts get the shape of the API.
+        // Scripts get the API's shape.
         OutputFormat::Json | OutputFormat::Yaml => context.output.print_document(&lengths, String::new)?,
         OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name => {
             context.output.list_style = args.style;
@@ -171,7 +166,6 @@ async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit
     Ok(Exit::Ok)
 }
 
-/// What to do with a dead letter.
 #[derive(Debug, Clone, Copy)]
 enum DeadLetterAction {
     Requeue,

@@ -1,16 +1,14 @@
-//! The events that `describe` shows.
+//! Recent events in `describe`.
 
 use client::{Client, ClientError};
 use model::event::{ClusterEvent, ObjectKind};
 
 use output::objects::events;
 
-/// Events that `describe` shows at most.
 const MAX_SHOWN: usize = 10;
-/// Latest events of the cluster that are searched for them.
+/// Latest events of the cluster that are searched.
 const MAX_SEARCHED: usize = 1000;
 
-/// Returns the latest events about one object, oldest first.
 pub(crate) async fn about(
     client: &Client,
     kind: ObjectKind,

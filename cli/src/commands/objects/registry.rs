@@ -1,4 +1,4 @@
-//! `registry`: log in, list, log out. The credentials are the cluster's: all workers pull with them.
+//! `registry`: log in, list, log out. Credentials belong to the cluster: all workers pull with them.
 
 use std::io::Read;
 
@@ -30,7 +30,6 @@ pub(crate) struct RegistryArgs {
 }
 
 impl RegistryArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<RegistryCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, RegistryCommand::Ls)
     }
@@ -89,7 +88,6 @@ pub(crate) struct LoginArgs {
     password_stdin: bool,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: RegistryCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         RegistryCommand::Ls(args) => list(&args, context).await,
@@ -147,13 +145,13 @@ async fn logout(hosts: &[String], force: bool, context: &mut Context<'_>) -> Res
     Ok(batch.exit())
 }
 
-/// An address may be given as `docker login` accepts it, with `https://` and a path.
+/// Accepts addresses as `docker login` does, with `https://` and a path.
 fn normalized(host: &str) -> Result<RegistryHost, CommandError> {
     RegistryHost::of_address(host).map_err(|error| CommandError::Usage(error.to_string()))
 }
 
 fn password() -> Result<ValueBytes, CommandError> {
-    // Some more than is allowed: the API says what is too much, and an endless input ends.
+    // Reads slightly more than allowed: the API reports the excess, and an endless input ends.
     let limit = MAX_PASSWORD_BYTES as u64 + 3;
     let mut bytes = Vec::new();
     let read = std::io::stdin().take(limit).read_to_end(&mut bytes);

@@ -1,4 +1,4 @@
-//! `route`: list, and explain where a request goes.
+//! `route`: list, and explain the destination of a request.
 
 use api_types::{CertificateView, RouteView};
 use clap::{Args, Subcommand};
@@ -24,7 +24,6 @@ pub(crate) struct RouteArgs {
 }
 
 impl RouteArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<RouteCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, RouteCommand::Ls)
     }
@@ -51,7 +50,6 @@ pub(crate) struct ListArgs {
     pub(crate) style: ListStyle,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: RouteCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         RouteCommand::Ls(args) => list(&args, context).await,
@@ -86,7 +84,6 @@ async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// What a request or connection is for.
 #[derive(Debug, PartialEq, Eq)]
 enum RouteTarget {
     Http { host: String, path: String },
@@ -106,14 +103,12 @@ impl RouteTarget {
         Ok(Self::Http { host: host.to_owned(), path: path.to_owned() })
     }
 
-    /// Returns the certificate of the host, if that is ordered.
     fn certificate(&self, routes: &[RouteView]) -> Option<CertificateView> {
         let Self::Http { host, .. } = self else { return None };
         let name = host_name(host);
         routes.iter().find(|route| route.rule.auto_host() == Some(&*name))?.certificate.clone()
     }
 
-    /// Returns the service, and the port of its pods.
     fn service(&self, routes: Vec<RouteView>) -> Option<(ServiceName, u16)> {
         let table = RouteTable::new(routes.into_iter().map(|route| (route.service, route.rule)).collect());
         match self {

@@ -1,5 +1,4 @@
-//! `secret` and `config`: create, rotate, list, describe, remove; and the key that secrets are encrypted
-//! with.
+//! `secret` and `config`: create, rotate, list, describe, remove; and the encryption key of secrets.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -106,13 +105,12 @@ pub(crate) struct ContentArgs {
     from_literal: Option<ValueBytes>,
 }
 
-/// Hidden from the moment it is parsed.
+/// Hides the value from the moment it is parsed.
 fn literal(text: &str) -> Result<ValueBytes, std::convert::Infallible> {
     Ok(ValueBytes::new(text.as_bytes().to_vec()))
 }
 
 impl SecretArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<SecretCommand, CommandError> {
         let list = |args| SecretCommand::Value(ValueCommand::Ls(args));
         context::subcommand_or_list(self.command, self.list, list)
@@ -120,20 +118,17 @@ impl SecretArgs {
 }
 
 impl ConfigArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<ValueCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, ValueCommand::Ls)
     }
 }
 
-/// Prints a new key. Needs no cluster.
 pub(crate) fn print_key(mut output: Output) -> Result<Exit, CommandError> {
     let key = SecretKey::generate().map_err(CommandError::Other)?;
     output.print_bytes(format!("{key}\n").as_bytes())?;
     Ok(Exit::Ok)
 }
 
-/// Runs a subcommand of `secret` or `config`.
 pub(crate) async fn run(
     kind: ValueKind,
     command: ValueCommand,
@@ -218,7 +213,6 @@ async fn remove(
     Ok(batch.exit())
 }
 
-/// Returns the names of the services with a container that gets this secret or config.
 pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) -> Vec<String> {
     let uses = |container: &ContainerSpec| {
         let files = if kind == ValueKind::Secret { &container.secrets } else { &container.configs };
@@ -233,7 +227,7 @@ fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
         return Ok(literal);
     }
     let path = args.file.or(args.from_file).filter(|path| path.as_os_str() != "-");
-    // One byte more than is allowed: an endless file ends.
+    // One byte more than allowed: an endless file ends.
     let limit = MAX_VALUE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     let (read, from) = match &path {

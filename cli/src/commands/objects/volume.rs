@@ -24,7 +24,6 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<VolumeCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, VolumeCommand::Ls)
     }
@@ -71,7 +70,6 @@ pub(crate) struct ListArgs {
     pub(crate) style: ListStyle,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: VolumeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         VolumeCommand::Ls(args) => list(&args, context).await,

@@ -1,4 +1,4 @@
-//! `service edit`: opens a service in an editor, and writes it unless another client changed it meanwhile.
+//! `service edit`: edits a service in an editor, and stores it unless another client changed it meanwhile.
 
 use std::path::Path;
 
@@ -26,7 +26,6 @@ pub(crate) struct EditArgs {
     pub(crate) service: String,
 }
 
-/// Edits one service.
 pub(crate) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let name = context.service_name(&args.service).await?;
     let service = context.client.service(&name).await?;
@@ -41,7 +40,7 @@ pub(crate) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Ex
     match apply_edited(&service, &after, context).await {
         Ok(()) => Ok(Exit::Ok),
         Err(error) => {
-            // What was typed must not be lost.
+            // Keeps the user's text.
             if let Ok((_, path)) = file.keep() {
                 stderr::note(&format!("the edited service is in {}", path.display()));
             }

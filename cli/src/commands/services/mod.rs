@@ -1,4 +1,4 @@
-//! What there is to do with a service: list, describe, scale, edit, restart, delete, set, roll out.
+//! Commands for services: list, describe, scale, edit, restart, delete, set, roll out.
 
 pub(crate) mod edit;
 pub(crate) mod restart;

@@ -1,5 +1,5 @@
-//! `service restart`: has all pods of services replaced, as `kubectl rollout restart` does. The schedulers do
-//! it step by step, also after this command has ended.
+//! `service restart`: replaces all pods of services, like `kubectl rollout restart`. The schedulers do it
+//! step by step, even after this command has ended.
 
 use api_types::ServiceView;
 use clap::Args;
@@ -27,7 +27,6 @@ pub(crate) struct RestartArgs {
     pub(crate) wait: bool,
 }
 
-/// Restarts services.
 pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
@@ -47,7 +46,7 @@ pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result
 async fn restart(name: &str, context: &Context<'_>) -> Result<ServiceView, CommandError> {
     match context.client.restart(name).await {
         Err(error) if error.status() == Some(404) => {
-            // An API of an earlier version answers the same for a service that it has.
+            // An API of the previous version gives this answer also for an existing service.
             context.client.service(name).await?;
             let detail =
                 format!("service {name} was not restarted: the API is too old, it must be upgraded first");

@@ -1,5 +1,4 @@
-//! `rollout`: the changes of a service's pods. What it was before, back to that, and how far the present
-//! change is.
+//! `rollout`: history, undo and progress of changes to a service's pods.
 
 use api_types::{GenerationView, ServiceView};
 use clap::{Args, Subcommand};
@@ -87,7 +86,6 @@ pub(crate) struct UndoArgs {
 }
 
 impl RolloutCommand {
-    /// Returns the name of the service that it is about, if that is one.
     fn service(&mut self) -> Option<&mut String> {
         match self {
             Self::History(HistoryArgs { service }) | Self::Undo(UndoArgs { service, .. }) => Some(service),
@@ -100,7 +98,6 @@ impl RolloutCommand {
     }
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(
     mut command: RolloutCommand,
     context: &mut Context<'_>,
@@ -166,7 +163,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
     let mut former = views.iter().filter(|view| view.until.is_some());
     let view = match to {
         Some(to) => former.find(|view| view.generation == to),
-        // The version before does not say, and goes back to the latest.
+        // An API of the previous version sends no target, and restores the latest generation.
         None => former.find(|view| view.undo_target.unwrap_or(true)),
     };
     let Some(view) = view else { return Err(nothing_to_undo(&service, &views, to)) };
@@ -178,7 +175,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
         context.client.check_undo(&name, view.generation).await?;
         return Ok(Exit::Ok);
     }
-    // What was read is what is undone: if another client has changed the service since, this is refused.
+    // Undoes what was read: refused if another client changed the service since.
     let after = context.client.undo(&service, view.generation).await?;
     warn_if_unconfirmed(&after);
     let result = format!("undone: generation {} is as {} was", after.generation, view.generation);
@@ -190,7 +187,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(context.waiter().wait_for(goal).await)
 }
 
-/// Says which later generations an undo passes over because they were bad.
+/// Notes the later generations that an undo skips because they were bad.
 fn print_skipped(views: &[GenerationView], target: u64) {
     for view in views.iter().filter(|view| view.until.is_some() && view.generation > target) {
         if !view.message.is_empty() {
@@ -232,7 +229,7 @@ fn nothing_to_undo(service: &ServiceView, views: &[GenerationView], to: Option<u
 }
 
 async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<GenerationView>, CommandError> {
-    // The caller has read the service: it is the route that does not exist.
+    // The service exists, so it is the route that is missing.
     let too_old = |error: ClientError| match error.status() {
         Some(404) => CommandError::Other(format!(
             "service {name} has no history: the API is too old, it must be upgraded first"
@@ -242,7 +239,6 @@ async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<Generat
     context.client.history(name).await.map_err(too_old)
 }
 
-/// Returns the service as it would be with the pods of a generation.
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
     let GenerationView { on_disconnect, stop_grace_period, drain, containers, .. } = view.clone();
     ServiceView { on_disconnect, stop_grace_period, drain, containers, ..service.clone() }

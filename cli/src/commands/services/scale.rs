@@ -31,7 +31,6 @@ pub(crate) struct ScaleArgs {
     wait: bool,
 }
 
-/// A service and the number of pods that it is to have.
 type ScaleTarget = (String, u32);
 
 /// Scales the services. All arguments are checked before the first request.
@@ -63,7 +62,7 @@ pub(crate) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<E
     Ok(batch.exit())
 }
 
-/// Returns what the words ask for: `web 3`, `web=3 db=2`, or names alone beside `--replicas`.
+/// Parses `web 3`, `web=3 db=2`, or names alone with `--replicas`.
 fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<ScaleTarget>, String> {
     let targets = match (replicas, words) {
         (Some(replicas), names) => with_number(names, replicas)?,
@@ -86,7 +85,6 @@ fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<ScaleTarget>, 
     }
 }
 
-/// Reads names that all get the same number.
 fn with_number(names: &[String], replicas: u32) -> Result<Vec<ScaleTarget>, String> {
     if let Some(pair) = names.iter().find(|name| name.contains('=')) {
         return Err(format!("{pair:?} has a number already: leave out the other one"));
@@ -94,7 +92,7 @@ fn with_number(names: &[String], replicas: u32) -> Result<Vec<ScaleTarget>, Stri
     Ok(object_name::services(names)?.into_iter().map(|name| (name, replicas)).collect())
 }
 
-/// Reads `web=3 db=2`, with or without a type before it.
+/// Parses `web=3 db=2`, with or without a type before it.
 fn pairs(words: &[String]) -> Result<Vec<ScaleTarget>, String> {
     let pairs = match words.first().map(|word| ObjectType::parse(word)) {
         Some(Some(of)) if of.is_service() => &words[1..],

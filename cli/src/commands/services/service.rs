@@ -23,9 +23,8 @@ use crate::commands::wait::Goal;
 use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Unhealthy pods that `describe` shows at most.
 const MAX_UNHEALTHY_SHOWN: usize = 10;
-/// Pods of each phase that are searched for them.
+/// Pods of each phase that are searched.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
 
 /// Arguments of `service`: without a subcommand it lists.
@@ -38,13 +37,11 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// Returns the subcommand, or `ls`.
     pub(crate) fn command(self) -> Result<ServiceCommand, CommandError> {
         context::subcommand_or_list(self.command, self.list, ServiceCommand::Ls)
     }
 }
 
-/// Printed instead of an empty selection.
 const NONE_SELECTED: &str = "no services with these labels";
 
 /// Subcommands of `service`.
@@ -105,13 +102,11 @@ pub(crate) struct RemoveArgs {
 }
 
 impl ServiceCommand {
-    /// Returns `rm`.
     pub(crate) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
         Self::Rm(RemoveArgs { services, selector, volumes: false, yes: false, wait })
     }
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         ServiceCommand::Ls(args) => list(&args, context).await,
@@ -142,7 +137,7 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     let name = &context.service_name(name).await?;
     let service = context.client.service(name).await?;
     let unhealthy = unhealthy_pods(&service, context).await?;
-    // A line of the description is not worth an error.
+    // One missing line of the description is not an error.
     let with_machine_ports = has_machine_ports(&service, context).await.unwrap_or(false);
     let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
     let now = context.output.now();
@@ -152,7 +147,7 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// Returns whether a pod of the service is on a node where pods have the ports of the machine.
+/// Returns true if a pod of the service is on a node where pods use the machine's ports.
 async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Result<bool, CommandError> {
     let mut nodes = context.client.nodes().await?;
     nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));
@@ -165,7 +160,7 @@ async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Resu
     Ok(pods.iter().any(is_there))
 }
 
-/// Returns some pods of the service that failed or report a problem. Searches a bounded number in each phase.
+/// Returns some failed or problematic pods of the service. Searches a bounded number in each phase.
 async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
     let status = &service.status;
     let has_problem = !status.message.is_empty();
@@ -210,7 +205,6 @@ async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Co
     delete(&services, are_listed, args.volumes, args.wait, context).await
 }
 
-/// Deletes services, which come from a list or were named by the user.
 pub(crate) async fn delete(
     services: &[String],
     are_listed: bool,
@@ -246,9 +240,8 @@ pub(crate) async fn delete(
     Ok(batch.exit())
 }
 
-/// Names the volumes that stay with their data when services are deleted.
 async fn note_volumes(deleted: &[Goal], client: &Client) {
-    // Without an answer there is nothing to name: the services are deleted all the same.
+    // Without an answer none are named: the services are deleted anyway.
     let volumes = client.volumes().await.unwrap_or_default();
     let is_left = |volume: &&VolumeView| {
         deleted
@@ -262,7 +255,7 @@ async fn note_volumes(deleted: &[Goal], client: &Client) {
     }
 }
 
-/// Deletes a service that was in a list. Returns false if it is gone meanwhile: that is what was wanted.
+/// Deletes a listed service. Returns false if it is already gone, which is fine.
 pub(crate) async fn delete_listed(
     service: &str,
     volumes: bool,

@@ -41,7 +41,7 @@ pub(crate) struct EnvArgs {
     wait: bool,
 }
 
-/// A variable with its new value; without one it is removed.
+/// A variable with its new value; `None` removes it.
 type VariableChange = (String, Option<String>);
 
 /// Arguments of `set image`.
@@ -58,7 +58,6 @@ pub(crate) struct ImageArgs {
     wait: bool,
 }
 
-/// Runs a subcommand.
 pub(crate) async fn run(command: SetCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (service, patch, result, wait) = match command {
         SetCommand::Image(ImageArgs { service, image, wait }) => {
@@ -100,7 +99,6 @@ fn variable_change(text: &str) -> Result<VariableChange, String> {
     }
 }
 
-/// Returns the merge patch that changes the variables of one container.
 fn environment_patch(
     containers: &[ContainerSpec],
     name: Option<&str>,
@@ -120,7 +118,7 @@ fn environment_patch(
     let Some(index) = index else {
         return Err(format!("its pods have no such container, but {}", names.join(" and ")));
     };
-    // A list is replaced as a whole.
+    // A merge patch replaces lists as a whole.
     let mut list = serde_json::to_value(containers).map_err(|error| error.to_string())?;
     let mut variables = list[index]["environment"].as_object().cloned().unwrap_or_default();
     for (key, value) in changes {
@@ -133,7 +131,7 @@ fn environment_patch(
     Ok(serde_json::json!({ "containers": list }))
 }
 
-/// Names what was changed without the values, which may be secrets.
+/// Describes the changes without the values, which may be secrets.
 fn describe(changes: &[VariableChange]) -> String {
     let of = |is_set: bool| changes.iter().filter(move |(_, value)| value.is_some() == is_set);
     let list = |is_set| of(is_set).map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(", ");
@@ -144,7 +142,7 @@ fn describe(changes: &[VariableChange]) -> String {
     }
 }
 
-/// Returns the image of `CONTAINER=IMAGE`: no reference has a `=`.
+/// Returns the image of `CONTAINER=IMAGE`: image references contain no `=`.
 fn image_of(text: &str) -> &str {
     text.split_once('=').map_or(text, |(_, image)| image)
 }

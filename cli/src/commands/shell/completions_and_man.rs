@@ -1,5 +1,5 @@
-//! `completions` and `man`. Both follow from the command line's definition, so that they cannot be out of
-//! date.
+//! `completions` and `man`. Both are generated from the command line's definition, so they are never
+//! outdated.
 
 use std::path::PathBuf;
 
@@ -31,13 +31,11 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// Prints the script for a shell.
 pub(crate) fn completions(args: &CompletionArgs, mut output: Output) -> Result<Exit, CommandError> {
     output.print_bytes(&complete::script(&args.shell.to_string())?)?;
     Ok(Exit::Ok)
 }
 
-/// Prints the main page, or writes a page for each command into a directory.
 pub(crate) fn manual(
     args: &ManArgs,
     command_line: clap::Command,

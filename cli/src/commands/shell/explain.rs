@@ -1,5 +1,5 @@
-//! `explain` and `schema`: the fields of a service's file. Both read the schema that the API's description
-//! and editors read, so that there is one description of each field.
+//! `explain` and `schema`: the fields of a service's file. Both read the same schema as the API's description
+//! and editors, so each field has one description.
 
 use clap::Args;
 use model::schema;
@@ -10,13 +10,11 @@ use serde_json::Value;
 use crate::commands::error::CommandError;
 use crate::exit::Exit;
 
-/// The only kind of object that files describe.
 const SERVICE: &str = "service";
 
-/// Compose files, whose fields are in a table of their own.
+/// Compose files, whose fields have their own table.
 const COMPOSE: &str = "compose";
 
-/// The longest line of the reference, in characters.
 const LINE_WIDTH: usize = 110;
 
 /// Arguments of `explain`.
@@ -30,7 +28,6 @@ pub(crate) struct ExplainArgs {
     markdown: bool,
 }
 
-/// Prints what a field means.
 pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, CommandError> {
     let text = match args.path.as_str() {
         COMPOSE => compose::markdown(),
@@ -41,7 +38,6 @@ pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, Comman
     Ok(Exit::Ok)
 }
 
-/// Prints the JSON Schema of a service's file.
 pub(crate) fn schema(mut output: Output) -> Result<Exit, CommandError> {
     let text = serde_json::to_string_pretty(&schema::of_service())
         .map_err(|error| CommandError::Other(format!("cannot write the schema: {error}")))?;
@@ -86,7 +82,6 @@ fn explain(path: &str) -> Result<String, CommandError> {
     Ok(text)
 }
 
-/// Returns the reference of all fields.
 fn markdown() -> String {
     let schema = Schema(schema::of_service());
     let introduction = "Written by `kubeleet explain service --markdown`. `kubeleet explain service.FIELD` shows one of \
@@ -109,7 +104,6 @@ fn markdown() -> String {
     text
 }
 
-/// Breaks a paragraph into lines of the documentation.
 fn lines(paragraph: &str) -> String {
     let (mut text, mut width) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -132,7 +126,6 @@ fn lines(paragraph: &str) -> String {
     text
 }
 
-/// Returns the fields of a service as they are declared, without other names of the same.
 fn in_order(fields: &[(String, Value)]) -> Vec<(String, Value)> {
     let names = ServiceInput::field_groups().into_iter().flat_map(|(_, names)| names);
     names.filter_map(|name| fields.iter().find(|(known, _)| known == name).cloned()).collect()
@@ -147,18 +140,15 @@ fn description(part: &Value) -> String {
     part["description"].as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// How the type of a list begins.
 const LIST: &str = "list of ";
 
 fn list_of(items: &str) -> String {
     if items.contains(" or ") { format!("{LIST}({items})") } else { format!("{LIST}{items}") }
 }
 
-/// The whole schema, whose parts refer to its definitions.
 struct Schema(Value);
 
 impl Schema {
-    /// Returns what the reference says about a field.
     fn entry(&self, name: &str, field: &Value) -> String {
         let whole = self.whole(field);
         let example = whole.get("example").map(|example| format!(" Example: `{example}`."));
@@ -170,8 +160,8 @@ impl Schema {
         format!("\n### `{name}`\n\n{}", lines(&body))
     }
 
-    /// Returns the part that a reference leads to, or the part itself. What stands beside the reference
-    /// holds.
+    /// Returns the definition that a part refers to, or the part itself. Attributes beside the reference take
+    /// precedence.
     fn resolved(&self, part: &Value) -> Value {
         let Some(name) = part["$ref"].as_str().and_then(|target| target.strip_prefix("#/$defs/")) else {
             return part.clone();
@@ -183,7 +173,7 @@ impl Schema {
         whole
     }
 
-    /// Returns a part with what the definition says that it refers to, except what it says itself.
+    /// Returns a part completed by its definition and its forms.
     fn whole(&self, part: &Value) -> Value {
         let mut whole = self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| whole[key].as_array().cloned());
@@ -198,7 +188,6 @@ impl Schema {
         whole
     }
 
-    /// Returns the forms that a value can have, without `null`.
     fn choices(&self, part: &Value) -> Vec<Value> {
         let part = &self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| part[key].as_array());
@@ -209,8 +198,7 @@ impl Schema {
         }
     }
 
-    /// Returns the fields of a map, or of the items of a list of maps. One that several forms have is there
-    /// once.
+    /// Returns the fields of a map, or of a list's maps. A field of several forms appears once.
     fn fields(&self, part: &Value) -> Vec<(String, Value)> {
         let of_choice = |choice: Value| match choice["properties"].as_object() {
             Some(fields) => fields.iter().map(|(name, field)| (name.clone(), field.clone())).collect(),
@@ -226,7 +214,6 @@ impl Schema {
         fields
     }
 
-    /// Returns in words which values a field can have.
     fn type_of(&self, part: &Value) -> String {
         let mut words: Vec<String> = Vec::new();
         for choice in self.choices(part) {

@@ -1,4 +1,4 @@
-//! The command line itself: completion, man pages, and the fields of files.
+//! Completion, man pages, and field documentation.
 
 pub(crate) mod complete;
 pub(crate) mod completions_and_man;

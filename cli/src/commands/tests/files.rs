@@ -4,7 +4,6 @@ use api_types::{GenerationOutcomeView, GenerationView, List, ServiceView};
 
 use super::*;
 
-/// An API that has the service `web` of the fixtures, and takes every write.
 fn api_with_web(request: &str) -> String {
     match request.split(" HTTP").next().unwrap() {
         "GET /service/web" => ok_json(&fixtures::service("web")),
@@ -24,7 +23,7 @@ fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
     directory
 }
 
-/// The service `web` of the fixtures, as a user writes it.
+/// The fixtures' service `web`, as a user writes it.
 const WEB: &str = "name: web\nreplicas: 3\nlabels: {tier: front}\nimage: nginx:1.27\nmemory: 64MiB\n\
                    environment: {PASSWORD: hunter2}\nports: ['8080:80']\n";
 
@@ -78,7 +77,7 @@ async fn a_dry_run_is_refused_for_what_apply_is() {
         (409, "insufficient-memory", Exit::Unschedulable),
         (409, "insufficient-permission", Exit::Unschedulable),
         (409, "service-deleting", Exit::Conflict),
-        // A version before, which cannot be asked, and a token that may only read.
+        // An API of the previous version, which has no checks, and a read-only token.
         (400, "invalid-query", Exit::Ok),
         (403, "read-only", Exit::Ok),
     ] {
@@ -157,7 +156,7 @@ fn api_with_shop(request: &str) -> String {
         "GET /service?app=shop" => ok_json(&both),
         "GET /service?app=blog" => ok_json(&serde_json::json!({ "items": [] })),
         "GET /service" => ok_json(&both),
-        // As of an API of the version before.
+        // As an API of the previous version answers.
         "GET /secret" | "GET /config" => problem(404),
         line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
         line if line.contains("/service/shop-db") && line.starts_with("GET") => problem(404),
@@ -316,7 +315,7 @@ async fn apps_are_listed_described_and_deleted() {
         let requests: Vec<_> = requests.iter().filter(|line| !line.contains("/lock")).collect();
         assert_eq!(requests[1..], [&deletes[..], &["GET /volume", "GET /secret", "GET /config"]].concat());
     }
-    // One was deleted before, and its last pod has gone between the list and the request.
+    // One was already being deleted, and its last pod ended between the list and the request.
     let one_is_gone = |request: &str| match request.starts_with("DELETE /service/shop-old") {
         true => problem(404),
         false => api_with_shop(request),
@@ -366,7 +365,6 @@ async fn an_api_without_restarts_is_said_to_be_too_old() {
     assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Error, ""));
 }
 
-/// A service that had another image before.
 fn api_with_history(request: &str) -> String {
     let service = fixtures::service("web");
     let generation = |generation: u64, until: Option<&str>, image: &str| {

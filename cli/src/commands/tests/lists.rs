@@ -8,7 +8,6 @@ fn list<T: serde::Serialize>(items: &[T]) -> String {
     ok_json(&serde_json::json!({ "items": items }))
 }
 
-/// What is asked to delete two services with a label.
 const DELETED: [&str; 4] =
     ["GET /service?label=a%3Db", "DELETE /service/web", "DELETE /service/db", "GET /volume"];
 
@@ -102,7 +101,7 @@ async fn every_list_can_be_watched() {
     for (line, answers, rows) in [
         ("get svc -w", [service(1), service(1), service(2)], 2),
         ("svc ls -w", [service(1), service(1), service(2)], 2),
-        // A heartbeat is no change.
+        // A heartbeat is not a change.
         (
             "get nodes -w",
             [node("alive", &heartbeat(1)), node("alive", &heartbeat(2)), node("dead", &heartbeat(3))],

@@ -1,4 +1,4 @@
-//! Decides how far a goal is from the state that one poll found. Pure.
+//! Assesses a goal by the state from one poll. Pure.
 
 use api_types::{JobPhase, JobStatus, PodView, RolloutState, ServiceView};
 use model::pod::EndedRun;
@@ -11,38 +11,27 @@ use output::objects::jobs::job_line;
 use output::objects::pods::reason_suffix;
 use output::objects::services::{pod_counts, rollout_line};
 
-/// How far a goal is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Assessment {
-    /// The state, on one line.
     pub(super) line: String,
-    /// Whether to go on waiting.
     pub(super) verdict: WaitVerdict,
-    /// True if some pods fit no node.
     pub(super) is_unschedulable: bool,
 }
 
-/// Whether to go on waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitVerdict {
-    /// The goal is reached.
     Reached,
-    /// The state is still changing.
     Waiting,
-    /// Pods have failed and nothing is changing any more: without an intervention the goal will not be
-    /// reached.
+    /// Pods have failed and nothing is changing any more: the goal needs an intervention.
     Failed,
-    /// The object was deleted.
     Deleted,
-    /// Another change came after the one that is waited for.
     Superseded,
 }
 
-/// Reasons of a pod that does not come up, however long one waits.
+/// Reasons of a pod that will not start, however long one waits.
 const STUCK_REASONS: [&str; 3] = ["CrashLoopBackOff", "ImagePullBackOff", "StartFailed"];
 
 impl Assessment {
-    /// Creates an assessment without unschedulable pods.
     pub(super) fn new(line: impl Into<String>, verdict: WaitVerdict) -> Self {
         Self { line: line.into(), verdict, is_unschedulable: false }
     }
@@ -63,7 +52,7 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_supersede
         return of_job(job, service.status.unschedulable > 0);
     }
     let status = &service.status;
-    // A generation that was taken back comes no more, and one that is paused needs a decision.
+    // A reverted generation never comes back, and a paused one needs a decision.
     if let Some(rollout) = service.rollout.as_ref().filter(|rollout| rollout.generation >= generation) {
         let verdict = match rollout.state {
             RolloutState::Paused | RolloutState::RolledBack => WaitVerdict::Failed,
@@ -92,13 +81,11 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_supersede
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
 
-/// Reached when the job is complete.
-/// Returns whether a pod of a service may not come up at all: then its pods are worth a look.
+/// Returns true if a pod of the service may never start: then its pods are worth a look.
 pub(super) fn may_be_stuck(service: &ServiceView) -> bool {
     service.held.is_some() || STUCK_REASONS.iter().any(|reason| service.status.message.contains(reason))
 }
 
-/// Returns why the update of a service cannot go on, if no waiting helps.
 pub(super) fn held_for_good(service: &ServiceView) -> Option<String> {
     let message = &service.status.message;
     let waits_in_vain = |text: &&String| text.contains("waits for service") && text.contains(" failed: see");
@@ -111,8 +98,8 @@ pub(super) fn held_for_good(service: &ServiceView) -> Option<String> {
     Some(format!("{}: {why}", pod_counts(service)))
 }
 
-/// Returns the pod of this generation, or a later one, that does not come up: its image or its program is
-/// missing, or it has crashed twice.
+/// Returns a pod of this or a later generation that does not start: its image or program is missing, or it
+/// has crashed twice.
 pub(super) fn stuck_pod(pods: &[PodView], generation: u64) -> Option<&PodView> {
     let is_stuck = |pod: &&PodView| {
         pod.generation >= generation
@@ -122,7 +109,6 @@ pub(super) fn stuck_pod(pods: &[PodView], generation: u64) -> Option<&PodView> {
     pods.iter().find(is_stuck)
 }
 
-/// Returns what is known of a pod that does not come up, with what it wrote at last.
 pub(super) fn stuck(service: &ServiceView, pod: &PodView) -> Assessment {
     let output = pod.runs.last().map(|run| run.last_output.as_str()).unwrap_or_default();
     let message = EndedRun::explain(pod.message.clone(), output);
@@ -139,7 +125,7 @@ fn of_job(job: &JobStatus, is_unschedulable: bool) -> Assessment {
     Assessment { is_unschedulable, ..Assessment::new(job_line(job), verdict) }
 }
 
-/// Reached when all pods of the service have ended, with whatever exit code.
+/// Reached when all pods of the service have ended, with any exit code.
 pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
     let Some(service) = service.filter(|service| service.state != ServiceState::Deleting) else {
         return Assessment::new("the service was deleted", WaitVerdict::Deleted);
@@ -152,7 +138,6 @@ pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
 
-/// Reached when the service is not found any more.
 pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
     match service {
         None => Assessment::new("no pods left", WaitVerdict::Reached),
@@ -164,7 +149,6 @@ pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
     }
 }
 
-/// Reached when the pod is stopped or not found any more.
 pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
     match pod {
         None => Assessment::new("forgotten", WaitVerdict::Reached),

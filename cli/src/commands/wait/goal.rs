@@ -1,19 +1,19 @@
-//! What `--wait` waits for.
+//! Goals of `--wait`.
 
 use model::event::{ClusterEvent, ObjectKind};
 use model::ids::PodId;
 
-/// The state to wait for.
+/// State to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// All pods of a service run, and are of this generation or a later one.
     Ready {
         /// Name of the service.
         service: String,
-        /// The generation after the write.
+        /// Generation after the write.
         generation: u64,
     },
-    /// All pods of a service have ended by themselves, with whatever exit code.
+    /// All pods of a service have ended by themselves, with any exit code.
     Ended {
         /// Name of the service.
         service: String,
@@ -25,15 +25,14 @@ pub(crate) enum Goal {
     },
     /// A pod is stopped or forgotten.
     PodGone {
-        /// Its uuid.
+        /// Uuid.
         id: PodId,
-        /// Its name, `web-0`.
+        /// Name, `web-0`.
         name: String,
     },
 }
 
 impl Goal {
-    /// Returns the name at the beginning of each progress line.
     pub(super) fn subject(&self) -> String {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
@@ -43,7 +42,6 @@ impl Goal {
         }
     }
 
-    /// Returns the arguments of the command that shows details.
     pub(super) fn describe_command(&self) -> String {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
@@ -62,7 +60,6 @@ impl Goal {
         }
     }
 
-    /// Returns true if the event is about the object that the goal names.
     pub(super) fn concerns(&self, event: &ClusterEvent) -> bool {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {

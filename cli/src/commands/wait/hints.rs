@@ -1,4 +1,4 @@
-//! When to poll again: soon after an event about the goal, otherwise after the poll interval.
+//! Schedules polls: soon after an event about the goal, otherwise after the poll interval.
 
 use std::time::Duration;
 
@@ -11,18 +11,16 @@ use super::goal::Goal;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum pause between polls. Events come in bursts, and one poll covers a whole burst.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
-/// Polling a service with many pods is expensive for the API: the pause is at least this many times as long
-/// as the last poll took.
+/// Minimum pause as a multiple of the last poll's duration: polling a service with many pods is expensive for
+/// the API.
 const PAUSE_PER_POLL_TIME: u32 = 4;
 
-/// Events about the goal.
 pub(super) struct Hints {
     stream: Option<EventStream>,
     goal: Goal,
 }
 
 impl Hints {
-    /// Subscribes to new events, if that is possible.
     pub(super) async fn open(client: &Client, goal: &Goal) -> Self {
         let opened = timeout(OPEN_TIMEOUT, client.watch(&EventsFrom::Tail(0))).await;
         Self { stream: opened.ok().and_then(Result::ok), goal: goal.clone() }

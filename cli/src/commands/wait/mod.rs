@@ -1,6 +1,6 @@
-//! `--wait`: polls until the goal is reached, cannot be reached any more, or the time is over.
+//! `--wait`: polls until the goal is reached or unreachable, or the time is over.
 //!
-//! Events make it look again at once. They are only hints, so it also polls.
+//! Events trigger an immediate poll. They are only hints, so it also polls regularly.
 
 mod assess;
 mod goal;

@@ -1,4 +1,4 @@
-//! Progress of `--wait` on standard error: one line that changes on a terminal, otherwise a new line for each
+//! Progress of `--wait` on standard error: one updated line on a terminal, otherwise a new line for each
 //! change.
 
 use std::io::IsTerminal;
@@ -9,7 +9,6 @@ use output::stderr::note;
 
 use crate::exit::Exit;
 
-/// Progress of one goal.
 pub(super) struct GoalProgress {
     subject: String,
     spinner: Option<ProgressBar>,
@@ -17,7 +16,6 @@ pub(super) struct GoalProgress {
 }
 
 impl GoalProgress {
-    /// Starts without a line.
     pub(super) fn start(subject: String) -> Self {
         let spinner = can_update_lines().then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template");
@@ -28,7 +26,6 @@ impl GoalProgress {
         Self { subject, spinner, last_line: String::new() }
     }
 
-    /// Shows the current state.
     pub(super) fn show(&mut self, line: &str) {
         let text = format!("{}: {line}", self.subject);
         match &self.spinner {
@@ -41,12 +38,11 @@ impl GoalProgress {
         }
     }
 
-    /// Prints the last line, which ends in `word`.
     pub(super) fn end(&mut self, line: &str, word: &str) {
         if let Some(bar) = &self.spinner {
             bar.finish_and_clear();
         }
-        // A long reason stands there already. Scripts may rely on the line of what was reached.
+        // A long reason is already shown. Scripts may rely on the success line.
         let is_failure = ["failed", "timed out"].contains(&word);
         let is_shown =
             is_failure && self.spinner.is_none() && self.last_line == format!("{}: {line}", self.subject);
@@ -54,7 +50,6 @@ impl GoalProgress {
         note(&format!("{}: {line}{word}", self.subject));
     }
 
-    /// Prints the last line and returns the exit code.
     pub(super) fn finish(mut self, line: &str, word: &str, exit: Exit) -> Exit {
         self.end(line, word);
         exit

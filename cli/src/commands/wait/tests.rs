@@ -1,4 +1,4 @@
-//! `--wait` against a fake API: how it ends, and with which exit code.
+//! Tests `--wait` with a fake API: its end and exit code.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -15,37 +15,31 @@ use super::hints::Hints;
 use super::progress::GoalProgress;
 use crate::exit::{ErrorExit, Exit};
 
-/// Time between polls when no event comes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Pods must have failed for this long, with nothing else going on, before waiting ends: a replacement may be
-/// on its way.
+/// Time for which pods must have failed, with nothing else going on, before waiting ends: a replacement may
+/// be on its way.
 const FAILED_FOR: Duration = Duration::from_secs(5);
-/// A service must have been ready for this long: what ends at once was never ready.
+/// Time for which a service must be ready: pods that end at once were never ready.
 const READY_FOR: Duration = Duration::from_secs(1);
-/// Time limit of the last poll, when the deadline is nearer than that.
+/// Minimum time limit of a poll near the deadline.
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Characters of an API error in a progress line.
 const MAX_ERROR_LENGTH: usize = 200;
-/// How many pods of a service are looked at for one that does not come up.
+/// Maximum pods of a service that are checked for one that does not start.
 const MAX_PODS: usize = 500;
 
-/// Waits for goals, with one deadline for all of them.
 pub(crate) struct Waiter {
     client: Client,
     deadline: Instant,
 }
 
-/// What one poll found.
-/// What a wait remembers of a service between its polls.
 #[derive(Default)]
 struct SeenChange {
-    /// The containers of the generation that is waited for.
     containers: Option<Vec<ContainerSpec>>,
 }
 
 impl SeenChange {
-    /// Returns whether the service has other containers by now than those of `generation`. A restart is no
-    /// other change.
+    /// Returns true if the service now has containers other than those of `generation`. A restart does not
+    /// count.
     fn is_superseded(&mut self, service: &ServiceView, generation: u64) -> bool {
         if service.generation <= generation {
             self.containers = Some(service.containers.clone());
@@ -57,28 +51,25 @@ impl SeenChange {
 
 struct Poll {
     assessment: Assessment,
-    /// The exit code if this was the last poll before the deadline.
+    /// Exit code if this was the last poll before the deadline.
     exit_on_timeout: Exit,
 }
 
 impl Waiter {
-    /// Creates a waiter whose deadline is `timeout` from now.
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
         Self { client, deadline: Instant::now() + timeout }
     }
 
-    /// Waits for one goal, and shows progress on standard error.
     pub(crate) async fn wait_for(self, goal: Goal) -> Exit {
         self.wait_for_all(vec![goal]).await
     }
 
-    /// Waits for one goal after the other. Returns the exit code of the first that was not reached.
+    /// Waits for the goals in turn. Returns the exit code of the first one not reached.
     pub(crate) async fn wait_for_all(self, goals: Vec<Goal>) -> Exit {
         let exits = self.wait_for_each(goals).await;
         exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
     }
 
-    /// Waits for one goal after the other. Returns the exit code of each.
     pub(crate) async fn wait_for_each(self, goals: Vec<Goal>) -> Vec<Exit> {
         let mut exits = Vec::new();
         for goal in goals {
@@ -150,7 +141,6 @@ impl Waiter {
         }
     }
 
-    /// Returns why a service will not be ready, if no waiting helps.
     async fn stuck(&self, service: &ServiceView, generation: u64) -> Result<Option<Assessment>, ClientError> {
         if let Some(line) = assess::held_for_good(service) {
             return Ok(Some(Assessment::new(line, WaitVerdict::Failed)));
@@ -161,7 +151,7 @@ impl Waiter {
         let filter = PodFilter { service: Some(service.name.to_string()), ..PodFilter::default() };
         let (pods, _) = self.client.some_pods(&filter, MAX_PODS).await?;
         let Some(pod) = assess::stuck_pod(&pods, generation) else { return Ok(None) };
-        // Only alone does it come with its runs.
+        // Lists of pods do not include runs.
         let pod = found(self.client.pod(pod.uuid.as_str()).await)?;
         Ok(pod.map(|pod| assess::stuck(service, &pod)))
     }
@@ -214,7 +204,6 @@ impl Poll {
     }
 }
 
-/// Turns status 404 into `None`.
 fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -223,8 +212,8 @@ fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     }
 }
 
-/// Returns what helps with a change that will not be ready: of one that is paused, to resume it; of one that
-/// was taken back already, nothing.
+/// Returns advice for a change that will not be ready: resuming a paused one; nothing for one already rolled
+/// back.
 fn next_step(service: &ServiceView, generation: u64) -> Option<String> {
     let name = &service.name;
     match service.rollout.as_ref().map(|rollout| rollout.state) {

@@ -1,4 +1,4 @@
-//! Answers a shell: the command line whose values are completed with names of objects.
+//! Answers a shell's completion request with names of objects.
 
 use std::ffi::OsStr;
 
@@ -24,12 +24,10 @@ pub(crate) fn answer() -> bool {
     answered.try_complete(std::env::args_os(), directory.as_deref()).unwrap_or(true)
 }
 
-/// Returns the command line whose values are completed; `words` are those that have been typed.
 pub(super) fn command_line(words: Vec<String>) -> Command {
     with_completers(help::command_line(), &words, None)
 }
 
-/// Adds a completer to each argument whose value name says what its values are.
 fn with_completers(command: Command, words: &[String], parent: Option<ObjectType>) -> Command {
     let object_type = ObjectType::parse(command.get_name()).or(parent);
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
@@ -52,7 +50,6 @@ fn with_completer(arg: Arg, words: &[String], object_type: Option<ObjectType>) -
     }
 }
 
-/// Completes the values of one argument.
 struct NameCompleter {
     kind: CompletionKind,
     words: Vec<String>,

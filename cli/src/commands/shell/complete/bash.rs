@@ -1,4 +1,4 @@
-//! The script for bash. The one of clap splits the line as readline does, at `:` and `=`, and so completes
+//! Completion script for bash. clap's script splits the line at `:` and `=` like readline, and so completes
 //! neither `pq:worker1` nor `tier=front`.
 
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use clap::Command;
 use clap_complete::engine;
 use clap_complete::env::EnvCompleter;
 
-/// Splits the line at blanks, and removes from each candidate what stands before the part that readline
-/// replaces. Works in bash 3.2, too, which has neither `compopt` nor `nosort`.
+/// Splits the line at blanks, and removes from each candidate the text before the part that readline
+/// replaces. Also works in bash 3.2, which has neither `compopt` nor `nosort`.
 const SCRIPT: &str = r#"_COMMAND_complete() {
     local -a words
     read -ra words <<<"${COMP_LINE:0:COMP_POINT}"
@@ -26,7 +26,6 @@ complete -o bashdefault -o nosort -F _COMMAND_complete COMMAND 2>/dev/null ||
     complete -o bashdefault -F _COMMAND_complete COMMAND
 "#;
 
-/// Completion in bash.
 pub(super) struct Bash;
 
 impl EnvCompleter for Bash {
@@ -62,8 +61,7 @@ impl EnvCompleter for Bash {
         let is_empty = words.last().is_none_or(|word| word.is_empty());
         let candidates = engine::complete(command, words, last, directory)?;
         let candidates = candidates.iter().map(|candidate| candidate.get_value().to_string_lossy());
-        // Names alone, as people know it: options are shown once a dash is typed, or if there is nothing
-        // else.
+        // Names only, as usual: options are shown after a dash, or if there is nothing else.
         let (options, values): (Vec<_>, Vec<_>) = candidates.partition(|text| text.starts_with('-'));
         let shown = if is_empty && !values.is_empty() { values } else { [values, options].concat() };
         shown.iter().try_for_each(|text| writeln!(output, "{text}"))

@@ -1,10 +1,9 @@
-//! Decides which objects are candidates for a word, and which of their names fit. Pure.
+//! Chooses candidates for a word and filters their names. Pure.
 
 use clap_complete::engine::CompletionCandidate;
 
 use crate::commands::objects::object_name::ObjectType;
 
-/// The words for types that are offered where a type is expected.
 const TYPES: [ObjectType; 13] = [
     ObjectType::Service,
     ObjectType::Job,
@@ -21,20 +20,17 @@ const TYPES: [ObjectType; 13] = [
     ObjectType::DeadLetter,
 ];
 
-/// What the values of an argument are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompletionKind {
-    /// Names of objects of this type.
     Names(ObjectType),
     /// A type, then names; or `TYPE/NAME`.
     TypeAndNames,
-    /// A label selector.
     Selector,
 }
 
 impl CompletionKind {
-    /// Returns what an argument with this value name takes, if the API knows candidates. `command` is the
-    /// type that its command is about: secrets and configs share their subcommands.
+    /// Returns the kind for a value name, if the API knows candidates. `command` is the type of the command:
+    /// secrets and configs share their subcommands.
     pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
         match value_name {
             "NAME" => {
@@ -57,32 +53,24 @@ impl CompletionKind {
     }
 }
 
-/// What the API is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListRequest {
-    /// The names of all objects of a type.
     Names(ObjectType),
-    /// The labels of services, or of nodes.
     Labels { of_nodes: bool },
 }
 
-/// Candidates for a word.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The words for types.
     Types,
-    /// What the API lists, each after this text.
     Listed { before: String, list: ListRequest },
 }
 
-/// A name, or a label, with what distinguishes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) text: String,
     pub(super) help: String,
 }
 
-/// Decides what the candidates are for `current`, the last of the words.
 pub(super) fn request(kind: CompletionKind, words: &[String], current: &str) -> Request {
     let before = words.split_last().map_or(words, |(_, before)| before);
     let typed = current.split_once('/').and_then(|(word, _)| Some((word, ObjectType::parse(word)?)));
@@ -104,12 +92,11 @@ pub(super) fn request(kind: CompletionKind, words: &[String], current: &str) -> 
     Request::Listed { before, list }
 }
 
-/// Returns the type that one of the words names.
 fn type_in(words: &[String]) -> Option<ObjectType> {
     words.iter().find_map(|word| ObjectType::parse(word))
 }
 
-/// Returns the candidates that begin with `current`. `ask` returns what the API lists.
+/// Returns the candidates that begin with `current`. `ask` returns the API's list.
 pub(super) fn matching(
     current: &str,
     request: Request,

@@ -1,5 +1,5 @@
-//! Completion in the shell: the script that `completions` prints calls this program for each TAB, which knows
-//! the command line and asks the API for the names of objects.
+//! Shell completion: the script from `completions` calls this program at each TAB, which knows the command
+//! line and asks the API for names of objects.
 
 mod answer;
 mod bash;

@@ -1,4 +1,4 @@
-//! Asks the API for names. Whatever fails, there are just none: the user is typing, and wants no error now.
+//! Asks the API for names. Any failure yields no names: a user who is typing wants no errors.
 
 use std::time::Duration;
 
@@ -14,26 +14,25 @@ use crate::commands::globals::Globals;
 use crate::commands::objects::object_name::ObjectType;
 use crate::help;
 
-/// A TAB that takes longer than half a second feels broken; this leaves time for the start of the program.
+/// A TAB that takes longer than half a second feels broken; this leaves time to start the program.
 const TIME_LIMIT: Duration = Duration::from_millis(400);
-/// Pods and dead letters that are read: more than anyone chooses from by TAB.
+/// Maximum pods and dead letters read: more than anyone chooses from by TAB.
 const LIMIT: usize = 1000;
 
-/// Returns what the API lists, or nothing if it does not answer in time. The address and the token are those
-/// of the typed words, or of the environment.
+/// Returns the API's list, or nothing without a timely answer. Address and token come from the typed words or
+/// the environment.
 pub(super) fn ask(words: &[String], list: ListRequest) -> Vec<Name> {
     let answer = || {
         let client = globals(words)?.client().ok()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         let names = runtime.block_on(async { tokio::time::timeout(TIME_LIMIT, read(&client, list)).await });
-        // A look-up of a host's name cannot be cancelled; do not wait for it.
+        // A host name look-up cannot be cancelled; do not wait for it.
         runtime.shutdown_background();
         names.ok()?.ok()
     };
     answer().unwrap_or_default()
 }
 
-/// Returns the global options of an unfinished command line.
 pub(super) fn globals(words: &[String]) -> Option<Globals> {
     let line = help::command_line().ignore_errors(true);
     Globals::from_arg_matches(&line.try_get_matches_from(words).ok()?).ok()
@@ -121,7 +120,7 @@ async fn values(client: &Client, kind: ValueKind) -> Result<Vec<Name>, ClientErr
     Ok(values.into_iter().map(|value| Name { text: value.name.to_string(), help: String::new() }).collect())
 }
 
-/// Returns the name of a pod of a service, `web-0`, or the uuid of another one: several may have its name.
+/// Returns the name of a service's pod, `web-0`, or another pod's uuid: several pods may share its name.
 fn pod_name(pod: &PodView) -> Name {
     let text = match pod.service {
         Some(_) => pods::indexed_name(pod),

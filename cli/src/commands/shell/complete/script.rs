@@ -1,4 +1,4 @@
-//! The script by which a shell asks this program.
+//! Script by which a shell asks this program.
 
 use std::io;
 
@@ -6,11 +6,10 @@ use clap_complete::env::{Elvish, Fish, Powershell, Shells, Zsh};
 
 use super::bash::Bash;
 
-/// The variable by which the script of a shell asks for completions; its value is the shell.
 pub(super) const VARIABLE: &str = "KUBELEET_COMPLETE";
 pub(super) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Returns the script that makes a shell ask this program.
+/// Returns the completion script for a shell.
 ///
 /// # Errors
 /// `Unsupported` if there is none for the shell.

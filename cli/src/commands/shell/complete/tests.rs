@@ -1,4 +1,4 @@
-//! Which candidates are offered, without an API.
+//! Offered candidates, without an API.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,6 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// What is asked for the last word of a line.
 fn asked(kind: CompletionKind, line: &str) -> Request {
     let words = words(line);
     request(kind, &words, words.last().unwrap())
