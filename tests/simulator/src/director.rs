@@ -1,5 +1,5 @@
-//! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
-//! random except when the faults of the scenario occur.
+//! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Only the time
+//! of the scenario's faults is not random.
 
 use model::ids::{ServiceName, VolumeName};
 
@@ -12,21 +12,18 @@ use crate::workload::expected_state::ExpectedService;
 use crate::workload::images::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check, has_volume};
 use crate::world::state::World;
 
-/// The script with which a worker takes a payload from its in-flight list.
 const CLAIM: &str = "claim";
-/// The script with which a worker reports that a container has vanished.
 const REPORT_LOST: &str = "lost";
 
 /// The pods of the service whose update is broken.
 const UPDATED_REPLICAS: u32 = 3;
 
-/// What a scenario waits for.
+/// The event that a scenario waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// The first step.
     #[default]
     Begin,
-    /// The pod: queued, assigned, being started or running, as the scenario needs it.
+    /// The pod is queued, assigned, starting or running, as the scenario needs it.
     Pod,
     /// The pod runs and its worker has a lease.
     Running,
@@ -49,19 +46,17 @@ enum Stage {
     Done,
 }
 
-/// Injects the faults of a scenario.
 #[derive(Default)]
 pub(crate) struct Director {
     stage: Stage,
-    /// The host that the scenario is about.
+    /// The host with the faults.
     victim: usize,
-    /// When the victim's lease ends.
     lease_end: u64,
-    /// When the current stage ends, or a pause of the victim.
+    /// End of the current stage, or of a pause of the victim.
     deadline: u64,
-    /// Whether the service is updated at all,
+    /// True if the service is updated.
     updates: bool,
-    /// and whether the update is one that fails.
+    /// True if the update fails.
     breaks: bool,
 }
 
@@ -69,7 +64,7 @@ fn has_image(world: &World, image: &str) -> bool {
     world.observed.services.values().any(|service| service.image == image)
 }
 
-/// Whether all pods of the service run with this image, and no operation is in transit.
+/// Returns true if all pods of the service run with this image, and no operation is in transit.
 fn has_all_pods(world: &World, image: &str) -> bool {
     let pods = world.observed.pods.values();
     let running = pods.filter(|pod| pod.phase == "running" && pod.image == image).count();
@@ -99,7 +94,6 @@ impl Director {
             self.stage = Stage::Pod;
         }
         match scenario {
-            // These have no director.
             Scenario::Random | Scenario::HandOver | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),
@@ -291,7 +285,7 @@ impl Director {
     fn broken_update(&mut self, world: &mut World, images: &Judged) {
         match self.stage {
             Stage::Pod if has_all_pods(world, images.good) => {
-                // Before or after it has settled.
+                // Before or after the start has settled.
                 self.deadline = world.clock.now + world.random.between(0, 2 * world.timing.dead);
                 self.stage = Stage::Running;
             }
@@ -351,8 +345,8 @@ impl Director {
         self.disturb_schedulers(world);
     }
 
-    /// Lets the check of a container fail for a while. An update fails with it, so as long as one may be
-    /// judged, only what it replaces falls ill.
+    /// Lets the check of a container fail for a while. An update fails with it, so while one may be judged,
+    /// only replaced pods become unhealthy.
     fn fall_ill(&mut self, world: &mut World) {
         if self.stage == Stage::Pod || !world.random.per_mille(1) {
             return;
@@ -372,7 +366,7 @@ impl Director {
         }
     }
 
-    /// Crashes or stops schedulers for a while, as long as an update is on its way.
+    /// Crashes or stops schedulers for a while during an update.
     fn disturb_schedulers(&mut self, world: &mut World) {
         let is_updating = !matches!(self.stage, Stage::Begin | Stage::Pod | Stage::Running | Stage::Claim);
         if is_updating && world.clock.now < self.deadline + 4 * world.timing.dead && world.random.per_mille(2)
@@ -394,7 +388,7 @@ impl Director {
         self.deadline = world.clock.now + world.timing.fence / 2;
     }
 
-    /// Lets the replica fall behind just before the victim is declared dead. When the pod runs on another
+    /// Lets the replica fall behind just before the victim is declared dead. Once the pod runs on another
     /// host, the replica takes over and that host's worker is paused. Returns true if that has happened now.
     fn loses_move(&mut self, world: &mut World) -> bool {
         let (fence, dead) = (world.timing.fence, world.timing.dead);
@@ -427,7 +421,6 @@ fn delay_start(world: &World, until: u64) -> Option<usize> {
     start.process.host()
 }
 
-/// Whether a start of a container waits on this host.
 fn is_starting(world: &World, host: usize) -> bool {
     let bus = world.bus.lock();
     bus.engine_requests
@@ -435,7 +428,7 @@ fn is_starting(world: &World, host: usize) -> bool {
         .any(|request| matches!(request.call, HostCall::Run(_)) && request.process.host() == Some(host))
 }
 
-/// The host on which the pod runs according to Redis, if its worker has a valid lease.
+/// Returns the pod's host according to Redis, if its worker has a valid lease.
 fn leased_host_of_pod(world: &World) -> Option<usize> {
     let pod = world.observed.pods.values().find(|pod| pod.phase == "running")?;
     let host = (0..WORKERS).find(|host| ProcessId::Worker(*host).to_string() == pod.node)?;

@@ -53,25 +53,25 @@ pub use scenario::Scenario;
 pub use stats::Stats;
 use world::state::World;
 
-/// Shortest and longest phase with faults, as multiples of the silence after which a node is declared dead.
+/// Shortest and longest phase with faults, in units of the silence after which a node is dead.
 const FAULT_PHASE: (u64, u64) = (4, 16);
 /// Length of a directed scenario, in the same unit.
 const SCENARIO_PHASE: u64 = 12;
 /// When an operator makes room on full nodes for pods that cannot go elsewhere, in the same unit.
 const ROOM_AFTER: u64 = 20;
-/// How long the converged state must last, in the same unit.
+/// Required duration of the converged state, in the same unit.
 const CONVERGED_FOR: u64 = 2;
-/// Number of steps that a printed [`ScheduleFailure`] shows; its `trace` has all of them.
+/// Steps shown by a printed [`ScheduleFailure`]; its `trace` has all of them.
 const SHOWN_STEPS: usize = 80;
 
 /// A run that violated an invariant or did not converge.
 #[derive(Debug)]
 pub struct ScheduleFailure {
-    /// The seed of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// The scenario of the run.
+    /// Scenario of the run.
     pub scenario: Scenario,
-    /// The violations.
+    /// Violated invariants.
     pub violations: Vec<String>,
     /// All steps, if the run was traced.
     pub trace: Vec<String>,
@@ -93,10 +93,10 @@ impl fmt::Display for ScheduleFailure {
 
 /// Simulates one run. Returns its statistics and, if it was traced, all its steps.
 ///
-/// The calling thread must be fresh and must do nothing else afterwards: its clock and its randomness are
-/// replaced.
+/// The calling thread must be fresh and end afterwards: its clock and randomness are replaced.
 ///
 /// # Errors
+///
 /// If an invariant was violated, or the cluster did not converge.
 pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), Box<ScheduleFailure>> {
     deterministic::make_deterministic(options.seed);
@@ -126,7 +126,7 @@ fn run_with_random_faults(world: &mut World) -> Result<(), Vec<String>> {
     converge(world)
 }
 
-/// No faults occur but those of the scenario.
+/// Runs with the faults of the scenario only.
 fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     let mut director = Director::default();
@@ -138,7 +138,7 @@ fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>
     converge(world)
 }
 
-/// Stops all faults and clients, and runs until the cluster is in the expected state and stays there.
+/// Stops all faults and clients, and runs until the cluster stays in the expected state.
 fn converge(world: &mut World) -> Result<(), Vec<String>> {
     world.stop_faults();
     let dead = world.timing.dead;

@@ -1,6 +1,5 @@
-//! A cron and its jobs: each index counts once, in the step in which its pod ends, and each tick of the cron
-//! is taken once together with its job, whatever schedulers do, over failovers that lose writes, and with
-//! clocks that are set.
+//! Checks of a cron and its jobs, over failovers and clock changes. Each index counts once, in the step in
+//! which its pod ends. Each tick of the cron is taken once, together with its job.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,6 @@ use crate::checks::observed_state::{ObservedService, SimulatedState};
 
 pub(crate) const CRON: &str = "tick";
 pub(crate) const SCHEDULE: &str = "*/2 * * * * *";
-/// What is known of the jobs of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownJobs {
     /// Each job that ever was, and the write that created it. What a failover loses is unknown again.

@@ -102,32 +102,29 @@ pub(crate) struct ObservedService {
     pub(crate) ticks: String,
 }
 
-/// See the module.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SimulatedState {
-    /// The content of every existing key, as it was read.
+    /// The content of every existing key, as read.
     rows: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, SimulatedPod>,
-    /// The pods with a tombstone.
     pub(crate) stopped: BTreeSet<String>,
     /// The content of queues, in-flight lists, container sets, `uq` and `dq`, by key.
     pub(crate) payloads: BTreeMap<String, Vec<Vec<u8>>>,
-    /// By node: the pods that it is told to stop.
+    /// The pods to stop, by node.
     pub(crate) stops: BTreeMap<String, Vec<String>>,
-    /// The pods that were pushed by hand.
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) nodes: BTreeMap<String, ObservedNode>,
     pub(crate) services: BTreeMap<String, ObservedService>,
-    /// By service: the pod in each slot, `3` or `3+`.
+    /// The pod in each slot (`3` or `3+`), by service.
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
-    /// By job: the indices that are complete.
+    /// The complete indices, by job.
     pub(crate) done: BTreeMap<String, BTreeMap<String, String>>,
-    /// By service that is followed: its endpoints, with the fields `v`, `m`, `s` and `making`.
+    /// The endpoints of each followed service, with the fields `v`, `m`, `s` and `making`.
     pub(crate) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl SimulatedState {
-    /// Applies the rows that were read of some keys. Returns true if anything has changed.
+    /// Applies the rows of some keys. Returns true if anything has changed.
     pub(crate) fn apply(&mut self, rows: Value) -> bool {
         let mut changed = false;
         for (key, content) in from_redis_value::<Vec<(String, Value)>>(rows).unwrap() {
@@ -170,8 +167,7 @@ impl SimulatedState {
         }
     }
 
-    /// Returns the keys whose content differs. Different rows alone are no difference: Redis' hashes have no
-    /// order.
+    /// Returns the keys whose content differs. Rows may differ alone: Redis' hashes have no order.
     pub(crate) fn differing_keys(&self, other: &Self) -> Vec<String> {
         let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
         if without_rows(self) == without_rows(other) {
@@ -181,13 +177,12 @@ impl SimulatedState {
         keys.into_iter().filter(|key| self.rows.get(*key) != other.rows.get(*key)).cloned().collect()
     }
 
-    /// The payloads in a queue or set.
     pub(crate) fn payloads_in(&self, key: &str) -> &[Vec<u8>] {
         self.payloads.get(key).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Sets the value of the key, or removes the key if there is no value.
+/// Sets the value of the key, or removes the key if there is none.
 fn set<T>(into: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
     match value {
         Some(value) => drop(into.insert(key.to_owned(), value)),
@@ -247,12 +242,12 @@ fn number(text: &str) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// Returns the first characters of a UUID: enough to tell pods apart.
+/// Returns the first characters of a UUID, for messages.
 pub(crate) fn short(uuid: &str) -> &str {
     uuid.get(..8).unwrap_or(uuid)
 }
 
-/// Remembers the pod of each payload by the payload's bytes, which never change.
+/// Caches the pod of each payload.
 #[derive(Default)]
 pub(crate) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
 

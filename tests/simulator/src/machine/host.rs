@@ -1,5 +1,5 @@
-//! The host of a worker: the container engine, the clock that counts suspend, and the lease file. All of it
-//! outlives the worker's process.
+//! The host of a worker: container engine, clock that counts suspend, lease file. It outlives the worker's
+//! process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::machine::bus::{EngineReply, HostCall, SharedBus};
 use crate::machine::process_id::ProcessId;
 use crate::workload::images::{is_broken, is_sick};
 
-/// What the check of a container has answered, delivered or not.
+/// Answers of a container's check, delivered or not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CheckAnswers {
     pub(crate) has_passed: bool,
@@ -35,10 +35,10 @@ pub(crate) struct CheckAnswers {
     pub(crate) most_failed: u32,
 }
 
-/// How long the engine waits for a check, whatever its own timeout is.
+/// The engine's limit for a check, whatever the check's own timeout is.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
-/// See the module. Clones are the same host.
+/// Clones are the same host.
 #[derive(Clone)]
 pub(crate) struct SimulatedHost {
     process: ProcessId,
@@ -53,26 +53,24 @@ struct HostState {
     containers: BTreeMap<String, Container>,
     /// The worker's lease: until its deadline no other node may run its pods.
     lease: Option<LeaseGrant>,
-    /// What is in the lease file.
     lease_file: Option<LeaseGrant>,
     /// The cluster that the worker remembers.
     cluster: Option<ClusterId>,
-    /// Under which id its worker holds the name of its node; lost in a reboot.
+    /// Id under which the worker holds its node's name; lost in a reboot.
     holder: Option<HolderId>,
-    /// Whether the lease file lags by one write.
+    /// True if the lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
-    /// The id of its engine.
     engine_id: String,
-    /// The persistent volumes on its disk.
+    /// Persistent volumes on its disk.
     volumes: BTreeMap<VolumeName, EngineVolume>,
-    /// How many of the next listings are empty whatever runs.
+    /// Number of next listings that are empty whatever runs.
     empty_listings: u32,
-    /// The containers that end as soon as they are started.
+    /// Containers that end as soon as they are started.
     broken: BTreeSet<String>,
-    /// The containers whose check always fails.
+    /// Containers whose check always fails.
     sick: BTreeSet<String>,
-    /// Until when, on the clock that counts suspend, the check of a container fails.
+    /// End of a container's failing checks, on the clock that counts suspend.
     ill_until: BTreeMap<String, u64>,
     checks: BTreeMap<String, CheckAnswers>,
 }
@@ -96,17 +94,14 @@ impl SimulatedHost {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Whether the worker remembers its cluster.
     pub(crate) fn knows_cluster(&self) -> bool {
         self.state().cluster.is_some()
     }
 
-    /// The cluster that the worker remembers.
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
         self.state().cluster.clone()
     }
 
-    /// Whether the worker's lease is valid.
     pub(crate) fn has_lease(&self) -> bool {
         self.state().lease.as_ref().is_some_and(|lease| self.clock() < lease.deadline.millis)
     }
@@ -120,12 +115,10 @@ impl SimulatedHost {
         self.state().containers.values().cloned().collect()
     }
 
-    /// The name of its node.
     pub(crate) fn name(&self) -> String {
         self.process.name()
     }
 
-    /// The containers whose process runs.
     pub(crate) fn running(&self) -> Vec<Container> {
         let mut containers = self.containers();
         containers.retain(|container| container.state == ContainerState::Running);
@@ -146,7 +139,7 @@ impl SimulatedHost {
         };
     }
 
-    /// Another machine takes its place, which remembers nothing.
+    /// Replaces the machine by one that remembers nothing.
     pub(crate) fn replace_machine(&self) {
         self.reboot();
         let mut state = self.state();
@@ -154,12 +147,11 @@ impl SimulatedHost {
         state.engine_id.push('+');
     }
 
-    /// The id of its engine: another machine has another one.
+    /// The id of its engine; each machine has its own.
     pub(crate) fn engine_id(&self) -> String {
         self.state().engine_id.clone()
     }
 
-    /// Whether a container of this pod runs here.
     pub(crate) fn runs(&self, pod: &str) -> bool {
         let is_it = |container: &Container| {
             container.pod.as_str() == pod && container.state == ContainerState::Running
@@ -173,7 +165,7 @@ impl SimulatedHost {
         self.state().ill_until.insert(handle.to_owned(), until);
     }
 
-    /// What the check of this assignment of a pod has answered; `None` if it has no container here.
+    /// The check answers for this assignment of a pod; `None` without a container here.
     pub(crate) fn check_answers(&self, pod: &str, assignment: &str) -> Option<CheckAnswers> {
         let state = self.state();
         let is_it = |container: &&Container| {
@@ -183,12 +175,10 @@ impl SimulatedHost {
         Some(state.checks.get(&container.handle).copied().unwrap_or_default())
     }
 
-    /// Whether a persistent volume is on its disk.
     pub(crate) fn has_volume(&self, name: &VolumeName) -> bool {
         self.state().volumes.contains_key(name)
     }
 
-    /// Makes the next listing of containers empty.
     pub(crate) fn hide_containers_once(&self) {
         self.state().empty_listings = 1;
     }
@@ -284,7 +274,6 @@ impl HostState {
         container
     }
 
-    /// Runs the check of a container.
     fn check(&mut self, handle: &str, now: u64) -> Result<EngineReply, RuntimeError> {
         let runs = |container: &Container| container.state == ContainerState::Running;
         if !self.containers.get(handle).is_some_and(runs) {
@@ -299,7 +288,7 @@ impl HostState {
         Ok(EngineReply::ExitCode(fails.into()))
     }
 
-    /// Creates the persistent volumes of a container that are not there yet, as an engine does.
+    /// Creates the missing persistent volumes of a container, as an engine does.
     fn create_volumes(&mut self, request: &ContainerRequest) {
         let identity = &request.identity;
         let Some(service) = &identity.service else { return };
@@ -407,7 +396,7 @@ impl Runtime for SimulatedHost {
         .boxed()
     }
 
-    /// Replies at once: nothing but a report follows from it.
+    /// Replies at once: it only leads to a report.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         let volumes = self.state().volumes.values().cloned().collect();
         std::future::ready(Ok(volumes)).boxed()
@@ -507,8 +496,8 @@ impl Runtime for SimulatedHost {
     }
 }
 
-/// Returns the pods that must not run twice and do, with each host on which they run. Called after every
-/// step: copies no container.
+/// Returns the pods that must not run twice and do, with their hosts. Called after every step: copies no
+/// container.
 pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap<PodId, Vec<usize>> {
     let states: Vec<_> = hosts.iter().map(|(index, host)| (*index, host.state())).collect();
     let exclusive =
@@ -528,7 +517,6 @@ pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap
     twice
 }
 
-/// Whether the pod must never run on two nodes at a time.
 pub(crate) fn must_not_run_twice(container: &Container) -> bool {
     container.on_disconnect == OnDisconnect::Stop
 }

@@ -13,11 +13,11 @@ pub(crate) struct PendingHint {
     pub(crate) message: Bytes,
 }
 
-/// The network between the processes and Redis, beside the requests on the bus.
+/// The state of the network beside the requests on the bus.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) hints: Vec<PendingHint>,
-    /// Requests that will never be answered. They are kept, because dropping one would tell its sender so.
+    /// Requests that are never answered. They are kept: dropping one would tell its sender.
     pub(crate) unanswered: Vec<RedisRequest>,
     /// Connections on which no reply arrives any more.
     pub(crate) silent_connections: HashSet<u64>,

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use ::redis::{Value, parse_redis_value};
 
-/// See the module.
 pub(crate) struct RedisConnection {
     stream: BufReader<UnixStream>,
     pending: Vec<u8>,
@@ -41,7 +40,7 @@ impl RedisConnection {
         std::array::from_fn(|_| self.read())
     }
 
-    /// Sends the pipeline, all of whose replies must be read.
+    /// Sends the pipeline. The caller must read all replies.
     pub(crate) fn flush(&mut self) {
         self.stream.get_mut().write_all(&self.pending).unwrap();
         self.pending.clear();
