@@ -26,7 +26,7 @@ use crate::invariants::{Running, against_containers, unrest};
 use crate::processes::Processes;
 use crate::{Keyspace, LIMIT, Redis};
 
-/// How fast failures are noticed.
+/// The speed of failure detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterTiming {
     /// 5 s, 15 s, 20 s: the defaults.
@@ -38,7 +38,7 @@ pub enum ClusterTiming {
 }
 
 impl ClusterTiming {
-    /// The silence after which a node is declared dead.
+    /// Returns the silence after which a node is declared dead.
     pub fn dead_after(self) -> Duration {
         Duration::from_secs(match self {
             ClusterTiming::Default => 20,
@@ -47,7 +47,7 @@ impl ClusterTiming {
         })
     }
 
-    /// The settings without their prefix, with their values.
+    /// Returns the settings, named without their prefix.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             ClusterTiming::Default => &[],
@@ -70,7 +70,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts Redis and nothing else.
+    /// Starts only Redis.
     pub async fn new(timing: ClusterTiming) -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let prefix = format!("kt-{}-{}", std::process::id(), &unique[..8]);
@@ -79,7 +79,7 @@ impl Cluster {
         Self { redis: Redis::start().await, prefix, processes, timing, folder }
     }
 
-    /// The full name of the node `w1`.
+    /// Returns the full name of the node `w1`.
     pub fn node(&self, short: &str) -> String {
         format!("{}-{short}", self.prefix)
     }
@@ -149,17 +149,17 @@ impl Cluster {
         DaemonProcess::start_within(&entry, "worker", environment, log)
     }
 
-    /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers
-    /// of one machine measure at different moments, so that they fill evenly.
+    /// Starts a worker with room for few pods. Each pod weighs more than the noise between two workers'
+    /// readings of the machine's pressure, so that the workers fill evenly.
     pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> DaemonProcess {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on
-    /// this host.
+    /// Starts the proxy of a host, with its own state directory; workers with the same directory are on this
+    /// host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
-        // One proxy of a machine has the ports to which its rules lead; a test that is about names says so.
+        // One proxy of a machine has the ports to which its rules lead; a test about names says so.
         let mut all = vec![
             ("KUBELEET_STATE_DIR", state.as_str()),
             ("KUBELEET_METRICS_LISTEN", "off"),
@@ -199,17 +199,17 @@ impl Cluster {
         environment
     }
 
-    /// How fast failures are noticed.
+    /// Returns the speed of failure detection.
     pub fn timing(&self) -> ClusterTiming {
         self.timing
     }
 
-    /// The folder of this cluster.
+    /// Returns the folder of this cluster.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The whole content of Redis.
+    /// Reads the whole content of Redis.
     pub async fn keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
@@ -241,7 +241,7 @@ impl Cluster {
     }
 }
 
-/// One process. Dropped, it is killed, and the end of its log is printed if the test failed.
+/// A process. When dropped, it is killed, and the end of its log is printed if the test failed.
 pub struct DaemonProcess {
     entry: Vec<String>,
     program: PathBuf,
@@ -270,7 +270,7 @@ impl DaemonProcess {
         daemon
     }
 
-    /// Kills it, and starts it again from another copy of the binary or with another command line.
+    /// Kills it, and restarts it from another copy of the binary or with another command line.
     #[must_use]
     pub fn instead(mut self, program: &Path, what: &str) -> Self {
         self.program = program.to_owned();
@@ -279,17 +279,17 @@ impl DaemonProcess {
         self
     }
 
-    /// What it was started with: the words after the name of the program.
+    /// Returns its command line without the program's name.
     pub fn command_line(&self) -> &str {
         &self.what
     }
 
-    /// Kills it, and starts it again with the same settings.
+    /// Kills it, and restarts it with the same settings.
     pub fn start_again(&mut self) {
         self.start_again_with(&[]);
     }
 
-    /// Kills it, and starts it again with further settings, this time only.
+    /// Kills it, and restarts it once with further settings.
     pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
@@ -298,45 +298,45 @@ impl DaemonProcess {
         command.args(words).args(self.what.split(' ')).env_clear().envs(&self.environment);
         command.envs(settings.iter().copied()).stdout(Stdio::null()).stderr(log);
         if settings.iter().any(|(name, _)| *name == "KUBELEET_FAILPOINT") {
-            // The test wants to see the process end at this step; the supervisor would restart it.
+            // The test needs to see the process end at this step; the supervisor would restart it.
             command.env("KUBELEET_GUARD", "off");
         }
         self.process = Some(ChildGuard::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// SIGKILL to it and to the processes it has started, such as a supervisor and its worker.
+    /// Sends SIGKILL to it and its child processes, such as a supervisor's worker.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// SIGTERM. Returns how it ended; none if it had not after 15 s.
+    /// Sends SIGTERM. Returns its exit status; none after 15 s.
     pub fn terminate(&mut self) -> Option<ExitStatus> {
         self.process.take().and_then(|mut process| process.terminate(Duration::from_secs(15)))
     }
 
-    /// How it ended, if it ended by itself.
+    /// Returns its exit status, if it ended by itself.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.process.as_ref().and_then(ChildGuard::ended)
     }
 
-    /// Its exit code, if it ended by itself with one.
+    /// Returns its exit code, if it ended by itself with one.
     pub fn ended_with(&self) -> Option<i32> {
         self.process.as_ref().and_then(ChildGuard::ended).and_then(|status| status.code())
     }
 
-    /// SIGSTOP to it and to the processes it has started: as if its machine were suspended.
+    /// Sends SIGSTOP to it and its child processes, as if its machine were suspended.
     pub fn freeze(&self) {
         self.signal_group(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn thaw(&self) {
         self.signal_group(Signal::CONT);
     }
 
-    /// Sends a signal to it and to the processes it has started.
+    /// Sends a signal to it and its child processes.
     pub fn signal_group(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal_group(signal);
@@ -350,35 +350,36 @@ impl DaemonProcess {
         }
     }
 
-    /// The id of its first process; for a worker this is the supervisor.
+    /// Returns the id of its first process; for a worker this is the supervisor.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(ChildGuard::id)
     }
 
-    /// The worker process of this supervisor, if there is one now.
+    /// Returns this supervisor's current worker process.
     pub fn supervised_worker(&self) -> Option<Pid> {
         let supervisor = self.id()?;
         let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).ok()?;
         children.split_whitespace().next().and_then(|child| Pid::from_raw(child.parse().ok()?))
     }
 
-    /// A client of this API.
+    /// Returns a client of this API.
     ///
     /// # Panics
+    ///
     /// If this is another daemon.
     pub fn http(&self) -> Http {
         let listen = self.environment.get("KUBELEET_LISTEN").expect("an API listens");
         Http::new(&format!("http://{listen}"))
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub fn log(&self) -> String {
         let text = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Its whole log.
+    /// Returns its whole log.
     pub fn whole_log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -396,9 +397,10 @@ impl Drop for DaemonProcess {
     }
 }
 
-/// Runs a user command of the binary at this API. Returns what it prints.
+/// Runs a user command of the binary at this API. Returns its output.
 ///
 /// # Errors
+///
 /// Its exit code and its messages, if it fails.
 pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     let mut command = std::process::Command::new(binary());
@@ -411,7 +413,7 @@ pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The `kubeleet` binary: `KUBELEET_BINARY`, or built now with the profile of this test binary.
+/// Returns the `kubeleet` binary: `KUBELEET_BINARY`, or built now with the profile of this test binary.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -448,7 +450,7 @@ fn build() -> PathBuf {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     build.args(["build", "--quiet", "--workspace", "--bin", "kubeleet"]).arg("--manifest-path");
     build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    // Build scripts would see these variables of this test run as a change, and much would be built again.
+    // Build scripts would see these variables as a change, and much would be built again.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()

@@ -28,12 +28,12 @@ use crate::invariants::Running;
 /// An image with `/bin/sh` and `/bin/sleep`. It prints hello, sleeps, and ends at once on SIGTERM.
 pub const IMAGE: &str = "kubeleet-test/sleep:1";
 
-/// The image of the documented LPUSH line. It is made here unless the real one was pulled.
+/// The image of the documented LPUSH line. It is built here unless the real one was pulled.
 pub const SAMPLE_IMAGE: &str = "spaster/alpine-sleep";
 
 const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 & wait $!";
 
-/// The engine as one test sees it: the containers of nodes whose names start with the prefix of the test.
+/// The engine as one test sees it: the containers of nodes with the test's prefix.
 pub struct Docker {
     client: Client,
     host: Option<String>,
@@ -45,19 +45,20 @@ pub struct Docker {
 pub struct ListedContainer {
     /// Its name, without the slash.
     pub name: String,
-    /// The id that the engine gave it.
+    /// Its id on the engine.
     pub id: String,
     /// Its labels.
     pub labels: HashMap<String, String>,
-    /// Whether its process runs.
+    /// True if its process runs.
     pub running: bool,
 }
 
 impl Docker {
-    /// The engine with the test images, for nodes with this prefix. None without an engine; the test is
-    /// reported as skipped then.
+    /// Returns the engine with the test images, for nodes with this prefix. Without an engine returns none,
+    /// and the test is reported as skipped.
     ///
     /// # Panics
+    ///
     /// If there is no engine and `REQUIRE` lists `docker`.
     pub async fn find(prefix: &str) -> Option<Self> {
         match connect(None).await {
@@ -74,9 +75,10 @@ impl Docker {
         }
     }
 
-    /// Another engine, for nodes with this prefix.
+    /// Returns another engine, for nodes with this prefix.
     ///
     /// # Panics
+    ///
     /// If it does not answer.
     pub async fn at(host: &str, prefix: &str) -> Self {
         Self {
@@ -86,19 +88,19 @@ impl Docker {
         }
     }
 
-    /// The containers of this test's nodes, including those that have ended.
+    /// Lists the containers of this test's nodes, including ended ones.
     pub async fn containers(&self) -> Vec<ListedContainer> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
     }
 
-    /// The running containers of this test's nodes.
+    /// Lists the running containers of this test's nodes.
     pub async fn running(&self) -> Vec<Running> {
         let containers = self.containers().await;
         containers.iter().filter(|container| container.running).map(ListedContainer::identity).collect()
     }
 
-    /// The running containers, each with the id of its first process on this machine.
+    /// Lists the running containers, each with the id of its first process on this machine.
     pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let mut found = Vec::new();
         for container in self.containers().await.iter().filter(|container| container.running) {
@@ -107,13 +109,13 @@ impl Docker {
         found
     }
 
-    /// When the container of a pod was started and when it ended, in milliseconds of the Unix epoch, as the
-    /// engine's events say.
+    /// Returns the starts and ends of a pod's container according to the engine's events, in milliseconds of
+    /// the Unix epoch.
     pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
         let label = vec![format!("kubeleet.pod={pod}")];
         let actions = vec!["start".to_owned(), "die".to_owned()];
         let filters = HashMap::from([("label".to_owned(), label), ("event".to_owned(), actions)]);
-        // The stream ends at `until`: it is all there.
+        // The stream ends at `until`: it is complete.
         let until = jiff::Timestamp::now().as_second() + 1;
         let options = EventsOptions {
             since: Some("0".to_owned()),
@@ -128,12 +130,12 @@ impl Docker {
         [times_of("start"), times_of("die")]
     }
 
-    /// What the engine tells about a container, as text.
+    /// Returns the engine's description of a container, as text.
     pub async fn inspection(&self, id: &str) -> String {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
     }
 
-    /// The ids of the images that containers of the test run, each once.
+    /// Returns the distinct image ids of the test's containers.
     pub async fn image_ids(&self) -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for container in self.containers().await.into_iter().filter(|container| container.running) {
@@ -143,13 +145,13 @@ impl Docker {
         ids
     }
 
-    /// When the first process of a container was started last, as the engine writes it.
+    /// Returns the last start of a container's first process, in the engine's format.
     pub async fn started_at(&self, id: &str) -> String {
         let found = self.client.inspect_container(id, None).await.unwrap();
         found.state.and_then(|state| state.started_at).unwrap_or_default()
     }
 
-    /// A file of a running container, as a tar.
+    /// Returns a file of a running container, as a tar.
     pub async fn archive(&self, id: &str, path: &str) -> Vec<u8> {
         let options = DownloadFromContainerOptionsBuilder::default().path(path).build();
         let chunks: Vec<_> =
@@ -177,7 +179,7 @@ impl Docker {
         let _progress: Vec<_> = pulled.try_collect().await.unwrap();
     }
 
-    /// Whether the engine has an image of this name.
+    /// Returns true if the engine has an image of this name.
     pub async fn has_image(&self, name: &str) -> bool {
         self.client.inspect_image(name).await.is_ok()
     }
@@ -201,15 +203,16 @@ impl Docker {
         remove(&self.client, id).await;
     }
 
-    /// The names of the volumes of this test's nodes.
+    /// Returns the names of the volumes of this test's nodes.
     pub async fn volumes(&self) -> Vec<String> {
         volumes_of(&self.client, &self.prefix).await
     }
 
-    /// Makes the images of `examples/memo`: a web application that answers at port 8080 and notes its start
+    /// Builds the images of `examples/memo`: a web application that answers at port 8080 and notes its start
     /// in both of its volumes, and a database that is ready at once.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn make_memo_images(&self) {
         let _lock = exclusive("images").await;
@@ -229,18 +232,20 @@ impl Docker {
         import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
     }
 
-    /// Makes an image of `greeter`, and one with a shell and the C library's resolver.
+    /// Builds an image of `greeter`, and one with a shell and the C library's resolver.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn make_name_images(&self, greeter: &Path) {
         self.make_greeter_image(greeter).await;
         self.make_resolving_image("kubeleet-test/names:1", &[]).await;
     }
 
-    /// Makes an image of `greeter`.
+    /// Builds an image of `greeter`.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn make_greeter_image(&self, greeter: &Path) {
         let (programs, entrypoint) = ([(greeter, "/greeter")], &["/greeter"]);
@@ -248,9 +253,10 @@ impl Docker {
         self.make_image(recipe, "kubeleet-test/greeter:1").await;
     }
 
-    /// Makes an image with a shell, the C library's resolver, and further programs.
+    /// Builds an image with a shell, the C library's resolver, and further programs.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn make_resolving_image(&self, tag: &str, further: &[(&Path, &str)]) {
         let mut programs = vec![
@@ -265,9 +271,10 @@ impl Docker {
         self.make_image(Recipe { programs: &programs, ..Recipe::default() }, tag).await;
     }
 
-    /// Makes an image of this recipe.
+    /// Builds an image of this recipe.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn make_image(&self, recipe: Recipe<'_>, tag: &str) {
         let _lock = exclusive("images").await;
@@ -275,9 +282,10 @@ impl Docker {
         import_recipe(&docker, recipe, tag).await.unwrap();
     }
 
-    /// Makes an image with the programs that a person uses in a terminal. It sleeps.
+    /// Builds a sleeping image with the programs that a person uses in a terminal.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn make_shell_image(&self) -> &'static str {
         let tag = "kubeleet-test/shell:1";
@@ -292,9 +300,10 @@ impl Docker {
         tag
     }
 
-    /// Runs a command in a running container. Returns what it printed.
+    /// Runs a command in a running container. Returns its output.
     ///
     /// # Panics
+    ///
     /// If the engine cannot.
     pub async fn exec(&self, container: &str, command: &[&str]) -> String {
         let config = ExecConfig {
@@ -314,7 +323,7 @@ impl Docker {
         labelled(&self.client).await
     }
 
-    /// Makes the test images once per test process, in one process at a time.
+    /// Builds the test images once per test process, in one process at a time.
     async fn make_images(&self) {
         static MADE: OnceCell<()> = OnceCell::const_new();
         MADE.get_or_init(|| async {
@@ -328,7 +337,7 @@ impl Docker {
         .await;
     }
 
-    /// Removes the containers of tests that were killed before they could do so.
+    /// Removes the containers of killed tests.
     async fn sweep(&self) {
         for container in self.labelled().await {
             let of_a_test = container.node().strip_prefix("kt-").and_then(|rest| rest.split('-').next());
@@ -340,7 +349,7 @@ impl Docker {
     }
 }
 
-/// A client of the engine at `host`, or of the one that `DOCKER_HOST` names.
+/// Returns a client of the engine at `host`, or at `DOCKER_HOST`.
 pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::errors::Error> {
     let client = match host.and_then(|host| host.strip_prefix("unix://")) {
         Some(path) => Client::connect_with_unix(path, 60, bollard::API_DEFAULT_VERSION)?,
@@ -351,7 +360,6 @@ pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::error
     Ok(client)
 }
 
-/// The recipe of [`IMAGE`].
 pub(crate) fn recipe() -> Recipe<'static> {
     static PROGRAMS: LazyLock<[(&Path, &str); 2]> =
         LazyLock::new(|| [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")]);
@@ -359,12 +367,12 @@ pub(crate) fn recipe() -> Recipe<'static> {
 }
 
 impl ListedContainer {
-    /// `kubeleet.node`.
+    /// Returns the label `kubeleet.node`.
     pub fn node(&self) -> &str {
         self.label("kubeleet.node")
     }
 
-    /// One of its labels, empty if it has none of this name.
+    /// Returns a label; empty if it is missing.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
@@ -376,7 +384,7 @@ impl ListedContainer {
     }
 }
 
-/// The id of the first process of a container on this machine. An engine in another pid namespace reports
+/// Returns the id of a container's first process on this machine. An engine in another pid namespace reports
 /// another id.
 fn first_process(container: &str) -> Option<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -418,7 +426,6 @@ async fn labelled(client: &Client) -> Vec<ListedContainer> {
     found.into_iter().map(read).collect()
 }
 
-/// The names of the volumes of nodes whose names start with `prefix`.
 async fn volumes_of(client: &Client, prefix: &str) -> Vec<String> {
     let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
     let options = ListVolumesOptions { filters: Some(filters) };
@@ -454,7 +461,7 @@ impl Drop for Docker {
                 for volume in volumes_of(&client, &prefix).await {
                     let _gone = client.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
                 }
-                // Networks of pods that no container is in: workers make theirs again.
+                // Networks of pods without containers; workers create theirs again.
                 let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
                 let _gone =
                     client.prune_networks(Some(PruneNetworksOptions { filters: Some(filters) })).await;

@@ -1,5 +1,5 @@
-//! Locks that keep tests apart which would disturb each other on this machine, also across test binaries and
-//! under runners with a process for each test.
+//! Locks between tests that would disturb each other on this machine, across test binaries and test
+//! processes.
 //!
 //! nextest keeps scenarios apart by its groups (`.config/nextest.toml`). Under plain `cargo test`, [`alone`]
 //! and [`beside_others`] do.
@@ -8,10 +8,10 @@ use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The lock of whatever loads this machine or measures on it.
+/// The lock of tests that load this machine or measure on it.
 const MACHINE: &str = "heavy";
 
-/// A lock that is held until this is dropped, or the process ends.
+/// A lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct LockGuard(#[allow(dead_code, reason = "it holds the lock by being open")] File);
 

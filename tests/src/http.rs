@@ -17,7 +17,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client of the API at this base URL.
+    /// Returns a client of the API at this base URL.
     pub fn new(base: &str) -> Self {
         let client = Client::builder()
             .no_proxy()
@@ -28,7 +28,7 @@ impl Http {
         Self { base: base.to_owned(), client, token: None }
     }
 
-    /// The same with a bearer token.
+    /// Returns this client with a bearer token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
@@ -42,6 +42,7 @@ impl Http {
     /// Sends one request.
     ///
     /// # Errors
+    ///
     /// There is no response.
     pub async fn try_send(
         &self,
@@ -131,7 +132,7 @@ impl Http {
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
 
-    /// The pods that match a query, such as `service=web`.
+    /// Returns the pods that match a query, such as `service=web`.
     pub async fn pods(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/pod?{query}")).await["items"].as_array().cloned().unwrap_or_default()
     }

@@ -35,7 +35,7 @@ impl Fault {
     /// All faults.
     pub const ALL: [Fault; 3] = [Fault::Stopped, Fault::Killed, Fault::Cut];
 
-    /// The text for the results table.
+    /// Returns the text for the results table.
     pub fn description(self) -> &'static str {
         match self {
             Fault::Stopped => "worker stopped (SIGSTOP)",
@@ -45,7 +45,6 @@ impl Fault {
     }
 }
 
-/// A node that is hit by a fault.
 struct Victim {
     runtime: &'static str,
     node: String,
@@ -81,7 +80,7 @@ impl Victim {
     }
 }
 
-/// A copy of the binary that a test can replace without affecting other tests.
+/// Returns a copy of the binary that a test can replace without affecting other tests.
 pub fn private_binary(folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let own = folder.join("kubeleet");
@@ -149,7 +148,7 @@ impl OverlapFixture {
         victim.expect("it ran on a node that was hit").runtime
     }
 
-    /// Waits until the pod runs on another node. Returns when it started there, in milliseconds since boot.
+    /// Waits until the pod runs on another node. Returns its start there, in milliseconds since boot.
     async fn started_elsewhere(&self, old: &Running) -> u64 {
         let limit = self.cluster.timing().dead_after() + LIMIT;
         eventually_within(limit, &format!("pod {} starts elsewhere", old.pod), || async {
@@ -161,9 +160,10 @@ impl OverlapFixture {
     }
 }
 
-/// Makes one try. Returns the smallest gap of any pod in milliseconds, by the runtime of the old node.
+/// Makes one try. Returns the smallest gap of any pod in milliseconds, by the old node's runtime.
 ///
 /// # Panics
+///
 /// If a `stop` pod does not move, or a `keep` pod is stopped.
 pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
@@ -186,11 +186,12 @@ pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     gaps
 }
 
-/// Makes one try of what no protocol can prevent: a whole machine with its pods is suspended until the pods
-/// have started elsewhere, and is then resumed. Returns for how long the longest of its `stop` pods runs
-/// then, in milliseconds, by the runtime.
+/// Makes one try of the case that no protocol can prevent: a machine with its pods is suspended until the
+/// pods have started elsewhere, and is then resumed. Returns how long its longest `stop` pod still runs, in
+/// milliseconds, by the runtime.
 ///
 /// # Panics
+///
 /// If one of them does not end.
 pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
@@ -218,14 +219,14 @@ pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     longest
 }
 
-/// How long many pods may take to start on a busy machine.
+/// Time limit for the start of many pods on a busy machine.
 const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
 
-/// Makes one try with many pods on one node that all ignore SIGTERM, when the node is cut off from Redis.
-/// Returns the milliseconds from the end of the last of them to the first start elsewhere; `None` without an
-/// engine for `docker`.
+/// Makes one try with many pods on one node that ignore SIGTERM, when the node is cut off from Redis. Returns
+/// the milliseconds from their last end to the first start elsewhere; `None` without an engine for `docker`.
 ///
 /// # Panics
+///
 /// If they do not start, or do not move.
 pub async fn measure_many(runtime: &'static str, pods: usize) -> Option<i64> {
     let cluster = Cluster::new(ClusterTiming::Default).await;
@@ -272,7 +273,7 @@ fn ids(pods: Vec<serde_json::Value>) -> Vec<String> {
     pods.iter().map(|pod| pod["uuid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The running pods of all runtimes, each with its first process.
+/// Returns the running pods of all runtimes, each with its first process.
 async fn all(cluster: &Cluster, docker: Option<&Docker>) -> Vec<(Running, Pid)> {
     let mut all = cluster.processes.with_leaders();
     if let Some(docker) = docker {

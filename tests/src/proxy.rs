@@ -1,4 +1,4 @@
-//! A proxy between a store and its Redis. It can replace scripts, and it records what was sent.
+//! A proxy between a store and its Redis. It can replace scripts, and it records the requests.
 //!
 //! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length. The
 //! unchanged operations then run an ablated script, and the tests of the invariants can show that they
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 const HASH_PREFIX: &[u8] = b"$40\r\n";
 const HASH_LENGTH: usize = HASH_PREFIX.len() + 40;
 
-/// The proxy. Dropped, it closes its connections.
+/// The proxy. Closes its connections when dropped.
 pub struct Proxy {
     port: u16,
     sent: Arc<Mutex<Vec<u8>>>,
@@ -39,12 +39,12 @@ impl Proxy {
         Self { port, sent, task: task.abort_handle() }
     }
 
-    /// `redis://127.0.0.1:<port>` of the proxy.
+    /// Returns `redis://127.0.0.1:<port>` of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// All bytes sent to Redis so far, of all connections.
+    /// Returns all bytes sent to Redis so far, of all connections.
     pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().unwrap().clone()
     }
@@ -59,7 +59,7 @@ impl Drop for Proxy {
 /// Changes requests on their way to Redis.
 #[derive(Debug, Default)]
 pub struct Rewriter {
-    /// The first hash of each pair is replaced by the second.
+    /// Pairs: the first hash is replaced by the second.
     pub hashes: Vec<(String, String)>,
     /// Replaces `WAIT` by a command that returns at once that nine replicas have confirmed: see [`NINE`].
     pub skips_wait: bool,
@@ -140,7 +140,7 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
     }
 }
 
-/// How many bytes at the end may be the start of a hash whose rest has not arrived yet.
+/// Returns the number of bytes at the end that may begin an incomplete hash.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |tail: &[u8]| match tail.strip_prefix(HASH_PREFIX) {
         Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),

@@ -1,4 +1,4 @@
-//! A process with a terminal, as a person has one: types, resizes, and reads what is shown.
+//! A process with a terminal, as a person has one: types, resizes, and reads the screen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use testkit::eventually::{check, eventually_within};
 
-/// How long a terminal may take to show something.
+/// Time limit for output.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A process with a terminal of its own. It is killed when this is dropped.
@@ -63,6 +63,7 @@ impl Terminal {
     /// Changes the size of the window, and tells the process.
     ///
     /// # Panics
+    ///
     /// If the process is gone.
     pub fn resize(&self, columns: u16, rows: u16) {
         set_size(&self.master, columns, rows);
@@ -70,9 +71,10 @@ impl Terminal {
         kill_process(pid, Signal::WINCH).unwrap();
     }
 
-    /// Waits until the text is shown, after what was shown at the last call. Returns how long it took.
+    /// Waits until the text is shown, after the output of the last call. Returns the waiting time.
     ///
     /// # Panics
+    ///
     /// If it is not shown soon.
     pub async fn shows(&self, text: &str) -> Duration {
         let begun = Instant::now();
@@ -85,17 +87,19 @@ impl Terminal {
         begun.elapsed()
     }
 
-    /// What is shown since the last call of [`Terminal::shows`].
+    /// Returns the output since the last call of [`Terminal::shows`].
     ///
     /// # Panics
+    ///
     /// If the reader has panicked.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
-    /// Whether keys are passed on as they are pressed.
+    /// Returns true if keys are passed on as they are pressed.
     ///
     /// # Panics
+    ///
     /// If the terminal is gone.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.master).unwrap().local_modes.contains(LocalModes::ICANON)
@@ -114,7 +118,7 @@ impl Terminal {
         status.code()
     }
 
-    /// The process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -2,7 +2,7 @@
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often each thing happened in a run that violated no invariant.
+        /// Counts of events in a run that violated no invariant.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*

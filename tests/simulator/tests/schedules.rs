@@ -32,7 +32,7 @@ use testkit::{Ablation, Redis};
 
 /// Environment variable with a [`Run`] as JSON.
 const RUN: &str = "SIMULATOR_RUN";
-/// The line with a run's [`Outcome`] as JSON begins with this.
+/// Prefix of the line with a run's [`Outcome`] as JSON.
 const OUTCOME_PREFIX: &str = "outcome of the run: ";
 /// Seeds with random faults.
 const SEEDS: u64 = 600;
@@ -54,7 +54,6 @@ struct Run {
     is_traced: bool,
 }
 
-/// What one run found.
 #[derive(Serialize, Deserialize)]
 enum Outcome {
     Passed { stats: Box<Stats>, trace: Vec<String> },
@@ -92,7 +91,7 @@ fn one_run() {
 }
 
 impl Outcome {
-    /// Returns what was found, or the statistics if nothing was.
+    /// Returns the finding, or the statistics if there is none.
     fn result(&self) -> String {
         match self {
             Self::Passed { stats, .. } => format!("{stats:?}"),
@@ -119,7 +118,7 @@ impl Outcome {
 }
 
 impl Run {
-    /// A run without a seed yet, on a Redis that gets the scripts for it.
+    /// Returns a run without a seed, on a Redis that gets its scripts.
     fn on(redis: &Redis, scenario: &str, ablation: &str) -> Self {
         let redis = redis.folder().join(SOCKET);
         let scripts = LoadedScripts::load(&redis, ablation_named(ablation).1);
@@ -164,7 +163,7 @@ fn run_in_process(run: &Run) -> Outcome {
     }
 }
 
-/// Runs seeds until one fails. Returns the lowest that did, or the sum of all statistics.
+/// Runs seeds until one fails. Returns the lowest failed seed, or the sum of all statistics.
 fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<Stats, Finding> {
     let next = AtomicU64::new(first);
     let result = Mutex::new((Stats::default(), None::<Finding>));
@@ -204,10 +203,10 @@ fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Pins this thread, and the Redis and the runs that it starts, to one of its CPUs.
+/// Pins this thread, its Redis and its runs to one CPU.
 ///
-/// A run and its Redis take turns, some 50 µs each. On different CPUs, each turn would begin with waking up a
-/// CPU, which takes longer than the turn itself, in virtual machines above all: pinned, a run takes little
+/// A run and its Redis take turns of some 50 µs each. On different CPUs, each turn would begin with waking up
+/// a CPU, which takes longer than the turn itself, above all in virtual machines: pinned, a run takes little
 /// more than half the time.
 fn pin_to_cpu(index: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
@@ -236,7 +235,7 @@ fn must_hold(test: &str, scenario: Scenario, count: u64) {
     }
 }
 
-/// One test for each scenario: its name, the scenario, and how many seeds must hold.
+/// One test per scenario: its name, the scenario, and the number of seeds that must hold.
 macro_rules! scenarios {
     ($($name:ident: $scenario:ident, $count:expr;)*) => {
         $(#[test]
@@ -263,8 +262,7 @@ scenarios! {
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
 
-/// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis
-/// each.
+/// Hides the Redis run id, whose first 24 digits heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
         let word = word.trim_matches(['[', ']']);
@@ -322,8 +320,8 @@ fn replay() {
     }
 }
 
-/// Checks that the simulator finds an ablation, by a violation that contains `expected`. Tries `known_seed`
-/// first: the seed that found it last time.
+/// Checks that the simulator finds an ablation, by a violation that contains `expected`. Tries `known_seed`,
+/// the last seed that found it, first.
 fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     if !runs_in_background(name) {
         return;
@@ -352,8 +350,8 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     }
 }
 
-/// Prints a line, and leaves it where CI finds it: the output of a test that passes is not shown, and a stale
-/// seed costs a minute of each run.
+/// Prints a line, and leaves it where CI finds it: the output of a passing test is hidden, and a stale seed
+/// costs a minute of each run.
 fn note_stale_seed(line: &str) {
     println!("{line}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stale-seeds");
@@ -361,15 +359,15 @@ fn note_stale_seed(line: &str) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// One test for each ablation: its name, the seed that found it last time, what is disabled, and what the
-/// simulator must find then.
+/// One test per ablation: its name, the last seed that found it, the disabled safeguard, and the expected
+/// violation.
 macro_rules! ablations {
     (switches {
          $($switched:ident, seed $switch_seed:literal of $switch_scenario:ident: $switch:ident => $sign:literal;)*
      }
      $($scenario:ident { $($name:ident, seed $seed:literal:
          $file:literal, $from:literal => $to:literal, $expected:literal;)* })*) => {
-        /// The ablation of this name; none if the name is empty.
+        /// Returns the ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
             match name {

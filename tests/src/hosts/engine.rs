@@ -12,16 +12,16 @@ use super::namespaces::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
-/// The range from which the engine of the host with this number takes the networks of its containers. Each
-/// host has its own, so that there can be routes to all of them.
+/// Returns the range of this host's container networks. Each host has its own, so that there can be routes to
+/// all of them.
 pub(super) fn networks(number: u8) -> String {
     format!("172.{}.0.0/16", 20 + number)
 }
 
-/// Starts it there; it stores everything in the folder of the host.
+/// Starts the engine; it stores everything in the host's folder.
 pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     let folder = namespaces.folder();
-    // Without this, it would read the configuration of the machine's own engine.
+    // Otherwise it would read the configuration of the machine's own engine.
     let configuration = serde_json::json!({"default-address-pools": [{"base": networks, "size": 24}]});
     std::fs::write(folder.join("daemon.json"), configuration.to_string()).unwrap();
     let log = std::fs::File::create(folder.join("engine.log")).unwrap();
@@ -55,11 +55,10 @@ pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path
     import_recipe(&docker, recipe(), IMAGE).await.unwrap();
 }
 
-/// Removes the control groups of its containers.
 pub(super) fn remove_cgroups(folder: &Path) {
     let name = cgroup(folder);
     for controller in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        // It fails where there is none or it is not empty yet. What is left is an empty directory that costs
+        // It fails where there is none or it is not empty yet. The leftover is an empty directory that costs
         // nothing.
         let _left = std::fs::remove_dir(controller.path().join(name.trim_start_matches('/')));
     }

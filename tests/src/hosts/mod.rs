@@ -1,6 +1,5 @@
-//! Several hosts on one machine: each has its own network, process ids and mounts, and in them its own Docker
-//! engine and the processes started there. They are connected by a switch; a host that is cut off is
-//! unplugged from it.
+//! Several hosts on one machine, each with its own network, process ids, mounts, Docker engine and processes.
+//! A switch connects them; a host is cut off by unplugging it.
 //!
 //! A host is the first process of its own pid namespace. When it ends, everything in it ends, including
 //! containers and interfaces, however the test ends. `/sys` stays that of the machine, because the engines
@@ -19,7 +18,7 @@ pub use self::cluster::HostCluster;
 pub use self::host::{Host, Neighbour};
 use self::namespaces::{Namespaces, shell};
 
-/// Hosts on a switch, and the machine they run on as one more member that is never cut off.
+/// Hosts on a switch; the machine is one more member that is never cut off.
 pub struct TestHosts {
     hosts: Vec<Host>,
     net: String,
@@ -30,14 +29,14 @@ pub struct TestHosts {
 /// The last part of a neighbour's address.
 const NEIGHBOUR: u8 = 200;
 
-/// The programs that make a host.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl TestHosts {
-    /// Starts `count` hosts with their engines, which have the test image. None where this is not possible;
-    /// the test is reported as skipped then.
+    /// Starts `count` hosts with their engines, which have the test image. Where this is not possible returns
+    /// none, and the test is reported as skipped.
     ///
     /// # Panics
+    ///
     /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.
     pub async fn start(count: u8) -> Option<Self> {
         if let Err(why) = check_prerequisites() {
@@ -61,22 +60,22 @@ impl TestHosts {
         Some(Self { hosts, net, machine, switch })
     }
 
-    /// Starts one more host on the switch, which has nothing of kubeleet. There can be one.
+    /// Starts one more host on the switch, without kubeleet. There can be one.
     pub async fn neighbour(&self) -> Neighbour {
         Neighbour::start(NEIGHBOUR, &self.net, self.switch.init()).await
     }
 
-    /// The host with this index, from 0.
+    /// Returns the host with this index, from 0.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
 
-    /// The address of the machine on the switch.
+    /// Returns the address of the machine on the switch.
     pub fn machine(&self) -> &str {
         &self.machine
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     pub fn all(&self) -> &[Host] {
         &self.hosts
     }

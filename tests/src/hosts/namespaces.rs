@@ -14,8 +14,8 @@ use crate::LIMIT;
 /// The first process of a host. It reaps the processes that lose their parent.
 const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0/up\" && while :; do sleep 1000 & wait; done";
 
-/// Namespaces for network, processes and mounts, with the first process in them. Dropped, all processes in
-/// them are killed.
+/// Namespaces for network, processes and mounts, with the first process in them. Dropping it kills all
+/// processes in them.
 pub(super) struct Namespaces {
     pub(super) name: String,
     init: Pid,
@@ -63,7 +63,6 @@ impl Namespaces {
         self.folder.path()
     }
 
-    /// The command line prefix that runs a command there.
     pub(super) fn entry(&self) -> Vec<String> {
         let target = self.init.as_raw_nonzero().to_string();
         ["nsenter", "--target", &target, "--net", "--pid", "--mount"].map(str::to_owned).to_vec()

@@ -1,10 +1,9 @@
-//! The store's scripts with something taken out: the tests of the invariants must notice.
+//! The store's scripts with a safeguard removed, which the tests of the invariants must notice.
 
 use store::{PRELUDE, Prelude, SCRIPTS, Script};
 
 use crate::Redis;
 
-/// The name of the prelude as the file of an [`Ablation`].
 const PRELUDE_NAME: &str = "_prelude";
 
 /// One change to the text of a script, or of the prelude of all scripts (`_prelude`).
@@ -30,9 +29,10 @@ impl Ablation {
         hashes
     }
 
-    /// Returns the scripts that it changes: the hash of the original, and the changed source.
+    /// Returns the changed scripts: the hash of the original, and the changed source.
     ///
     /// # Panics
+    ///
     /// If the file does not contain `from`: the script was changed, and this ablation must follow.
     pub fn changed(self) -> Vec<(String, String)> {
         let concerned = sources_where(Some(self), |script| self.concerns(script));
@@ -40,12 +40,11 @@ impl Ablation {
         changed.map(|(_, original, changed)| (hash(&original), changed)).collect()
     }
 
-    /// Whether it may change the source of this script.
+    /// Returns true if it may change the source of this script.
     fn concerns(&self, script: &str) -> bool {
         self.file == PRELUDE_NAME || self.file == script
     }
 
-    /// Returns the text of this file with the change.
     fn apply(&self, file: &str, text: &str) -> String {
         if file != self.file {
             return text.to_owned();
@@ -58,6 +57,7 @@ impl Ablation {
 /// Returns every script with its source as the store has it, and its source with this ablation.
 ///
 /// # Panics
+///
 /// If the ablation fits no script any more.
 pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, String)> {
     sources_where(ablation, |_| true)

@@ -1,13 +1,13 @@
-//! The part of the data in Redis that invariants refer to. It is kept up to date key by key: after a command,
-//! only the keys that it may have changed are read again.
+//! The part of Redis' data that invariants refer to, updated key by key: after a command, only the keys that
+//! it may have changed are read again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use model::pod::payload::Payload;
 
-/// Returns a row `{key, content}` for each key in KEYS that is observed, or for all if there are none. The
-/// content of a missing key is nil, that of a pod's tombstone is `stopped`.
+/// Returns a row `{key, content}` for each observed key in KEYS, or for all observed keys if there are none.
+/// The content of a missing key is nil, that of a pod's tombstone is `stopped`.
 pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
 -- Whether a key is missing is asked only if it looks empty.
@@ -48,7 +48,7 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
 end
 return out";
 
-/// The record of a pod that is not a tombstone.
+/// The record of a pod, without tombstones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SimulatedPod {
     pub(crate) phase: String,
@@ -65,12 +65,12 @@ pub(crate) struct SimulatedPod {
 }
 
 impl SimulatedPod {
-    /// Whether resources of its node are reserved for it.
+    /// Returns true if its node reserves resources for it.
     pub(crate) fn has_reservation(&self) -> bool {
         matches!(self.phase.as_str(), "assigned" | "running" | "stopping")
     }
 
-    /// Whether its payload must exist.
+    /// Returns true if its payload must exist.
     pub(crate) fn is_active(&self) -> bool {
         self.phase == "pending" || self.has_reservation()
     }
@@ -85,7 +85,6 @@ pub(crate) struct ObservedNode {
     pub(crate) used: [i64; 5],
 }
 
-/// The record of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObservedService {
     pub(crate) is_active: bool,
@@ -96,9 +95,9 @@ pub(crate) struct ObservedService {
     pub(crate) kind: String,
     pub(crate) has_ended: bool,
     pub(crate) has_failed: bool,
-    /// When it was created, as Redis has it: two of one name differ.
+    /// Its creation as stored in Redis: two services of one name differ.
     pub(crate) created_by: String,
-    /// The ticks of a cron that were taken.
+    /// The cron's taken ticks.
     pub(crate) ticks: String,
 }
 

@@ -1,33 +1,31 @@
-//! What the clients were acknowledged, and so what must exist when the cluster has converged.
+//! The acknowledged writes of clients: the state that must exist when the cluster has converged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checks::observed_state::{PodIdCache, SimulatedState, count_junk};
 use crate::workload::images::image_in_the_end;
 
-/// A service as it was last acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExpectedService {
     pub(crate) replicas: u32,
     pub(crate) image: String,
 }
 
-/// A pod whose payload was pushed to a queue by hand.
+/// A pod whose payload was pushed by hand.
 #[derive(Debug, Clone, Copy)]
 struct PushedPod {
     is_wanted: bool,
-    /// How many copies of the payload there may be.
+    /// Maximum number of copies of the payload.
     copies: usize,
 }
 
-/// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExpectedState {
-    /// None if it was deleted; with the time of the acknowledgement.
+    /// With the time of the acknowledgement; none if it was deleted.
     services: BTreeMap<String, (Option<ExpectedService>, u64)>,
     /// By UUID.
     pushed: BTreeMap<String, PushedPod>,
-    /// Invalid payloads, and how often each was pushed.
+    /// Invalid payloads and the number of their pushes.
     junk: BTreeMap<String, usize>,
     /// Pods from before a failover: copies of their payloads may remain.
     rolled_back: BTreeSet<String>,
@@ -41,7 +39,6 @@ impl ExpectedState {
         self.services.insert(name.to_owned(), (service, at));
     }
 
-    /// The service as its client knows it.
     pub(crate) fn service(&self, name: &str) -> Option<&ExpectedService> {
         self.services.get(name)?.0.as_ref()
     }
@@ -57,7 +54,7 @@ impl ExpectedState {
         }
     }
 
-    /// The pushed pods that were not deleted since.
+    /// Returns the pushed pods that were not deleted.
     pub(crate) fn pushed_pods(&self) -> Vec<String> {
         self.pushed.iter().filter(|(_, pod)| pod.is_wanted).map(|(uuid, _)| uuid.clone()).collect()
     }
@@ -89,9 +86,9 @@ impl ExpectedState {
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
     }
 
-    /// Follows a failover that lost all writes since `since`. No promise holds for what was acknowledged
-    /// after that, nor for `in_doubt`, the service with an operation in transit: what Redis has now is
-    /// expected instead.
+    /// Follows a failover that lost all writes since `since`. Later acknowledgements do not hold, nor does
+    /// that of `in_doubt`, the service with an operation in transit: Redis' current content is expected
+    /// instead.
     pub(crate) fn roll_back(
         &mut self,
         since: u64,
@@ -125,7 +122,7 @@ impl ExpectedState {
         self.rolled_back.extend(known_pods);
     }
 
-    /// Returns how the observed state differs: invariant 1.
+    /// Invariant 1: returns the differences to the observed state.
     pub(crate) fn differences(&self, observed: &SimulatedState) -> Vec<String> {
         let mut found = Vec::new();
         for (name, (expected, _)) in &self.services {

@@ -1,4 +1,4 @@
-//! One simulator step: picks one of the waiting requests, decides what happens to it, and executes it.
+//! One simulator step: picks one of the waiting requests, decides its fate, and executes it.
 
 use std::io::ErrorKind;
 
@@ -9,16 +9,16 @@ use crate::machine::bus::{EngineReply, EngineRequest, HostCall, RedisRequest};
 use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
-/// A call of an engine that hangs fails after this many milliseconds.
+/// A call of a hanging engine fails after this many milliseconds.
 const ENGINE_TIMEOUT: u64 = 10_000;
 
-/// A request that can be executed now, by its index on the bus.
+/// An executable request, by its index on the bus.
 enum StepCandidate {
     Redis(usize),
     Engine(usize),
 }
 
-/// What happens to a request to Redis.
+/// The fate of a request to Redis.
 enum Delivery {
     Executed,
     /// It does not reach Redis, and its sender gets an error.
@@ -38,7 +38,6 @@ impl World {
         !self.candidates(1).is_empty()
     }
 
-    /// Returns the first candidates, at most `limit`.
     fn candidates(&self, limit: usize) -> Vec<StepCandidate> {
         let (now, faults) = (self.clock.now, &self.faults);
         let bus = self.bus.lock();
@@ -70,7 +69,7 @@ impl World {
         candidates
     }
 
-    /// Whether it is a blocking pop of an empty list whose timeout is not over.
+    /// Returns true for a blocking pop of an empty list before its timeout.
     fn blocks(&self, request: &RedisRequest) -> bool {
         let Some(pop) = blocking_pop(request).filter(|_| !request.is_abandoned) else { return false };
         let source = String::from_utf8_lossy(&pop[1]);
@@ -78,7 +77,7 @@ impl World {
         is_empty && self.clock.now < request.sent_at + block_millis(pop)
     }
 
-    /// Executes one of the candidates, if there are any. Returns the process that requested it.
+    /// Executes a candidate, if there is one. Returns the process that requested it.
     pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
@@ -101,9 +100,8 @@ impl World {
         }
     }
 
-    /// Drops requests whose sender gave them up or died. Some of them stay in transit and reach Redis later.
-    /// Those of the API never do: clients repeat their operations, and an old one must not be executed after
-    /// a newer one.
+    /// Drops requests whose sender gave up or died. Some stay in transit and reach Redis later. Those of the
+    /// API never do: clients repeat their operations, and an old one must not follow a newer one.
     fn drop_abandoned_requests(&mut self) {
         let mut bus = self.bus.lock();
         let mut index = 0;
@@ -200,7 +198,7 @@ impl World {
         self.break_connection(request);
     }
 
-    /// Delays the process' waiting call of a script until `until`. Returns false if there is none.
+    /// Delays the process' waiting call of a script. Returns false if there is none.
     pub(crate) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         self.bus.lock().redis_requests[index].delayed_until = until;
@@ -222,7 +220,6 @@ impl World {
         true
     }
 
-    /// Returns the index of the process' first waiting call of a script.
     fn find_script_call(&self, script: &str, process: ProcessId) -> Option<usize> {
         let is_call = |request: &RedisRequest| {
             let hash = request.commands.first().and_then(|command| command.get(1));
@@ -261,7 +258,7 @@ impl World {
         if now > request.sent_at + ENGINE_TIMEOUT && now < self.faults.engine_hangs_until[host] {
             self.log(process, format_args!("{} -> the engine hangs", describe_call(&request.call)));
             if matches!(request.call, HostCall::Stop(..)) {
-                // It was decided, also if nothing comes of it.
+                // The decision counts even if the call has no effect.
                 self.watch_engine(host, &request);
             }
             drop(request.reply.send(Err(RuntimeError::Engine("timed out".to_owned()))));
@@ -271,7 +268,7 @@ impl World {
             && request.delayed_until == request.sent_at
             && grace > 0
         {
-            // It begins now, and the container's process takes a while to end, at most its grace period.
+            // The stop begins now. The container's process takes a while to end, at most its grace period.
             self.watch_engine(host, &request);
             let delay = 1 + self.random.between(0, grace.min(3000));
             request.delayed_until = request.sent_at + delay;
@@ -288,7 +285,6 @@ impl World {
         let error = |message: &str| Err(RuntimeError::Engine(message.to_owned()));
         let reply = match draw {
             0..=3 => error("not reachable"),
-            // A new container is created and not started.
             4..=6 => engine.execute(&request.call, false).and_then(|_| error("interrupted")),
             7..=9 => engine.execute(&request.call, true).and_then(|_| error("reply lost")),
             _ => engine.execute(&request.call, true),

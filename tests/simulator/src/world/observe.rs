@@ -1,4 +1,4 @@
-//! Reads what the last commands have changed in Redis, and has it checked.
+//! Reads the last changes in Redis, and has them checked.
 
 use ::redis::Value;
 
@@ -11,7 +11,7 @@ use crate::world::state::World;
 const MAX_PARTIAL_READS: u64 = 100;
 
 impl World {
-    /// Applies what was read since the last call, and checks all that must hold at every instant.
+    /// Applies the reads since the last call, and checks all invariants.
     pub(crate) fn observe(&mut self) {
         let double_runs = invariants::double_runs(self);
         self.checks.violations.extend(double_runs);
@@ -75,7 +75,6 @@ impl World {
         reply
     }
 
-    /// Adds a read of these keys to the pipeline.
     pub(crate) fn add_read(&mut self, keys: &[impl AsRef<[u8]>]) {
         let count = keys.len().to_string();
         let words = [b"EVALSHA", self.read_script.as_bytes(), count.as_bytes()];
@@ -92,7 +91,7 @@ impl World {
         }
     }
 
-    /// Reads everything. Returns the keys whose content differs from what was known.
+    /// Reads everything. Returns the keys whose content differs from the observed one.
     pub(crate) fn refresh(&mut self) -> Vec<String> {
         let mut all = SimulatedState::default();
         all.apply(self.redis.execute(&["EVALSHA", &self.read_script, "0"]));

@@ -4,12 +4,12 @@ use crate::checks::invariants;
 use crate::machine::process_id::{PROCESSES, ProcessId};
 use crate::world::state::World;
 
-/// All processes are polled when this many milliseconds have passed since the last time. In between, only the
-/// process is polled that has just received a reply.
+/// All processes are polled once per this many milliseconds. In between, only the process that has just
+/// received a reply is polled.
 const POLL_INTERVAL: u64 = 5;
 
 impl World {
-    /// Ends all faults and all operations of clients: from now on the cluster must converge.
+    /// Ends all faults and client operations: from now on the cluster must converge.
     pub(crate) fn stop_faults(&mut self) {
         self.restore_redis();
         self.remove_second_worker();
@@ -26,10 +26,11 @@ impl World {
         self.log("", "no more faults");
     }
 
-    /// One step: time passes, faults may occur, at most one request is executed, the processes go on as far
-    /// as they can, and the invariants are checked.
+    /// Runs one step: time passes, faults may occur, at most one request is executed, the processes run until
+    /// they wait, and the invariants are checked.
     ///
     /// # Errors
+    ///
     /// The violated invariants.
     pub(crate) fn step(&mut self) -> Result<(), Vec<String>> {
         self.stats.steps += 1;
@@ -49,7 +50,7 @@ impl World {
         self.take_violations()
     }
 
-    /// Returns how many milliseconds have passed.
+    /// Returns the elapsed milliseconds.
     fn advance_clock(&mut self) -> u64 {
         // Rarely, the whole machine stalls.
         let elapsed = if self.random.per_mille(1) {

@@ -1,4 +1,4 @@
-//! Proxies as the world goes on: they start, are disturbed, and let requests in.
+//! The steps of proxies: they start, fail, and let requests in.
 
 use engine::Container;
 use proxy::gate::EnterError;
@@ -12,13 +12,13 @@ use crate::world::state::World;
 /// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped
 /// waiting.
 const STALL: u64 = 100;
-/// How often a request comes to each host, in a thousand seconds.
+/// Requests to each host, per thousand seconds.
 const REQUEST_RATE: u64 = 12_000;
-/// How often a proxy is disturbed, in a thousand seconds.
+/// Faults of each proxy, per thousand seconds.
 const DISTURBANCE_RATE: u64 = 30;
 
 impl World {
-    /// Starts the proxies that are down and whose downtime is over, and disturbs those that run.
+    /// Starts the proxies whose downtime is over, and injects faults into the others.
     pub(crate) fn progress_proxies(&mut self, elapsed: u64) {
         for host in 0..self.proxies.of_hosts.len() {
             let is_there = !self.cluster.slot(ProcessId::of_host(host)).is_removed;
@@ -74,7 +74,7 @@ impl World {
         self.log(ProcessId::Proxy(host), format_args!("DIES until {until}"));
     }
 
-    /// Lets the proxies go on, ends requests, and sends new ones.
+    /// Polls the proxies, ends requests, and sends new ones.
     pub(crate) fn poll_proxies(&mut self, elapsed: u64) {
         let now = self.clock.now;
         for host in 0..self.proxies.of_hosts.len() {
@@ -94,7 +94,6 @@ impl World {
         self.checks.violations.extend(told_twice);
     }
 
-    /// Sends a request to a pod that has a container on the host.
     fn send_request(&mut self, host: usize) {
         let containers = self.cluster.hosts[host].containers();
         let random = &mut self.proxies.random;
