@@ -365,7 +365,6 @@ impl DaemonProcess {
     /// Returns a client of this API.
     ///
     /// # Panics
-    ///
     /// If this is another daemon.
     pub fn http(&self) -> Http {
         let listen = self.environment.get("KUBELEET_LISTEN").expect("an API listens");
@@ -400,7 +399,6 @@ impl Drop for DaemonProcess {
 /// Runs a user command of the binary at this API. Returns its output.
 ///
 /// # Errors
-///
 /// Its exit code and its messages, if it fails.
 pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     let mut command = std::process::Command::new(binary());

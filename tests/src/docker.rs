@@ -58,7 +58,6 @@ impl Docker {
     /// and the test is reported as skipped.
     ///
     /// # Panics
-    ///
     /// If there is no engine and `REQUIRE` lists `docker`.
     pub async fn find(prefix: &str) -> Option<Self> {
         match connect(None).await {
@@ -78,7 +77,6 @@ impl Docker {
     /// Returns another engine, for nodes with this prefix.
     ///
     /// # Panics
-    ///
     /// If it does not answer.
     pub async fn at(host: &str, prefix: &str) -> Self {
         Self {
@@ -212,7 +210,6 @@ impl Docker {
     /// in both of its volumes, and a database that is ready at once.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn make_memo_images(&self) {
         let _lock = exclusive("images").await;
@@ -235,7 +232,6 @@ impl Docker {
     /// Builds an image of `greeter`, and one with a shell and the C library's resolver.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn make_name_images(&self, greeter: &Path) {
         self.make_greeter_image(greeter).await;
@@ -245,7 +241,6 @@ impl Docker {
     /// Builds an image of `greeter`.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn make_greeter_image(&self, greeter: &Path) {
         let (programs, entrypoint) = ([(greeter, "/greeter")], &["/greeter"]);
@@ -256,7 +251,6 @@ impl Docker {
     /// Builds an image with a shell, the C library's resolver, and further programs.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn make_resolving_image(&self, tag: &str, further: &[(&Path, &str)]) {
         let mut programs = vec![
@@ -274,7 +268,6 @@ impl Docker {
     /// Builds an image of this recipe.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn make_image(&self, recipe: Recipe<'_>, tag: &str) {
         let _lock = exclusive("images").await;
@@ -285,7 +278,6 @@ impl Docker {
     /// Builds a sleeping image with the programs that a person uses in a terminal.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn make_shell_image(&self) -> &'static str {
         let tag = "kubeleet-test/shell:1";
@@ -303,7 +295,6 @@ impl Docker {
     /// Runs a command in a running container. Returns its output.
     ///
     /// # Panics
-    ///
     /// If the engine cannot.
     pub async fn exec(&self, container: &str, command: &[&str]) -> String {
         let config = ExecConfig {

@@ -9,7 +9,6 @@ const MAX_ATTEMPTS: usize = 5;
 /// Returns the endpoints and their version, unless the caller knows them.
 ///
 /// # Errors
-///
 /// See [`StoreError`].
 pub async fn read_endpoints(
     store: &Store,

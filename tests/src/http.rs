@@ -42,7 +42,6 @@ impl Http {
     /// Sends one request.
     ///
     /// # Errors
-    ///
     /// There is no response.
     pub async fn try_send(
         &self,

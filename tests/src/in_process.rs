@@ -117,7 +117,6 @@ impl InProcessCluster {
     /// Waits until each of these nodes has sent two more heartbeats.
     ///
     /// # Errors
-    ///
     /// Names the silent nodes.
     pub async fn heartbeats_go_on(&self, nodes: &[NodeName]) -> Result<(), String> {
         for _ in 0..2 {

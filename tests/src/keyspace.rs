@@ -59,7 +59,6 @@ impl Keyspace {
     /// Reads it over a connection.
     ///
     /// # Errors
-    ///
     /// Redis is not reached, or refuses the script.
     pub async fn read_over(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         Ok(Self::of(cmd("EVAL").arg(READ).arg(0).query_async(connection).await?))

@@ -163,7 +163,6 @@ impl OverlapFixture {
 /// Makes one try. Returns the smallest gap of any pod in milliseconds, by the old node's runtime.
 ///
 /// # Panics
-///
 /// If a `stop` pod does not move, or a `keep` pod is stopped.
 pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
@@ -191,7 +190,6 @@ pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
 /// milliseconds, by the runtime.
 ///
 /// # Panics
-///
 /// If one of them does not end.
 pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
@@ -226,7 +224,6 @@ const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
 /// the milliseconds from their last end to the first start elsewhere; `None` without an engine for `docker`.
 ///
 /// # Panics
-///
 /// If they do not start, or do not move.
 pub async fn measure_many(runtime: &'static str, pods: usize) -> Option<i64> {
     let cluster = Cluster::new(ClusterTiming::Default).await;

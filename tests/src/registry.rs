@@ -53,7 +53,6 @@ impl Registry {
     /// Starts a registry that everyone may pull from.
     ///
     /// # Panics
-    ///
     /// If it cannot be started.
     pub async fn start(asks: Asks) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

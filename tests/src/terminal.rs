@@ -63,7 +63,6 @@ impl Terminal {
     /// Changes the size of the window, and tells the process.
     ///
     /// # Panics
-    ///
     /// If the process is gone.
     pub fn resize(&self, columns: u16, rows: u16) {
         set_size(&self.master, columns, rows);
@@ -74,7 +73,6 @@ impl Terminal {
     /// Waits until the text is shown, after the output of the last call. Returns the waiting time.
     ///
     /// # Panics
-    ///
     /// If it is not shown soon.
     pub async fn shows(&self, text: &str) -> Duration {
         let begun = Instant::now();
@@ -90,7 +88,6 @@ impl Terminal {
     /// Returns the output since the last call of [`Terminal::shows`].
     ///
     /// # Panics
-    ///
     /// If the reader has panicked.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
@@ -99,7 +96,6 @@ impl Terminal {
     /// Returns true if keys are passed on as they are pressed.
     ///
     /// # Panics
-    ///
     /// If the terminal is gone.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.master).unwrap().local_modes.contains(LocalModes::ICANON)

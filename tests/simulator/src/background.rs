@@ -17,7 +17,6 @@ const NICEST: i32 = 19;
 /// Returns true in the background. Otherwise runs this test there, prints its output and returns false.
 ///
 /// # Panics
-///
 /// If the test fails there, or no test has this name.
 pub fn runs_in_background(test: &str) -> bool {
     if std::env::var_os(BACKGROUND).is_some() {

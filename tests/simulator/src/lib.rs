@@ -96,7 +96,6 @@ impl fmt::Display for ScheduleFailure {
 /// The calling thread must be fresh and end afterwards: its clock and randomness are replaced.
 ///
 /// # Errors
-///
 /// If an invariant was violated, or the cluster did not converge.
 pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), Box<ScheduleFailure>> {
     deterministic::make_deterministic(options.seed);

@@ -36,7 +36,6 @@ impl TestHosts {
     /// none, and the test is reported as skipped.
     ///
     /// # Panics
-    ///
     /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.
     pub async fn start(count: u8) -> Option<Self> {
         if let Err(why) = check_prerequisites() {

@@ -32,7 +32,6 @@ impl Ablation {
     /// Returns the changed scripts: the hash of the original, and the changed source.
     ///
     /// # Panics
-    ///
     /// If the file does not contain `from`: the script was changed, and this ablation must follow.
     pub fn changed(self) -> Vec<(String, String)> {
         let concerned = sources_where(Some(self), |script| self.concerns(script));
@@ -57,7 +56,6 @@ impl Ablation {
 /// Returns every script with its source as the store has it, and its source with this ablation.
 ///
 /// # Panics
-///
 /// If the ablation fits no script any more.
 pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, String)> {
     sources_where(ablation, |_| true)

@@ -1,4 +1,4 @@
-//! Commands in pods, connections to them and copies of files, as a person at a terminal has them.
+//! Commands in pods, port-forwards and copies of files, as a person at a terminal uses them.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{SOON, sleeper};
 
-/// A user command at this API.
 fn kubeleet(http: &Http, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).env_clear().env("KUBELEET_API", format!("http://{}", http.address()));
@@ -41,7 +40,7 @@ async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>,
     (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Returns how many processes of this machine have this command line.
+/// Returns the number of this machine's processes with this command line.
 fn processes(words: &[u8]) -> usize {
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter(|process| fs::read(process.path().join("cmdline")).is_ok_and(|line| line == words)).count()
@@ -96,7 +95,7 @@ async fn commands_end_with_their_exit_codes_and_outputs() {
     assert_eq!((code, output.as_slice(), errors.as_str()), (Some(3), b"out\n".as_slice(), "err\n"));
     let (code, output, errors) = shell.run(&["exec", "web-0", "--", "/bin/sh", "-c", "exit 0"], b"").await;
     assert_eq!((code, output.is_empty(), errors.is_empty()), (Some(0), true, true), "{errors}");
-    // Whether it is 126 or 127 depends on the engine's version; the words are its own.
+    // 126 or 127 depends on the engine's version; the words are its own.
     let (code, output, errors) = shell.run(&["exec", "web-0", "--", "no-such-program"], b"").await;
     let words = format!("{}{errors}", String::from_utf8_lossy(&output));
     assert!(
@@ -150,15 +149,15 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     .await;
     terminal.press("stty size\r");
     terminal.shows("45 123").await;
-    // Ctrl-C ends the command in the foreground, and neither the shell nor the client.
-    // No other test has a process of these words: hosts of other tests sleep as well.
+    // Ctrl-C ends the command in the foreground, and neither the shell nor the client. No other test has a
+    // process of these words: hosts of other tests sleep as well.
     terminal.press("sleep 1357\r");
     eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001357\x00") == 1 }).await;
     terminal.press("\x03");
     terminal.shows("# ").await;
     terminal.press("echo code $?\r");
     terminal.shows("code 130").await;
-    // How long a key takes to come back.
+    // Time from a key to its echo.
     let mut echoes = Vec::new();
     for key in "abcdefghijklmnopqrst".chars() {
         terminal.press(&key.to_string());
@@ -190,7 +189,7 @@ async fn a_client_that_is_killed_takes_its_command_with_it() {
         check(events.contains("ExecEnded"), || events.clone())
     })
     .await;
-    // Ctrl-C without a terminal is sent to the command, and the client ends with its exit code.
+    // Without a terminal, Ctrl-C is sent to the command, and the client ends with its exit code.
     let mut command =
         kubeleet(&shell.api.http(), &["exec", "web-0", "--", "sh", "-c", "echo begun; sleep 4321"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -299,7 +298,7 @@ async fn run_connects_with_the_main_process_of_a_new_pod() {
         "{errors}"
     );
     assert!(errors.contains("err\n"), "{errors}");
-    // One that has ended before its client comes.
+    // A command that has ended before its client attaches.
     let (code, output, errors) =
         shell.run(&["run", "-i", "--name", "two", image, "sh", "-c", "ls /bin/sh"], b"").await;
     assert_eq!((code, output.as_slice()), (Some(0), b"/bin/sh\n".as_slice()), "{errors}");
@@ -337,7 +336,7 @@ async fn attach_reaches_the_terminal_of_a_container_again_and_again() {
     assert!(code == Some(1) && errors.contains("set `stdin_open`"), "{code:?} {errors}");
 }
 
-/// Answers each connection with what it sends.
+/// Starts a server that echoes on each connection.
 async fn echo_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -391,7 +390,7 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     println!("20 MB there and back in {:?}", begun.elapsed());
     drop(sending.await.unwrap());
     assert!(received == data, "{} bytes of {}, or others", received.len(), data.len());
-    // Connections beside each other.
+    // Parallel connections.
     let connections = (0..10_u8).map(|n| {
         let address = address.clone();
         async move {
@@ -441,7 +440,7 @@ async fn an_operator_turns_it_off_and_an_old_worker_does_not_answer() {
     http.runs(SOON, "web", 1).await;
     let (code, _, errors) = run(&http, &["exec", "web-0", "--", "true"], b"").await;
     assert!(code == Some(1) && errors.contains("KUBELEET_EXEC"), "{code:?} {errors}");
-    // A worker that is frozen answers as little as one of a version without exec.
+    // A frozen worker is as silent as one of a version without exec.
     worker.freeze();
     let (code, _, errors) = run(&http, &["exec", "web-0", "--", "true"], b"").await;
     assert!(code == Some(1) && errors.contains("does not answer"), "{code:?} {errors}");

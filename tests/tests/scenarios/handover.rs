@@ -1,5 +1,5 @@
-//! A service is updated again and again while requests go through the gates of its pods: none fails, although
-//! the pods die at once at SIGTERM and answer only after a while. Two ablations, which must fail.
+//! Repeated updates of a service while requests go through the gates of its pods. No request fails, although
+//! the pods die at once at SIGTERM and answer only after a while. Two ablations must fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -29,9 +29,9 @@ use crate::SOON;
 const FIRST_PORT: &str = "KUBELEET_TEST_FIRST_PORT";
 const REPLICAS: u16 = 3;
 const CLIENTS: usize = 8;
-/// How long a pod works on a request.
+/// Time that a pod works on a request.
 const WORK: Duration = Duration::from_millis(20);
-/// How long a request waits for a pod that lets it in.
+/// Longest wait of a request for a pod that lets it in.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A part of the hand-over that is left out.
@@ -39,7 +39,7 @@ const MAX_WAIT: Duration = Duration::from_secs(20);
 enum Ablation {
     /// The worker is told at once that nothing is in flight: SIGTERM without waiting.
     NoWait,
-    /// The gate counts and lets in everything: a gate that does not look.
+    /// The gate counts requests and lets all of them in.
     NoLook,
 }
 
@@ -67,7 +67,7 @@ fn program_of_a_pod() {
     }
 }
 
-/// What clients know of the pods: a little late, as everything that is read from Redis.
+/// The clients' view of the pods: a little late, like all reads from Redis.
 #[derive(Default)]
 struct Endpoints(Mutex<Vec<(PodId, AssignmentId, u16)>>);
 
@@ -86,7 +86,7 @@ impl Endpoints {
     }
 }
 
-/// Clients that send one request after the other, and how it went.
+/// Clients that send one request after the other, and their results.
 struct Clients {
     gates: Arc<Gates>,
     endpoints: Endpoints,
@@ -107,7 +107,7 @@ impl Clients {
         }
     }
 
-    /// Sends one request to the first pod that lets it in. Once a pod has seen it, it is not sent again.
+    /// Sends one request to the first pod that lets it in. Once a pod has seen it, it is not repeated.
     async fn request(&self, number: usize) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -128,7 +128,7 @@ impl Clients {
         for (pod, assignment, replica) in known {
             let Ok(pass) = self.gates.enter(&pod, &assignment) else { continue };
             let address = SocketAddr::new(pass.address(), self.first_port + replica);
-            // A connection that is refused is a refusal like any other: the pod has seen nothing.
+            // A refused connection is a refusal like any other: the pod has seen nothing.
             if let Ok(stream) = TcpStream::connect(address).await {
                 return Some((pass, stream));
             }
@@ -153,7 +153,7 @@ async fn exchange(pass: &Pass, mut stream: TcpStream) -> Result<(), String> {
     }
 }
 
-/// Stands between the workers and the proxy, and leaves out a part of what they tell each other.
+/// Proxies between the workers and the proxy, and leaves out a part of their messages.
 async fn ablate(listener: UnixListener, proxy: PathBuf, ablation: Ablation) {
     while let Ok((stream, _)) = listener.accept().await {
         let proxy = UnixStream::connect(&proxy).await.unwrap();
@@ -183,14 +183,14 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
     }
 }
 
-/// What a proxy answers that has nothing in flight to this pod.
+/// Returns the answer of a proxy without requests in flight to this pod.
 fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
     let (pod, assignment) = (pod.clone(), assignment.clone());
     let closed = FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 0 };
     [closed, FromProxy::Drained { pod, assignment, after_ms: 0, cut: 0 }]
 }
 
-/// How many requests were answered, and how many failed.
+/// Numbers of answered and failed requests.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     answered: u64,

@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
-/// Nothing moves without a Redis master. After a failover, deaths are only declared once all had time to find
+/// Nothing moves without a Redis master. After a failover, deaths are declared only once all had time to find
 /// the new one.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// The running containers of all hosts, each with the index of its host.
+/// Returns the running containers of all hosts, each with the index of its host.
 async fn running_everywhere(cluster: &HostCluster) -> Vec<(usize, Running, Pid)> {
     let mut found = Vec::new();
     for index in 0..cluster.hosts.all().len() {
@@ -30,7 +30,7 @@ async fn running_everywhere(cluster: &HostCluster) -> Vec<(usize, Running, Pid)>
     found
 }
 
-/// The pods of a service and their nodes, according to the API.
+/// Returns the pods of a service and their nodes, according to the API.
 async fn placements(http: &Http, service: &str) -> BTreeMap<String, String> {
     let pods = http.pods(&format!("service={service}")).await;
     let text = |pod: &serde_json::Value, field: &str| pod[field].as_str().unwrap_or_default().to_owned();

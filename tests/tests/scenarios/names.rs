@@ -1,4 +1,4 @@
-//! Two workers with one node name, on two machines: the newcomer is refused, and the first one goes on.
+//! Two workers with one node name, on two machines: the newcomer is refused, and the first one continues.
 //! `NAME_TRIES=20` is the long form.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// A machine that has a directory of its own, and the same node name as the other one.
+/// A machine with its own directory, and the same node name as the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     A,
@@ -40,9 +40,9 @@ impl Machine {
     }
 }
 
-/// What one try measured.
+/// Times of one try.
 struct Try {
-    /// From the newcomer's start until it ended.
+    /// From the newcomer's start to its end.
     refused_after: Duration,
     /// From the SIGKILL of the first worker and its supervisor until the next one had registered.
     back_after: Duration,
@@ -52,8 +52,8 @@ async fn incarnation(cluster: &Cluster) -> String {
     cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w")), "incarnation"]).await
 }
 
-/// Starts a newcomer beside the first worker and checks that it is refused; then kills the first worker,
-/// starts it again at once, and checks that it is not.
+/// Checks that a newcomer beside the first worker is refused; then kills the first worker, restarts it at
+/// once, and checks that it is not.
 async fn try_once(
     cluster: &Cluster,
     http: &Http,

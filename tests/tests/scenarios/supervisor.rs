@@ -44,7 +44,7 @@ impl SupervisedNode {
         Self { cluster, http, worker, _others: [api, scheduler] }
     }
 
-    /// The process ids of the pods of one of the two services, sorted.
+    /// Returns the sorted process ids of a service's pods.
     async fn processes(&self, service: &str) -> Vec<i64> {
         let pods = self.http.pods(&format!("service={service}")).await;
         let leaders: BTreeMap<String, i64> = self.cluster.processes.leaders().into_iter().collect();
@@ -124,8 +124,8 @@ async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_
     node.cluster.comes_to_rest(SOON, &["w1"], pods).await;
 }
 
-/// As documented in docs/concepts/failure-detection.md: the worker goes on and fences itself, until the next
-/// supervisor takes over.
+/// As documented in docs/concepts/failure-detection.md: the worker continues and fences itself, until the
+/// next supervisor takes over.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes_over() {
     let _lock = beside_others().await;
@@ -234,7 +234,7 @@ async fn fence_only_goes_on_after_it_could_not_start_a_thread() {
     fence.kill();
 }
 
-/// The address space of a process, in bytes.
+/// Returns the address space of a process, in bytes.
 fn memory(pid: Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
@@ -325,7 +325,7 @@ async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behi
     assert_eq!(outside.ended(), None, "{}", outside.log());
 }
 
-/// The children of a process, including zombies.
+/// Returns the children of a process, including zombies.
 fn children(pid: Pid) -> Vec<i32> {
     let pid = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -362,7 +362,7 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     ended.join().unwrap();
 }
 
-/// The number of tries of each fault: two in CI, twenty for `make gaps`.
+/// Returns the number of tries of each fault: two in CI, twenty for `make gaps`.
 fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
@@ -378,7 +378,7 @@ impl Figures {
         }
     }
 
-    /// A table row for each runtime.
+    /// Returns a table row for each runtime.
     fn rows(&self, title: &str) -> String {
         let line = |(runtime, figures): (&&str, &Vec<i64>)| {
             let mut figures = figures.clone();

@@ -2,7 +2,7 @@
 //! posts and deletes services; nothing is lost, and no pod is restarted.
 //!
 //! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary
-//! in `KUBELEET_BINARY_BEFORE`. Without that there is nothing to mix, and the test says so.
+//! in `KUBELEET_BINARY_BEFORE`. Otherwise the test reports that it has nothing to mix.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ use crate::sleeper;
 const POSTS_PER_SECOND: u32 = 50;
 /// The number of services that the client keeps; it deletes the oldest of more.
 const SERVICES: usize = 100;
-/// How long each mixture of versions runs, in seconds, unless `UPGRADE_MIXED` says otherwise.
+/// Seconds of each mixture of versions, unless `UPGRADE_MIXED` says otherwise.
 const MIXED: u64 = 3;
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the client was told. A service whose reply was lost is in neither: it may exist or not.
+/// Replies to the client. A service whose reply was lost is in neither: it may exist or not.
 #[derive(Default)]
 struct Acknowledged {
     present: BTreeSet<String>,
@@ -68,10 +68,10 @@ fn is_success(answer: reqwest::Result<reqwest::Response>) -> bool {
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// All processes that each pod has had.
+/// All processes of each pod.
 type Processes = BTreeMap<String, BTreeSet<i64>>;
 
-/// Looks which processes the pods have until told to end.
+/// Records the pods' processes until told to end.
 async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<AtomicBool>) {
     while !end.load(Ordering::Relaxed) {
         for (pod, process) in cluster.processes.leaders() {

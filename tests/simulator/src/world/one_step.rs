@@ -30,7 +30,6 @@ impl World {
     /// they wait, and the invariants are checked.
     ///
     /// # Errors
-    ///
     /// The violated invariants.
     pub(crate) fn step(&mut self) -> Result<(), Vec<String>> {
         self.stats.steps += 1;
