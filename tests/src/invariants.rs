@@ -14,7 +14,7 @@ use model::pod::payload::Payload;
 use crate::Keyspace;
 use crate::keyspace::KeyEntry;
 
-/// Where a payload can be stored.
+/// A payload's location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum PodLocation {
     /// `sq`.

@@ -1,4 +1,4 @@
-//! One round: keys are broken, everything else goes on, and afterwards the cluster is whole again.
+//! One round: keys are broken, everything else continues, and afterwards the cluster is whole again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,10 +18,9 @@ use crate::wrong_values::{Command, WrongValue};
 const HEALING: Duration = Duration::from_secs(40);
 const SOON: Duration = Duration::from_secs(20);
 
-/// The image of services that fit on no node.
 pub(crate) const TOO_LARGE: &str = "too-large";
 
-/// What the writes of a round name: only these may be harmed.
+/// Objects that the writes of a round name: only these may be harmed.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// Their containers may be stopped and started.
@@ -32,10 +31,10 @@ pub(crate) struct Named {
     pub(crate) services: BTreeSet<String>,
 }
 
-/// The cluster of a walk, and the services that it has to run.
+/// The cluster of a walk, and its required services.
 pub(crate) struct Walk {
     pub(crate) cluster: InProcessCluster,
-    /// What was posted.
+    /// The posted services.
     pub(crate) services: Vec<Value>,
     rounds: usize,
     failures: Vec<String>,
@@ -56,7 +55,7 @@ impl Walk {
         self.failures.push(format!("{round}: {what}"));
     }
 
-    /// Breaks keys at the same time, checks that nothing that they do not name is harmed, and repairs them.
+    /// Breaks keys at the same time, checks that no other object is harmed, and repairs them.
     pub(crate) async fn round(&mut self, title: &str, broken: &[WrongValue], named: &Named) {
         let begin = std::time::Instant::now();
         let acts_before = self.cluster.engine.len();
@@ -98,7 +97,7 @@ impl Walk {
         );
     }
 
-    /// Everything else goes on, and after a repair the cluster is whole.
+    /// Checks that everything else continues, and that a repair makes the cluster whole.
     pub(crate) async fn look(&mut self, title: &str, named: &Named) {
         let begin = std::time::Instant::now();
         self.cluster.request_full_pass().await;
@@ -148,7 +147,7 @@ impl Walk {
         let _replies: ::redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// A service starts, runs and ends; lists are answered; nodes that no write names send heartbeats.
+    /// Checks that a service starts, runs and ends, lists are answered, and unnamed nodes send heartbeats.
     async fn goes_on(&mut self, named: &Named) -> Result<(), String> {
         self.rounds += 1;
         let http = &self.cluster.http;
@@ -184,7 +183,7 @@ impl Walk {
         self.cluster.heartbeats_go_on(&bystanders).await
     }
 
-    /// The keys that are still broken and that neither `/status` nor `/cluster/check` names.
+    /// Returns the broken keys that neither `/status` nor `/cluster/check` names.
     async fn not_named(&self, broken: &[WrongValue]) -> Vec<String> {
         let (_, found) = self.cluster.http.send(Method::GET, "/cluster/check", None).await;
         let found: BTreeSet<&str> =
@@ -198,7 +197,7 @@ impl Walk {
         missing
     }
 
-    /// Returns whether the store cannot read the object behind a key.
+    /// Returns true if the store cannot read the object behind a key.
     async fn is_unreadable(&self, key: &str) -> bool {
         let store = &self.cluster.store;
         match key.split_once(':') {
@@ -213,14 +212,14 @@ impl Walk {
         }
     }
 
-    /// `check --repair` gives a clean bill, and every service runs all its pods again.
+    /// Checks that `check --repair` leaves no finding, and every service runs all its pods again.
     async fn repaired(&mut self, named: &Named) -> Result<(), String> {
         let http = &self.cluster.http;
         wait(HEALING, || async {
             self.cluster.request_full_pass().await;
             let (status, _) = http.send(Method::POST, "/cluster/repair", None).await;
             check(status.is_success(), || format!("repair: {status}"))?;
-            // What was lost for good a person creates again.
+            // A person creates lost services again.
             for service in self.services.iter().filter(|s| named.services.contains(name_of(s))) {
                 let path = format!("/service/{}?allow_partial=true", name_of(service));
                 let (status, body) = http.send(Method::PUT, &path, Some(service)).await;
@@ -254,14 +253,13 @@ impl Walk {
         .await
     }
 
-    /// Waits until nothing is under way any more.
     async fn settled(&self) -> Result<(), String> {
         wait(HEALING, || async { settled(&self.cluster, &self.services).await }).await
     }
 }
 
-/// Fails while something is still under way: a queue that is not empty, a pod that is to be replaced, a
-/// container whose pod has another record. It would end in the next round, as if that had caused it.
+/// Fails while something is under way: a queue that is not empty, a pod to be replaced, a container whose pod
+/// has another record. Otherwise the next round would be blamed for its end.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
     let is_queue =
@@ -271,8 +269,8 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
     let fitting = services.iter().filter(|service| service["image"] != TOO_LARGE).map(name_of);
     unrest.extend(services_unrest(&keyspace, fitting));
-    // Where most records were lost the worker leaves the containers alone: until a person decides, or until
-    // there are more others.
+    // If most records are lost, the worker leaves the containers alone until a person decides, or until there
+    // are more others.
     let is_holding = |node: &&NodeName| !keyspace.field("held", node.as_str()).is_empty();
     let nodes = cluster.nodes.iter().filter(|node| !is_holding(node));
     let nodes: Vec<NodeName> = nodes.cloned().collect();
@@ -281,8 +279,8 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     check(unrest.is_empty(), || unrest.join("; "))
 }
 
-/// The pods whose containers run, and that have no record: an earlier round has taken it, and they may go at
-/// any time.
+/// Returns the pods with running containers and without a record: an earlier round has removed it, and they
+/// may go at any time.
 async fn without_record(cluster: &InProcessCluster) -> BTreeSet<String> {
     let keyspace = cluster.redis_keyspace().await;
     let running = cluster.engine.containers(&cluster.nodes).await.into_iter().map(|running| running.pod);
@@ -298,7 +296,7 @@ pub(crate) fn name_of(service: &Value) -> &str {
     service["name"].as_str().unwrap_or_default()
 }
 
-/// As `eventually_within`, but returns the last state instead of failing the test.
+/// Like `eventually_within`, but returns the last state instead of failing the test.
 async fn wait<F: Future<Output = Result<(), String>>>(
     limit: Duration,
     mut probe: impl FnMut() -> F,

@@ -2,21 +2,19 @@
 
 use kubeleet_tests::keyspace::KeyEntry;
 
-/// A command of Redis.
 pub(crate) type Command = Vec<Vec<u8>>;
 
-/// Something that another program or a mistyped command did to one key.
+/// The effect of another program or a mistyped command on one key.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongValue {
-    /// The key.
     pub(crate) key: String,
-    /// What was done, in a few words.
+    /// Short description of the change.
     pub(crate) what: String,
-    /// The commands that do it.
+    /// The commands of the change.
     pub(crate) commands: Vec<Command>,
 }
 
-/// The values that a number, or any other field, must not have.
+/// Wrong values of a number or any other field.
 const WRONG_FIELDS: [&[u8]; 6] = [b"\xff\x00nonsense", b"-1", b"9223372036854775808", b"1e300", b"NaN", b""];
 const MEBIBYTE: usize = 1 << 20;
 
@@ -24,7 +22,7 @@ fn command(words: &[&[u8]]) -> Command {
     words.iter().map(|word| word.to_vec()).collect()
 }
 
-/// The types of Redis, and a command that makes a key of each.
+/// Returns a command that makes a key of this type.
 fn of_type(kind: &str, key: &[u8]) -> Command {
     match kind {
         "string" => command(&[b"SET", key, b"written by another program"]),
@@ -36,7 +34,7 @@ fn of_type(kind: &str, key: &[u8]) -> Command {
     }
 }
 
-/// The type of a key, as `TYPE` names it.
+/// Returns the type of a key, as `TYPE` names it.
 pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     match entry {
         KeyEntry::Text(_) => "string",

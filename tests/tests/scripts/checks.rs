@@ -1,4 +1,4 @@
-//! Checks that return what is wrong instead of panicking, so that the ablations can show that they notice.
+//! Checks that return violations instead of panicking, so that the ablations can show that they notice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(crate) async fn two_schedulers_fill_a_node(fixture: &Fixture) -> Vec<String>
     wrong
 }
 
-/// Invariant 2: a caller searches for a payload that a scheduler has in flight which is not in its list.
+/// Invariant 2: a caller searches for a payload of a scheduler that is not in its list.
 pub(crate) async fn an_unlisted_scheduler_has_the_payload(fixture: &Fixture) -> Vec<String> {
     let Placed { record, .. } = fixture.pod_in(Phase::Pending, "web", "w1").await;
     assert_eq!(fixture.store.take(&SchedulerId::random(), 1).await.unwrap().len(), 1);
@@ -215,7 +215,7 @@ pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<
     wrong
 }
 
-/// Invariant 7: junk that is pushed twice becomes two dead letters: nothing is thrown away.
+/// Invariant 7: junk that is pushed twice becomes two dead letters.
 pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     let junk = b"no pod";
@@ -241,7 +241,7 @@ pub(crate) async fn equal_junk_of_a_dead_node_is_queued_twice(fixture: &Fixture)
     if queued == 2 { Vec::new() } else { vec![format!("two were sent, and {queued} queued")] }
 }
 
-/// Invariant 9: a claim of a pushed pod without a record reserves what it requests.
+/// Invariant 9: a claim of a pushed pod without a record reserves its request.
 pub(crate) async fn a_pushed_pod_reserves_resources(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &pushed("test", "mine").raw]).await;

@@ -1,4 +1,4 @@
-//! Host ports: one pod of a node has each, whichever schedulers place, and it is free again when the pod
+//! Host ports: each belongs to one pod of a node, whichever schedulers place, and is free again when the pod
 //! leaves.
 
 use kubeleet_tests::Fixture;

@@ -39,7 +39,6 @@ fn named(name: &str) -> ServiceName {
     name.parse().unwrap()
 }
 
-/// Ends a pod, as its worker reports it.
 async fn finish(session: &Session, pod: &PodRecord, exit_code: i64) -> WriteOutcome {
     let run = EndedRun {
         id: format!("run-{}", pod.id),
@@ -78,7 +77,7 @@ async fn running(fixture: &Fixture, session: &Session) -> Vec<PodRecord> {
     fixture.pods(&named("sums")).await
 }
 
-/// What is complete according to a backup is not run again, and what Redis knows besides stays.
+/// Indices that are complete in a backup are not run again, and Redis' further data stay.
 #[tokio::test]
 async fn a_job_that_is_restored_keeps_the_indices_that_are_complete() {
     let fixture = Fixture::new().await;

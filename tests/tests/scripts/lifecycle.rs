@@ -1,5 +1,5 @@
-//! The scripts do what the table of `model::pod::lifecycle` says: a pod in every phase meets every event,
-//! through the store's operations.
+//! The scripts follow the table of `model::pod::lifecycle`: a pod in every phase meets every event, through
+//! the store's operations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -54,8 +54,8 @@ async fn in_phase(fixture: &Fixture, phase: Phase, event: PodEvent) -> Placed {
     placed
 }
 
-/// Does what the owner of the event does. If the pod is not in a phase for it, a copy of its payload is put
-/// where the owner would find it, as after a race.
+/// Acts as the owner of the event. If the pod is not in a phase for it, its owner finds a copy of the
+/// payload, as after a race.
 async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
     let Placed { session, record, payload } = placed;
     let held = record.assignment.clone().unwrap_or_else(AssignmentId::random);

@@ -36,11 +36,11 @@ use testkit::fixtures;
 pub(crate) struct Operation {
     /// Calls it. Returns its result as text.
     pub(crate) call: Box<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>>>,
-    /// The pod that it is about, if it is about one.
+    /// Its pod, if it has one.
     pub(crate) pod: Option<PodId>,
 }
 
-/// The scripts that carry the incarnation of a worker and must change nothing when it is fenced.
+/// Returns the scripts that carry the incarnation of a worker and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     [
         "heartbeat",
@@ -65,15 +65,13 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
 /// The node of all operations.
 pub(crate) const NODE: &str = "w1";
 
-/// The name of an external worker.
 const EXTERNAL_NODE: &str = "external";
 
 /// A state from which a script is run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
-    /// What is special about it; the name of the script if nothing is.
+    /// Its special condition; the script's name if there is none.
     pub(crate) name: &'static str,
-    /// The script.
     pub(crate) script: &'static str,
     /// The phase of the pod for which the operation has all its work to do.
     phase: Phase,
@@ -97,7 +95,6 @@ const OTHER_CASES: [Case; 14] = [
     Case { name: "volumes_report a removal", script: "volumes_report", phase: Phase::Running },
 ];
 
-/// Returns the cases of all scripts.
 pub(crate) fn cases() -> impl Iterator<Item = Case> {
     let usual = SCRIPTS.iter().map(|script| usual_case(script.name()));
     usual.chain(OTHER_CASES)
@@ -123,7 +120,7 @@ pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
     prepare(fixture, case, &placed).await
 }
 
-/// As [`ready`] for the usual case of a script.
+/// [`ready`] for the usual case of a script.
 pub(crate) async fn ready_script(fixture: &Fixture, script: &'static str) -> Operation {
     ready(fixture, usual_case(script)).await
 }
@@ -140,8 +137,8 @@ macro_rules! operation {
     };
 }
 
-/// Puts a pod that is in any phase where the operation of this case looks for it. If its phase allows no such
-/// place, a copy of its payload is put there, as after a race.
+/// Puts a pod of any phase in the place where the operation of this case looks. If its phase does not allow
+/// that place, a copy of its payload is put there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "volume_bind" | "volume_copy_remove" | "volume_remove" | "volumes_claim" | "volumes_report"
@@ -283,7 +280,7 @@ async fn certificates(fixture: &Fixture, case: Case) -> Operation {
     operation!(None, [store, certificate] store.put_certificate(&certificate))
 }
 
-/// A certificate until this second, with a text and a key that are none.
+/// Returns a certificate until this second, with an invalid text and key.
 pub(crate) fn certificate(host: &str, not_after: u64) -> StoredCertificate {
     let key = SecretKey::parse(&"0f".repeat(32)).unwrap();
     let chain = format!("chain until {not_after}");
@@ -422,7 +419,7 @@ async fn recovery(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     }
 }
 
-/// A pod on the node of all operations, as a worker has saved it.
+/// Returns a pod on the node of all operations, as a worker has saved it.
 fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     let placement = Some((node(NODE), AssignmentId::new("saved").unwrap()));
     PodRecovery {
@@ -440,7 +437,7 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     }
 }
 
-/// The volume of the pod that all operations are about.
+/// Returns the volume of the pod of all operations.
 fn claim() -> VolumeClaim {
     let service = ServiceName::new("web").unwrap();
     let name = VolumeName::of_replica(&service, "data", 0).unwrap();

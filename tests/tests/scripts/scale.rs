@@ -8,7 +8,7 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Assignment, CreateOutcome, DrainOutcome};
 
-/// The longest time that a script may take, in microseconds.
+/// Time limit of a script, in microseconds.
 const MAX_MICROS: &str = "50000";
 
 async fn slow(fixture: &Fixture) -> Vec<(String, u64)> {

@@ -148,7 +148,7 @@ async fn a_restarted_worker_and_one_after_an_earlier_version_register_at_once() 
 }
 
 /// Neither the clock of a new master nor a heartbeat from the future takes the name from a worker, or keeps
-/// it for one that has died.
+/// it for a dead one.
 #[tokio::test]
 async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
     let fixture = Fixture::new().await;
@@ -216,7 +216,7 @@ async fn a_pushed_pod_is_desired_from_its_claim_on() {
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
-/// The first copy makes the record; the second must see it although both are asked about in one step.
+/// The first copy makes the record; the second must see it although one step asks for both.
 #[tokio::test]
 async fn two_copies_in_one_claim_are_one_pod() {
     let fixture = Fixture::new().await;
@@ -254,7 +254,7 @@ async fn a_claim_answers_according_to_the_phase() {
         let Placed { session, payload, .. } = fixture.pod_in(phase, "web", "w1").await;
         push(&fixture, "rq:w1", &payload).await;
         if phase == Phase::Stopping {
-            // As it is when it was stopped before it was acknowledged: in rq and not in cs.
+            // As after a stop before the acknowledgement: in rq and not in cs.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
         }
         let claims = fixture.claim(&session, std::slice::from_ref(&payload)).await;
@@ -384,7 +384,7 @@ async fn after_a_change_of_master_claims_pause() {
     let _: u64 = fixture.redis.cli(&["HDEL", "meta", "longest_fence"]).await;
     session.pop_more(1).await.unwrap();
     session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
-    // As a replica finds it that took over: written by the former master.
+    // As a promoted replica finds it: written by the former master.
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     let items = [fixture.claim_item(&payload).await];
     let pause = Duration::from_millis(400);
@@ -458,7 +458,7 @@ async fn a_pod_ends_once_and_an_unrequested_stop_is_refused() {
         let finish =
             |report| session.finish(placed.reference(), &payload.raw, record.service.as_ref(), report);
         assert_eq!(changing_nothing(&fixture, finish(&unrequested)).await.unwrap(), Ok(WriteOutcome::Wanted));
-        // Written by hand it would be told with each heartbeat, and stop each successor.
+        // A manual entry would be told with each heartbeat, and stop each successor.
         let () = fixture.redis.cli(&["SADD", "stop:w1", record.id.as_str()]).await;
         assert_eq!(finish(&unrequested).await.unwrap(), Ok(WriteOutcome::Wanted));
         assert_eq!(fixture.redis.cli::<u64>(&["EXISTS", "stop:w1"]).await, 0);
@@ -537,7 +537,7 @@ async fn a_stopped_pod_is_removed_from_both_queues_it_is_in() {
     let fixture = Fixture::new().await;
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     let held = record.assignment.clone().unwrap();
-    // The worker took it and started it, and a failover lost that it was taken.
+    // The worker took it and started it, and a failover lost the take.
     assert_eq!(fixture.ack(&session, &payload, &held).await, Ack::Running);
     fixture.stop(&fixture.record(&record.id).await).await;
     session.pop_more(1).await.unwrap();
@@ -641,8 +641,8 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
     );
 }
 
-/// Its reply must be read whatever is among the stop requests: without it the worker stops its `stop` pods,
-/// while Redis goes on to count the node as alive.
+/// The reply must be readable with any bytes among the stop requests. Without it the worker stops its `stop`
+/// pods, while Redis continues to count the node as alive.
 #[tokio::test]
 async fn a_stop_request_that_names_no_pod_fails_no_heartbeat() {
     let fixture = Fixture::new().await;

@@ -90,7 +90,7 @@ struct Measured {
     posts: usize,
     /// Time of the first POST, which waits for its connection behind the new ones.
     first: Duration,
-    /// Of the other POSTs.
+    /// 99th percentile of the other POSTs.
     p99: Duration,
     /// The longest time between two heartbeats of a node.
     longest_beat: Duration,
