@@ -1,4 +1,4 @@
-//! Direct calls of a container engine, to compare kubeleet with.
+//! Direct calls of a container engine, for comparison with kubeleet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ impl Engine {
         Self { client: client.negotiate_version().await.unwrap() }
     }
 
-    /// The engine's version and storage driver.
+    /// Returns the engine's version and storage driver.
     pub async fn describe(&self) -> String {
         let info = self.client.info().await.unwrap();
         let (version, driver) = (info.server_version.unwrap_or_default(), info.driver.unwrap_or_default());
         format!("Docker Engine {version}, {driver}")
     }
 
-    /// The number of containers with this label, or only of those that run.
+    /// Counts the containers with this label, or only the running ones.
     pub async fn count(&self, label: &str, running_only: bool) -> usize {
         let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
         let options =
@@ -69,7 +69,7 @@ impl Engine {
     }
 }
 
-/// The same request as the worker's `create_body` makes.
+/// Equals the request of the worker's `create_body`.
 fn body() -> ContainerCreateBody {
     let labels = [("orchestrator", "kubeleet"), ("kubeleet.node", "direct")];
     let limits = [("max-size", "10m"), ("max-file", "3")];

@@ -1,8 +1,8 @@
 //! Hosts with a container engine each, and clusters on them. A worker runs on each host. Redis, the API and
 //! the scheduler run on the machine itself, which is connected to the same switch and never cut off.
 //!
-//! The machine's own engine is left alone and never becomes part of a Swarm. What is started on a host ends
-//! with the bench, even if the bench is killed.
+//! The machine's own engine is left alone and never becomes part of a Swarm. Everything on a host ends with
+//! the bench, even if the bench is killed.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Fleet {
         self.cluster_with(&[]).await
     }
 
-    /// The same with these settings for all daemons.
+    /// [`Fleet::cluster`] with these settings for all daemons.
     pub async fn cluster_with(&self, settings: &[(&'static str, &str)]) -> FleetCluster {
         let machine = self.hosts.machine();
         let arguments = ["--bind", "127.0.0.1", machine, "--protected-mode", "no"];
@@ -97,7 +97,7 @@ pub struct FleetCluster {
 }
 
 impl FleetCluster {
-    /// Posts a service and waits until its pods run. Returns how long that took.
+    /// Posts a service and waits until its pods run. Returns the duration.
     pub async fn launch(&self, service: &Value) -> Duration {
         let mut connection = self.rig.connection().await;
         let begin = Instant::now();
@@ -107,7 +107,7 @@ impl FleetCluster {
         observe::until("running", service["replicas"].as_u64().unwrap(), begin, running).await
     }
 
-    /// Deletes the service and waits until no container is left. Returns how long that took.
+    /// Deletes the service and waits until no container is left. Returns the duration.
     pub async fn remove(&self, fleet: &Fleet, name: &str) -> Duration {
         let begin = Instant::now();
         let (status, answer) = self.http.send(Method::DELETE, &format!("/service/{name}"), None).await;
@@ -117,7 +117,7 @@ impl FleetCluster {
     }
 }
 
-/// A service with the test image.
+/// Returns a service with the test image.
 pub fn service(name: &str, replicas: usize) -> Value {
     json!({ "name": name, "image": kubeleet_tests::docker::IMAGE, "replicas": replicas })
 }

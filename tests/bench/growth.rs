@@ -1,4 +1,4 @@
-//! How cost grows: time and Redis' processor time per pod over the number of nodes and over the number of
+//! Growth of cost: time and Redis' processor time per pod over the number of nodes and over the number of
 //! pods in one POST, and the longest script. Draws `target/bench/growth.svg` as well.
 
 use serde_json::{Value, json};
@@ -18,7 +18,6 @@ const FIXED_PODS: u32 = 20_000;
 const FIXED_NODES: u32 = 1_000;
 const RUNS: usize = 3;
 
-/// All runs of one size.
 struct Point {
     pods: u32,
     nodes: u32,
@@ -75,7 +74,7 @@ impl Point {
         series
     }
 
-    /// Microseconds per pod.
+    /// Returns microseconds per pod.
     fn per_pod(&self, seconds: impl Fn(&PlacementRun) -> f64) -> Series {
         self.series(|run| seconds(run) * 1e6 / f64::from(self.pods))
     }

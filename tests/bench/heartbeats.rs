@@ -1,4 +1,4 @@
-//! Reads from Redis when nodes sent heartbeats, and what became of those that did not. Changes nothing.
+//! Reads the times of heartbeats from Redis, and the fate of silent nodes. Changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,19 @@ use store::Store;
 /// Events read by one sample; the next one continues from there.
 const EVENTS_PER_SAMPLE: usize = 1000;
 
-/// What was observed so far.
+/// The observations so far.
 pub struct HeartbeatMonitor {
     connection: MultiplexedConnection,
     store: Store,
     last_heartbeats: BTreeMap<String, f64>,
-    /// The id of the last event that was read.
     last_event: String,
     /// The longest time between two heartbeats of a node in seconds, and the node.
     pub longest_gap: (f64, String),
     /// A description of each node that was declared dead.
     pub deaths: Vec<String>,
-    /// How many pods were taken from their nodes.
+    /// Number of pods that were taken from their nodes.
     pub moved_pods: usize,
-    /// How often a worker had to register again.
+    /// Number of repeated registrations of workers.
     pub registrations: usize,
 }
 
@@ -44,8 +43,8 @@ impl HeartbeatMonitor {
         }
     }
 
-    /// Takes one sample. Samples must be more frequent than heartbeats: a heartbeat that was not sampled
-    /// makes a gap appear longer than it was.
+    /// Takes one sample. Samples must be more frequent than heartbeats: a missed heartbeat makes a gap appear
+    /// longer than it was.
     pub async fn sample(&mut self) {
         let mut query = redis::cmd("ZRANGE");
         query.arg(&["beats", "0", "-1", "WITHSCORES"]);

@@ -18,7 +18,7 @@ use crate::swarm::Swarm;
 const ENGINES: &[u8] = &[1, 3];
 const SIZES: &[usize] = &[50, 100];
 const RUNS: usize = 3;
-/// Concurrent calls on each engine that are tried.
+/// Tried numbers of concurrent calls on each engine.
 const CONCURRENCIES: &[usize] = &[2, 4, 8, 16, 32];
 const NAME: &str = "bench";
 const SERIAL_WORKER: &str = "the first kubeleet's loop";
@@ -28,7 +28,7 @@ const START_CONCURRENCY: &str = "KUBELEET_START_CONCURRENCY";
 const HEADER: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
-/// How long launching took, and stopping with removing.
+/// Duration of the launch, and of stopping and removing.
 pub type Durations = (Duration, Duration);
 
 /// The durations of several runs, in seconds.
@@ -60,7 +60,7 @@ impl LaunchTimes {
     }
 }
 
-/// The concurrent calls on each engine that are fastest.
+/// The fastest numbers of concurrent calls on each engine.
 #[derive(Clone, Copy)]
 struct BestConcurrency {
     launch: usize,
@@ -84,7 +84,6 @@ pub async fn run(args: &Args) {
     save("launch", &json!(results));
 }
 
-/// Tries several concurrencies.
 async fn find_best(args: &Args, fleet: &Fleet, pods: usize) -> BestConcurrency {
     let mut tried = Vec::new();
     for &concurrency in args.size(CONCURRENCIES, &[2]) {

@@ -1,5 +1,5 @@
 //! Placement throughput: one POST of a service with many pods, until all are in queues of nodes and until all
-//! are acknowledged as running. Beside it, how long Redis takes for the same commands from a plain client.
+//! are acknowledged as running. For comparison, Redis' time for the same commands from a plain client.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use crate::report::{Table, save};
 use crate::rig::{Cpu, Persistence, Rig};
 use crate::stats::Series;
 
-/// The name of the service that is placed.
+/// The name of the placed service.
 pub const SERVICE: &str = "bench";
-/// The largest size that is recorded. Larger ones are extrapolated from it.
+/// The largest recorded size. Larger ones are extrapolated from it.
 const MAX_RECORDED_PODS: u32 = 30_000;
 
 struct Size {
@@ -93,7 +93,7 @@ fn sizes(args: &Args) -> Vec<(u32, u32, usize, Vec<Persistence>)> {
     .collect()
 }
 
-/// How long Redis takes for recorded commands.
+/// Redis' time for recorded commands.
 struct Bound {
     /// Pods of the recorded run.
     pods: u32,
@@ -128,8 +128,7 @@ async fn measure_size(args: &Args, pods: u32, nodes: u32, runs: usize, persisten
     measured
 }
 
-/// Records Redis' commands in a run of this size, or of the largest that is recorded. Returns the number of
-/// pods.
+/// Records Redis' commands in a run of this size, or of the largest recorded one. Returns the number of pods.
 async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, RecordedCommands) {
     let (pods, nodes) = if pods > MAX_RECORDED_PODS { (MAX_RECORDED_PODS, 1_000) } else { (pods, nodes) };
     let (_, recorded) = measure(pods, nodes, schedulers, Persistence::None, true).await;
@@ -148,7 +147,7 @@ pub async fn measure(
     measure_in(&rig, &http, pods, is_recorded).await
 }
 
-/// The same in a cluster that has no pods yet.
+/// Measures one POST in a cluster without pods.
 pub async fn measure_in(
     rig: &Rig,
     http: &Http,
@@ -219,7 +218,7 @@ impl Measured {
         self.series(|run| run.running.as_secs_f64())
     }
 
-    /// How long Redis takes for the commands, extrapolated to the measured number of pods.
+    /// Returns Redis' time for the commands, extrapolated to the measured number of pods.
     fn bound_seconds(&self) -> Option<f64> {
         let bound = self.bound.as_ref()?;
         Some(bound.seconds.median() * f64::from(self.pods) / f64::from(bound.pods))

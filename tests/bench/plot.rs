@@ -24,7 +24,7 @@ pub struct Plot<'a> {
     pub lines: Vec<Line>,
 }
 
-/// The powers of ten between which all values are.
+/// The powers of ten around all values.
 struct Axis {
     from: i32,
     to: i32,

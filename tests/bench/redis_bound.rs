@@ -1,9 +1,9 @@
 //! Redis' own bound: the commands of a recorded run, sent again by a plain pipelining client.
 //!
 //! A run is recorded with MONITOR, which shows every command with its arguments, including those within
-//! scripts. The script calls themselves are left out, and so are commands that block, subscribe or measure.
-//! The rest are the reads and writes of data, in their order and size. They are sent to a fresh server over
-//! one connection without waiting for replies. The bound is the time from the first byte to the last reply.
+//! scripts. The script calls themselves and commands that block, subscribe or measure are left out. The rest
+//! are the reads and writes of data, in their order and size. They are sent to a fresh server over one
+//! connection without waiting for replies. The bound is the time from the first byte to the last reply.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -112,7 +112,7 @@ fn parse_words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Sends the commands to a fresh server. Returns how long it takes for them.
+/// Sends the commands to a fresh server. Returns the duration.
 pub async fn replay(recorded: &RecordedCommands, persistence: Persistence) -> Duration {
     let redis = persistence.redis().await;
     let mut stream = connect(&redis.url());

@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// Whether [`save`] and [`save_text`] do nothing.
+/// True if [`save`] and [`save_text`] do nothing.
 static ARE_RESULTS_DISCARDED: AtomicBool = AtomicBool::new(false);
 
-/// Makes sure that no file is written from now on.
+/// Disables files from now on.
 pub fn discard_results() {
     ARE_RESULTS_DISCARDED.store(true, Ordering::Relaxed);
 }
 
-/// Prints what machine this is, and how busy it is.
+/// Prints the machine and its load.
 pub fn print_machine() {
     let machine = machine();
     println!(
@@ -93,7 +93,6 @@ pub fn save_text(name: &str, text: &str) {
     println!("written: target/bench/{name}");
 }
 
-/// `target/bench`.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench")
 }

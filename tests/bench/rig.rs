@@ -1,4 +1,4 @@
-//! The cluster to measure: a Redis, and daemons with default settings, each a process of its own.
+//! The measured cluster: a Redis, and daemons with default settings, each a process of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,12 +44,12 @@ impl Persistence {
         self.redis_with(&[]).await
     }
 
-    /// Starts such a server with further arguments.
+    /// [`Persistence::redis`] with further arguments.
     pub async fn redis_with(self, more: &[&str]) -> Redis {
         Redis::start_with(&[self.arguments().as_slice(), more].concat()).await
     }
 
-    /// The arguments of such a server.
+    /// Returns the arguments of such a server.
     pub fn arguments(self) -> Vec<&'static str> {
         let append = if self == Self::None { "no" } else { "yes" };
         let fsync = if self == Self::Always { "always" } else { "everysec" };
@@ -66,7 +66,7 @@ pub struct Rig {
     settings: Vec<(&'static str, String)>,
     folder: TempDir,
     daemons: Vec<Process>,
-    /// The names of all nodes that were started.
+    /// The names of all started nodes.
     pub nodes: Vec<String>,
 }
 
@@ -89,12 +89,12 @@ impl Process {
 }
 
 impl Rig {
-    /// Starts Redis alone. `settings` are for all daemons that are started later.
+    /// Starts Redis alone. `settings` are for all later daemons.
     pub async fn new(persistence: Persistence, settings: &[(&'static str, &str)]) -> Self {
         Self::with_redis(persistence.redis().await, settings).await
     }
 
-    /// The same with this server.
+    /// [`Rig::new`] with this server.
     pub async fn with_redis(redis: Redis, settings: &[(&'static str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ impl Rig {
     pub async fn workers(&mut self, name: &str, count: u32) -> usize {
         let workers = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
-        // Capacity is not what is measured.
+        // Capacity is not measured.
         settings.extend([("KUBELEET_MAX_PODS", "100000"), ("KUBELEET_SIM_WORKERS", &workers)]);
         let index = self.start("worker", name, &settings);
         let names = (1..=count).map(|n| if count == 1 { name.to_owned() } else { format!("{name}-{n}") });
@@ -164,7 +164,7 @@ impl Rig {
         self.start_command(Command::new(binary()), kind, name, settings)
     }
 
-    /// The same with a command that runs the program elsewhere, for example on a simulated host.
+    /// [`Rig::start`] with a command that runs the program elsewhere, for example on a simulated host.
     pub fn start_command(
         &mut self,
         mut command: Command,
@@ -242,7 +242,7 @@ impl Rig {
         self.redis.connection().await.unwrap()
     }
 
-    /// Seconds of processor time used so far, by kind of process.
+    /// Returns the seconds of processor time used so far, by kind of process.
     pub fn cpu(&self) -> Cpu {
         let mut by_kind = BTreeMap::new();
         for daemon in &self.daemons {
@@ -256,8 +256,8 @@ impl Rig {
     }
 }
 
-/// A daemon's process and all its descendants: a worker runs behind its supervisor, and on a host both run
-/// behind the command that enters it.
+/// Returns a daemon's process and all its descendants: a worker runs behind its supervisor, and on a host
+/// both run behind the command that enters it.
 pub fn with_descendants(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
@@ -274,13 +274,13 @@ impl Cpu {
         Self(self.0.iter().map(since).collect())
     }
 
-    /// The sum over all processes but the bench itself.
+    /// Returns the sum over all processes but the bench itself.
     pub fn total(&self) -> f64 {
         self.0.iter().filter(|(kind, _)| **kind != "bench").map(|(_, seconds)| seconds).sum()
     }
 }
 
-/// User and system time of a process with all its threads.
+/// Returns user and system time of a process with all its threads.
 pub fn cpu_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The fields after the name, which is in parentheses and may contain anything.
@@ -293,9 +293,9 @@ pub fn cpu_seconds(process: u32) -> f64 {
 /// The memory of a process in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// Resident memory. Includes the pages of the binary, which all daemons of a node share.
+    /// Resident memory, including the pages of the binary that all daemons of a node share.
     pub resident: f64,
-    /// The same, with each shared page divided by the number of processes that share it.
+    /// Resident memory, with each shared page divided by the number of its processes.
     pub proportional: f64,
 }
 

@@ -1,5 +1,5 @@
-//! No node is declared dead by mistake on a busy machine: twice as many spinning threads as there are cores
-//! keep all cores busy, while nodes send heartbeats every second and would be declared dead after six.
+//! No node is declared dead by mistake on a busy machine: twice as many spinning threads as cores keep all
+//! cores busy, while nodes send heartbeats every second and would be declared dead after six.
 
 use std::fs;
 use std::hint::black_box;
@@ -126,7 +126,7 @@ async fn launch(rig: &Rig, http: &Http, pods: u32) {
     rig.wait_until_idle(Duration::from_secs(20)).await;
 }
 
-/// Threads that spin with normal priority. Dropped, they end.
+/// Threads that spin with normal priority until this is dropped.
 struct SpinningThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -156,7 +156,7 @@ impl Drop for SpinningThreads {
     }
 }
 
-/// How much time all cores together have spent on each kind of work, as /proc/stat counts it.
+/// Time of all cores by kind of work, as in /proc/stat.
 struct CoreTimes(Vec<f64>);
 
 impl CoreTimes {
@@ -166,7 +166,7 @@ impl CoreTimes {
         Self(all.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect())
     }
 
-    /// The share of the time since then in which cores were idle.
+    /// Returns the share of time since then in which cores were idle.
     fn idle_share(&self) -> f64 {
         let since: Vec<f64> = Self::now().0.iter().zip(&self.0).map(|(now, then)| now - then).collect();
         // user, nice, system, idle, iowait …

@@ -1,4 +1,4 @@
-//! The worker of the first kubeleet, to compare with: it takes one payload after the other from its queue,
+//! The worker of the first kubeleet, for comparison: it takes one payload after the other from its queue,
 //! creates and starts each container before it takes the next, and stops them one after the other.
 
 use std::time::Instant;

@@ -114,7 +114,7 @@ impl<'a> Swarm<'a> {
     }
 }
 
-/// The label of all containers of a service.
+/// Returns the label of all containers of a service.
 pub fn label(service: &str) -> String {
     format!("com.docker.swarm.service.name={service}")
 }

@@ -1,5 +1,5 @@
-//! What it costs to be watched: one node with a thousand pods, each a process, and clients that ask what all
-//! of them use every two seconds, as `kubeleet top` does.
+//! The cost of watching usage: one node with a thousand pods, each a process, and clients that ask for the
+//! usage of all pods every two seconds, as `kubeleet top` does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::rig::{Persistence, Rig};
 const PODS: u32 = 1_000;
 const SMOKE_PODS: u32 = 20;
 const WATCHERS: &[u32] = &[0, 1, 50];
-/// How often a client asks.
+/// Interval of a client's requests.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The first answers are slower: the worker begins to measure.
 const WARM_UP: Duration = Duration::from_secs(6);
@@ -91,7 +91,7 @@ async fn remove_pods(rig: &Rig, http: &Http) {
     .await;
 }
 
-/// Clients that ask again and again.
+/// Clients that send requests repeatedly.
 struct Watchers {
     tasks: JoinSet<()>,
     http: Http,
@@ -123,7 +123,7 @@ impl Watchers {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Ends them, and makes sure that what they were answered was about all pods.
+    /// Ends them, and checks that their answers covered all pods.
     async fn end(mut self, pods: u32) {
         if !self.tasks.is_empty() {
             assert!(self.tasks.try_join_next().is_none(), "a client was not answered");

@@ -24,7 +24,7 @@ pub async fn run(seed: u64) -> Vec<FaultResult> {
     ]
 }
 
-/// Marks whether the expected kind of loss was found.
+/// Marks if the expected kind of loss was found.
 fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> usize) -> FaultResult {
     result.is_loss_found = Some(losses(&result) > 0);
     result.fault = format!("{name}: {}", result.fault);
@@ -55,8 +55,8 @@ async fn without_wait(seed: u64) -> FaultResult {
     finish(runner, "without-wait")
 }
 
-/// Workers' leases last a minute, and what the workers have registered of that is gone: schedulers declare
-/// nodes dead as always.
+/// Workers' leases last a minute, and their registration of that is lost: schedulers declare nodes dead as
+/// always.
 async fn fence_after_death(seed: u64) -> FaultResult {
     let worker_settings = vec![("KUBELEET_FENCE_AFTER", "60s"), ("KUBELEET_DEAD_AFTER", "61s")];
     let options = StackOptions { worker_settings, without_engine: true, ..StackOptions::default() };

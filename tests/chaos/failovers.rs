@@ -22,9 +22,8 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 const LOAD_TIME: Duration = Duration::from_secs(2);
 /// Longer than an API takes to answer or fail.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the last 202 may take to be confirmed: a dead replica is waited for half a minute.
+/// Limit of the last confirmation of a 202: a dead replica is waited for half a minute.
 const CONFIRMATION_LIMIT: Duration = Duration::from_secs(60);
-/// How long all pods may take to run.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(120);
 
 type Answers = Arc<Mutex<Vec<(u64, Answer)>>>;

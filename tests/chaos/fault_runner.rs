@@ -1,5 +1,5 @@
 //! The fault runner: injects one fault at a time into a stack under load, stops the load, and checks that the
-//! stack converges to exactly what was acknowledged.
+//! stack converges to exactly the acknowledged writes.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::monitor::{DoubleRunCounts, DoubleRunMonitor};
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// How long the stack may take to converge: after a change of master no node is declared dead for 30 s.
+/// Limit of convergence: after a change of master no node is declared dead for 30 s.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(75);
-/// Convergence that took longer than this is explained in the output.
+/// Slower convergence is explained in the output.
 const SLOW_CONVERGENCE: Duration = Duration::from_secs(8);
 /// Load before the first and after each injection.
 const LOAD_TIME: Duration = Duration::from_millis(700);
@@ -24,7 +24,7 @@ pub struct FaultRunner {
     pub stack: Stack,
     pub load: Load,
     monitor: DoubleRunMonitor,
-    /// How long the stack may take to converge after a fault.
+    /// Limit of convergence after a fault.
     pub convergence_limit: Duration,
     /// One for each fault.
     pub results: Vec<FaultResult>,
@@ -77,7 +77,7 @@ impl FaultRunner {
         self.results.extend(sum);
     }
 
-    /// As [`FaultRunner::rounds`], but the client rests while the fault is injected.
+    /// [`FaultRunner::rounds`] with a paused client during the fault.
     pub async fn rests(&mut self, fault: &str, times: usize, mut inject: impl AsyncFnMut(&mut Stack, usize)) {
         let first = self.results.len();
         for number in 0..times {
@@ -147,7 +147,7 @@ impl FaultRunner {
         self.results.push(result);
     }
 
-    /// Compares what is stored with what the client was told, and checks the invariants.
+    /// Compares Redis with the client's journal, and checks the invariants.
     fn audit(&mut self, result: &mut FaultResult, keyspace: &Keyspace) {
         let audit = self.load.journal().audit(keyspace);
         result.lost = audit.lost.len();

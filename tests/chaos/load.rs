@@ -15,12 +15,11 @@ use tokio::task::JoinSet;
 
 use crate::engine::IMAGE;
 
-/// How many services there are.
 const SERVICES: usize = 36;
-/// Longer than an API takes to answer or fail; after it the answer counts as lost.
+/// Longer than an API takes to answer or fail; later answers count as lost.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The clients. Dropped, they stop.
+/// The clients. They stop when this is dropped.
 pub struct Load {
     shared: Arc<Shared>,
     _clients: JoinSet<()>,
@@ -66,12 +65,12 @@ impl Load {
         .await;
     }
 
-    /// The counts of all answers so far.
+    /// Returns the counts of all answers so far.
     pub fn answers(&self) -> WriteAnswers {
         self.journal().answers
     }
 
-    /// The journal of all clients.
+    /// Returns the journal of all clients.
     pub fn journal(&self) -> MutexGuard<'_, Journal> {
         self.shared.journal.lock().unwrap()
     }
@@ -110,7 +109,7 @@ impl Poster {
     }
 }
 
-/// The body of a PUT. Pods of every second service must not run twice.
+/// Returns the body of a PUT. Pods of every second service must not run twice.
 fn body(name: &str, service: WrittenService) -> Value {
     let is_stop = name.ends_with(['0', '2', '4', '6', '8']);
     json!({
@@ -120,7 +119,7 @@ fn body(name: &str, service: WrittenService) -> Value {
     })
 }
 
-/// Sends a write and returns how it was answered.
+/// Sends a write and returns its answer.
 pub async fn send(http: &Http, name: &str, write: Write) -> Answer {
     let path = format!("/service/{name}");
     let sent = async {
@@ -139,7 +138,7 @@ pub async fn send(http: &Http, name: &str, write: Write) -> Answer {
     }
 }
 
-/// Returns how a write was answered.
+/// Reads the answer to a write.
 pub async fn read_answer(sent: impl Future<Output = reqwest::Result<reqwest::Response>>) -> Answer {
     let Ok(response) = sent.await else { return Answer::Unknown };
     let status = response.status();

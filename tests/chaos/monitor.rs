@@ -17,7 +17,7 @@ use crate::stack::Stack;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The monitor. Dropped, it stops.
+/// The monitor. It stops when it is dropped.
 pub struct DoubleRunMonitor {
     found: Arc<Mutex<DoubleRuns>>,
     task: AbortHandle,
@@ -32,7 +32,7 @@ struct DoubleRuns {
     stale: BTreeSet<(Running, Running)>,
 }
 
-/// How many pairs were found.
+/// Numbers of pairs found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DoubleRunCounts {
     /// With valid leases.
@@ -53,7 +53,7 @@ impl DoubleRunMonitor {
         Self { found, task: task.abort_handle() }
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> DoubleRunCounts {
         let found = self.found.lock().unwrap();
         DoubleRunCounts { doubled: found.doubled.len(), stale: found.stale.len() }
@@ -83,7 +83,7 @@ impl Sampler {
         let mut before = BTreeMap::new();
         loop {
             let pairs = twice(&self.sample().await);
-            // One sample takes a while. Only a pair that is in two samples in a row has run at the same time.
+            // One sample takes a while. Only a pair in two successive samples has run at the same time.
             for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
                 let mut found = found.lock().unwrap();
@@ -98,19 +98,19 @@ impl Sampler {
         }
     }
 
-    /// Returns what runs, and for each whether it must not run twice.
+    /// Returns the running pods, and true for each that must not run twice.
     async fn sample(&self) -> Vec<(Running, bool)> {
         let data = self.data.clone();
         let mut running = tokio::task::spawn_blocking(move || running_below(&data)).await.unwrap();
         if let Some(engine) = &self.engine {
-            // While the engine is down it is unknown what runs there.
+            // While the engine is down its containers are unknown.
             let listed = tokio::time::timeout(SAMPLE_INTERVAL * 3, engine.running()).await;
             running.extend(listed.ok().flatten().unwrap_or_default());
         }
         running
     }
 
-    /// Whether the lease of a node's worker is valid.
+    /// Returns true if the lease of a node's worker is valid.
     fn has_lease(&self, node: &str) -> bool {
         let text = std::fs::read_to_string(self.leases.join(format!("{node}.lease"))).unwrap_or_default();
         let lease: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The network between the machines. Each server is reached through a proxy, which knows a connection's
-//! machine from the user that logs in (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A
-//! machine that is cut off neither sends nor receives anything: its connections stay open and silent, as when
-//! a cable is unplugged. So do those of kubeleet's proxies (`proxy1`) while these are cut off.
+//! machine from its login user (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A
+//! cut-off machine neither sends nor receives anything: its connections stay open and silent, as with an
+//! unplugged cable. So do those of kubeleet's proxies (`proxy1`) while these are cut off.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 /// The index of a machine: 0, 1 or 2.
 pub type Machine = usize;
 
-/// What is cut off.
+/// Machines and proxies that are cut off.
 #[derive(Debug, Default)]
 struct Cut {
     machines: BTreeSet<Machine>,
@@ -38,7 +38,7 @@ impl Cut {
     }
 }
 
-/// The network. Dropped, every connection ends.
+/// The network. Dropping it ends every connection.
 pub struct Net {
     cut: watch::Sender<Cut>,
     rewriter: Arc<Rewriter>,
@@ -46,7 +46,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// Creates a network without any fault. `rewriter` changes what is sent to servers.
+    /// Creates a network without any fault. `rewriter` changes the requests to servers.
     pub fn new(rewriter: Rewriter) -> Self {
         Self { cut: watch::Sender::default(), rewriter: Arc::new(rewriter), proxies: JoinSet::new() }
     }
@@ -102,7 +102,7 @@ impl ProxiedConnection {
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        // The requests tell where the client is; the replies need to know it as well.
+        // The requests name the client's machine; the replies need it as well.
         let (caller, caller_receiver) = watch::channel(None);
         let replies = replies(from_server, to_client, self.machine, self.cut.clone(), caller_receiver);
         let requests = self.requests(from_client, to_server, caller);
@@ -163,8 +163,8 @@ async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Cal
     }
 }
 
-/// The user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its machine's
-/// number.
+/// Returns the user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its
+/// machine's number.
 fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

@@ -1,8 +1,8 @@
-//! A service is updated again and again while a plain client sends 500 requests a second through the ingress
-//! of three hosts, or as many as the machine can take, a third of them by HTTP/2: no request may fail. Broken
-//! updates must roll back by themselves and say why, others are undone by hand halfway, and in every tenth a
-//! scheduler or the Redis master is killed. In another tenth new processes take the places of all proxies,
-//! and in another one these are cut off from Redis, or in all.
+//! Repeated updates of a service while a plain client sends 500 requests a second through the ingress of
+//! three hosts, or as many as the machine can take, a third of them by HTTP/2. No request may fail. Broken
+//! updates must roll back by themselves and say why, and others are undone by hand halfway. In every tenth a
+//! scheduler or the Redis master is killed. In another tenth new processes replace all proxies. In another
+//! one, or in all, the proxies are cut off from Redis.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,42 +30,41 @@ const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
 /// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// How many requests are in flight at most. On a machine that cannot take as many as are wanted the client
-/// sends fewer: otherwise what waits would pile up until the ingress has to refuse some.
+/// Maximum number of requests in flight. On a slow machine the client sends fewer: otherwise waiting requests
+/// would pile up until the ingress has to refuse some.
 const MOST_IN_FLIGHT: u64 = 100;
-/// The same where all may wait: a client's requests to one ingress are connections, and it may have a
+/// The maximum if all may wait: a client's requests to one ingress are connections, and it may have a
 /// thousand.
 const MOST_WAITING: u64 = 1_000;
 /// With fewer in flight none waits.
 const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long one update may take, with a failover in it.
+/// Limit of one update, with a failover in it.
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
-/// How long a new proxy process may take to serve, on busy cores.
+/// Limit until a new proxy process serves, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
-/// How soon a broken update must have been judged, without a failover in it: the start of a container on a
-/// busy engine, its check twice, and the monitor.
+/// Limit until a broken update is judged, without a failover in it: the start of a container on a busy
+/// engine, its check twice, and the monitor.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
-/// What is updated, and how often.
+/// Number and kind of the updates.
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts {
-    /// How many good updates there are; a fifth as many broken ones, and a tenth undone by hand, at least one
-    /// of each.
+    /// Number of good updates; a fifth as many broken ones, and a tenth undone by hand, at least one of each.
     pub good: usize,
     pub replicas: u64,
-    /// Whether each pod stops before the next one starts.
+    /// True if each pod stops before the next one starts.
     pub stops_first: bool,
-    /// Whether the proxies have no Redis from the first update on.
+    /// True if the proxies have no Redis from the first update on.
     pub cut_off: bool,
     /// Requests per second.
     pub rate: u32,
 }
 
 impl Rollouts {
-    /// A service may have no pod for as long as the only one is replaced, with a failover in it. No broken
-    /// update is made then: it would have none until it is rolled back.
+    /// Returns true if the service may have no pod while its only one is replaced, with a failover in it. No
+    /// broken update is made then: the service would have none until it is rolled back.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
     }
@@ -99,7 +98,7 @@ pub async fn run(rollouts: Rollouts) -> FaultResult {
     let Some(docker) = Docker::find(stack.prefix()).await else { return result };
     make_image().await;
     result = make_updates(&mut stack, rollouts, result).await;
-    // Workers that live would start their containers again.
+    // Live workers would start their containers again.
     drop(stack);
     drop(docker);
     result
@@ -143,7 +142,7 @@ enum Kind {
     Undone,
 }
 
-/// What is wrong with a broken one.
+/// The fault of a broken update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     Exits,
@@ -151,7 +150,7 @@ enum Break {
     Unhealthy,
 }
 
-/// All updates: the broken and undone ones are spread among the good ones.
+/// Returns all updates: the broken and undone ones are spread among the good ones.
 fn kinds(rollouts: Rollouts) -> Vec<Kind> {
     let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
     let mut kinds = Vec::new();
@@ -188,7 +187,7 @@ fn broken_one(rollouts: Rollouts, version: usize, what: Break) -> Value {
     service
 }
 
-/// What the message of a rolled back update has to tell.
+/// Returns the expected message of a rolled back update.
 fn reason(what: Break) -> &'static str {
     match what {
         Break::Exits => "no database",
@@ -241,7 +240,7 @@ impl Service {
         self.generation = stored["generation"].as_u64().unwrap();
     }
 
-    /// Waits until something is so. Returns the service, or what it was in the end.
+    /// Waits for a condition. Returns the service, or its last state as an error.
     async fn until(&self, what: &str, is_reached: impl Fn(&Value) -> bool) -> Result<Value, String> {
         let begun = Instant::now();
         loop {
@@ -261,8 +260,8 @@ impl Service {
         self.until("complete", is_complete).await.map(|_| ())
     }
 
-    /// Waits for the rollback of the current generation, and until it is complete. Returns when it was
-    /// judged.
+    /// Waits for the rollback of the current generation, and until it is complete. Returns the time of the
+    /// judgement.
     async fn rolls_back(&mut self, why: &str, begun: Instant) -> Result<Duration, String> {
         let broken = self.generation;
         let judged =
@@ -287,8 +286,7 @@ fn is_complete(service: &Value, replicas: u64, generation: u64) -> bool {
     service["generation"] == generation && is_whole && status["stopping"] == 0
 }
 
-/// Makes one update and sees how it ends. Returns how long a broken one took to be judged where nothing
-/// disturbed it.
+/// Makes one update and checks its end. Returns the time until an undisturbed broken one was judged.
 async fn update(
     stack: &mut Stack,
     service: &mut Service,
@@ -329,7 +327,7 @@ async fn update(
     }
 }
 
-/// Kills a scheduler and starts it again, or kills the master, in turns.
+/// In turns, kills a scheduler and restarts it, or kills the master.
 async fn disturb(stack: &mut Stack, number: usize) {
     tokio::time::sleep(Duration::from_millis(500 + number as u64 * 37 % 2_000)).await;
     if number / 10 % 2 == 1 {
@@ -341,7 +339,7 @@ async fn disturb(stack: &mut Stack, number: usize) {
     stack.schedulers[victim].start_again();
 }
 
-/// Has new processes take the places of all proxies. Those before them end with their connections.
+/// Replaces all proxies by new processes. The former ones end with their connections.
 async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     for (proxy, _) in &stack.proxies {
         let times = || proxy.whole_log().matches("took the place of the proxy before").count();
@@ -359,13 +357,13 @@ async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     Ok(())
 }
 
-/// What became of the requests.
+/// Results of the requests.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
-    /// How long each that was answered took.
+    /// Durations of the answered requests.
     answered: Mutex<Vec<Duration>>,
-    /// How many failed, by why, and how long the first of them took.
+    /// Number of failures by reason, and the duration of the first one.
     failures: Mutex<BTreeMap<String, (usize, Duration)>>,
 }
 
@@ -430,7 +428,6 @@ impl Load {
         }
     }
 
-    /// Waits for all answers.
     async fn end(self) -> Arc<Counts> {
         self.is_over.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
@@ -454,7 +451,7 @@ async fn send_requests(
 ) {
     let clients: Vec<_> = addresses.iter().map(|address| clients(address)).collect();
     let mut clock = tokio::time::interval(Duration::from_secs(1) / rollouts.rate);
-    // What was not sent because the machine was busy is not made up for.
+    // Requests missed on a busy machine are not made up for.
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut in_progress = JoinSet::new();
     for number in 0_usize.. {

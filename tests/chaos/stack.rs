@@ -27,14 +27,14 @@ pub const FENCE_AFTER: Duration = Duration::from_secs(6);
 /// After this silence a node is declared dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 
-/// How a stack differs from the default.
+/// A stack's differences from the default.
 #[derive(Default)]
 pub struct StackOptions {
-    /// Changes what is sent to Redis.
+    /// Changes the requests to Redis.
     pub rewriter: Rewriter,
-    /// Whether pods are simulated, for more of them than this machine could run.
+    /// True for simulated pods: more than this machine could run.
     pub simulated: bool,
-    /// Whether all nodes run pods as plain processes, without a private engine.
+    /// True if all nodes run pods as plain processes, without a private engine.
     pub without_engine: bool,
     /// Settings of the proxies; `None` if there are none.
     pub proxy_settings: Option<Vec<(&'static str, &'static str)>>,
@@ -50,7 +50,7 @@ pub struct Stack {
     pub trio: SentinelStack,
     /// The engine of the first machine; none if this machine cannot run one.
     pub engine: Option<Engine>,
-    /// What the worker of the first machine reaches the engine through.
+    /// The first machine's worker reaches the engine through it.
     pub faulty_engine: Option<FaultyEngine>,
     /// By machine.
     pub apis: Vec<DaemonProcess>,
@@ -58,7 +58,7 @@ pub struct Stack {
     pub schedulers: Vec<DaemonProcess>,
     /// By machine.
     pub workers: Vec<DaemonProcess>,
-    /// By machine: proxies, and where their ingress listens. Empty without proxies.
+    /// By machine: proxies, and the addresses of their ingress. Empty without proxies.
     pub proxies: Vec<(DaemonProcess, String)>,
     /// Pods that are plain processes.
     pub processes: Processes,
@@ -133,7 +133,7 @@ impl Stack {
         self.proxies.push((proxy, ingress));
     }
 
-    /// What the proxy of a machine keeps: other daemons of all machines share a folder.
+    /// Returns the state directory of a machine's proxy: other daemons of all machines share a folder.
     fn state_of_host(&self, machine: Machine) -> PathBuf {
         self.folder.path().join(format!("host{}", machine + 1))
     }
@@ -183,42 +183,42 @@ impl Stack {
         DaemonProcess::start(what, environment, self.folder.path().join(format!("{name}.log")))
     }
 
-    /// The beginning of the names of all nodes.
+    /// Returns the prefix of all node names.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The name of a machine's node.
+    /// Returns the name of a machine's node.
     pub fn node(&self, machine: Machine) -> String {
         format!("{}-n{}", self.prefix, machine + 1)
     }
 
-    /// The name of an external worker's node.
+    /// Returns the name of an external worker's node.
     pub fn external_node(&self) -> String {
         format!("{}-external", self.prefix)
     }
 
-    /// The nodes of all machines.
+    /// Returns the nodes of all machines.
     pub fn nodes(&self) -> Vec<String> {
         (0..3).map(|machine| self.node(machine)).collect()
     }
 
-    /// The folder of the lease files.
+    /// Returns the folder of the lease files.
     pub fn leases(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    /// The folder of pods that are plain processes.
+    /// Returns the folder of pods that are plain processes.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Clients of all APIs, by machine.
+    /// Returns clients of all APIs, by machine.
     pub fn https(&self) -> Vec<Http> {
         self.apis.iter().map(DaemonProcess::http).collect()
     }
 
-    /// The first API, once it is ready.
+    /// Returns the first API, once it is ready.
     async fn ready_api(&self) -> Http {
         let http = self.apis[0].http();
         eventually_within(Duration::from_secs(30), "the API is ready", || async {
@@ -232,7 +232,7 @@ impl Stack {
         http
     }
 
-    /// All running pods; none if the engine does not answer.
+    /// Returns all running pods; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         let mut running = self.processes.running();
         if let Some(engine) = &self.engine {
@@ -255,8 +255,7 @@ impl Stack {
     }
 
     /// Waits until every service has exactly its pods, all queues are empty, and exactly these pods run.
-    /// Returns the data in Redis, or none after the time limit; and why the stack had not converged when it
-    /// was last checked before.
+    /// Returns the data in Redis, or none after the time limit; and the obstacles at the last failed check.
     pub async fn wait_until_converged(&self, limit: Duration) -> (Option<Keyspace>, Vec<String>) {
         let begin = Instant::now();
         let mut missing = Vec::new();

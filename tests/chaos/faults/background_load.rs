@@ -1,5 +1,5 @@
-//! The background load: causes the rarer calls. Invalid payloads, dead letters that are requeued, pods that
-//! fit nowhere, an external worker, a node that dies, containers that vanish, readers of logs.
+//! The background load causes the rarer calls: invalid payloads, requeued dead letters, pods that fit
+//! nowhere, an external worker, a node that dies, containers that vanish, readers of logs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,7 +34,6 @@ pub struct BackgroundLoad {
     tasks: JoinSet<()>,
 }
 
-/// Clients of everything in the stack.
 #[derive(Clone)]
 struct StackClients {
     https: Vec<Http>,
@@ -103,7 +102,7 @@ impl StackClients {
         self.kill_a_process(round);
         // Leases only save work. A scheduler that has just ended leaves its own for seconds.
         self.redis(&["DEL", "lease:guests", "lease:reconcile", "lease:confirm"]).await;
-        // As an API leaves it that ends before the replicas have answered.
+        // As left by an API that ends before the replicas have answered.
         self.redis(&["HSETNX", "unconfirmed", HUGE, "left-behind 1 0"]).await;
     }
 
@@ -151,7 +150,7 @@ impl StackClients {
             self.push(node, &format!("{node}-{round}")).await;
         }
         self.serve_queue(node).await;
-        // A worker is one with the first change of its value.
+        // A worker exists from the first change of its value.
         let (nth, phase) = (round / 20, round % 20);
         let dying = format!("{node}-{nth}");
         if (5..15).contains(&phase) {
@@ -181,7 +180,7 @@ impl StackClients {
         }
     }
 
-    /// Kills a pod that is a plain process; its worker must start it again.
+    /// Kills a pod that is a plain process; its worker must restart it.
     fn kill_a_process(&self, round: u64) {
         let processes = kubeleet_tests::processes::leaders_below(&self.data);
         let chosen = processes.get(round as usize % processes.len().max(1));
@@ -190,8 +189,8 @@ impl StackClients {
         }
     }
 
-    /// Waits until the pods of the external nodes, which send no heartbeats any more, are moved and deleted,
-    /// together with all dead letters.
+    /// Waits until the pods of the silent external nodes are moved and deleted, together with all dead
+    /// letters.
     async fn clean_up(&self) {
         // Several silent nodes at once look like a mass loss, in which none is declared dead unless it is
         // cordoned.

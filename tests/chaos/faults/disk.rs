@@ -28,7 +28,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             if stack.trio.redis[replica].lives() {
                 stack.trio.redis[replica].limit_files(None);
             } else {
-                // A replica that cannot write what it was sent exits.
+                // A replica that cannot write its replicated data exits.
                 stack.trio.start_redis(replica).await;
             }
             stack.trio.is_well().await;

@@ -7,15 +7,14 @@ use testkit::faulty_engine::EngineFault;
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long the engine is down.
 const DOWNTIME: Duration = Duration::from_secs(2);
-/// How long the engine hangs: longer than a worker waits for a ping.
+/// Longer than a worker waits for a ping.
 const HANG: Duration = Duration::from_secs(4);
 
-/// How much later a list arrives.
+/// Delay of a list.
 const SLOW_LIST: Duration = Duration::from_secs(2);
 
-/// Injects all faults of this module. Does nothing if there is no private engine; its start has reported why.
+/// Injects all faults of this module. Does nothing without a private engine; its start has reported why.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     if runner.stack.engine.is_none() {
         return;

@@ -7,7 +7,7 @@ use testkit::eventually::{check, eventually_within};
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long the master is cut off: longer than a failover takes.
+/// Longer than a failover takes.
 const CUT_OFF_FOR: Duration = Duration::from_secs(7);
 
 /// Injects all faults of this module that are part of the default round.
@@ -47,7 +47,7 @@ async fn freeze(stack: &mut Stack) {
 /// Asks a Sentinel for a failover.
 pub async fn fail_over(stack: &mut Stack) {
     let old = stack.trio.master().await;
-    // It refuses as long as it believes that an earlier failover is not over.
+    // It refuses while it believes that an earlier failover is not over.
     eventually_within(Duration::from_secs(30), "the failover begins", || async {
         let reply: Result<String, _> =
             stack.trio.sentinels[0].ask(&["SENTINEL", "FAILOVER", "mymaster"]).await;
@@ -70,7 +70,7 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Kills all three Redis at once and starts them again with what is on disk.
+/// Kills all three Redis at once and restarts them with their data on disk.
 async fn restart_all(stack: &mut Stack) {
     let master = stack.trio.master().await;
     // The former master must come back first: it had every write, and the others copy it.

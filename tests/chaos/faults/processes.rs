@@ -9,12 +9,11 @@ use crate::fault_runner::FaultRunner;
 use crate::net::Machine;
 use crate::stack::{DEAD_AFTER, Stack};
 
-/// How long a killed daemon is down.
 const DOWNTIME: Duration = Duration::from_millis(400);
-/// How long a process is frozen: long enough for clients and Sentinels to notice.
+/// Long enough for clients and Sentinels to notice.
 const FROZEN_FOR: Duration = Duration::from_millis(2500);
 
-/// How long the pods of a dead node take to run elsewhere.
+/// Time for the pods of a dead node to run elsewhere.
 const MOVE_TIME: Duration = Duration::from_secs(4);
 
 type Daemons = fn(&mut Stack) -> &mut Vec<DaemonProcess>;
@@ -73,7 +72,7 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Waits until a machine's node is declared dead and its pods have had the time to move.
+/// Waits until a machine's node is declared dead and its pods had time to move.
 async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
     let node = format!("node:{}", stack.node(machine));
     eventually_within(DEAD_AFTER * 6, "the node is dead", || async {
@@ -85,7 +84,6 @@ async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
     tokio::time::sleep(MOVE_TIME).await;
 }
 
-/// Kills and freezes replicas and Sentinels.
 async fn run_servers(runner: &mut FaultRunner, kills: usize, times: usize) {
     runner
         .round("kill -9 replica", kills, async |stack: &mut Stack, number| {

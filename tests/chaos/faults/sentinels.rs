@@ -1,5 +1,4 @@
-//! Too few Sentinels: none of the replicas may become master, and the stack works on with the master that it
-//! has.
+//! Too few Sentinels: no replica may become master, and the stack works on with its master.
 
 use std::time::Duration;
 

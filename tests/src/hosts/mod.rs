@@ -32,8 +32,8 @@ const NEIGHBOUR: u8 = 200;
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl TestHosts {
-    /// Starts `count` hosts with their engines, which have the test image. Where this is not possible returns
-    /// none, and the test is reported as skipped.
+    /// Starts `count` hosts with their engines, which have the test image. Returns none if this is not
+    /// possible, and the test is reported as skipped.
     ///
     /// # Panics
     /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.
